@@ -99,7 +99,7 @@ func (r *Route) mustLast() bool { return r.Preset == presetCounters || r.Preset 
 
 func routeValue() value[Route] {
 	type r = Route
-	preset := set("preset", "what becomes of the data: cache may be lost, and has a guard; counters would rather not be, so they have two copies, autocreate and no flush_all; sessions must not be: two copies, errors instead of misses, and short leases. What stands beside it wins",
+	preset := set("preset", "kind of data. cache: can be lost; with a guard. counters: should not be lost; two replicas, autocreate, no flush_all. sessions: must not be lost; two replicas, errors instead of misses, short leases. Settings of the route override it",
 		words(presetCache, presetCounters, presetSessions), func(r *r) *string { return &r.Preset })
 	read := preset.read
 	preset.read = func(d *document, n *node, path string, to *Route) {
@@ -108,35 +108,35 @@ func routeValue() value[Route] {
 	}
 	v := fresh(defaultRoute(), group(defaultRoute(),
 		preset, // first: the others change what it sets
-		set("prefix", "the keys that begin with this; every key unless set", prefixText(), func(r *r) *string { return &r.Prefix }),
-		set("match", "instead of prefix: the keys that look so from beginning to end, where * stands for any bytes or none; of several routes the one wins that spells out most of a key",
+		set("prefix", "keys that begin with this; all keys unless set", prefixText(), func(r *r) *string { return &r.Prefix }),
+		set("match", "instead of prefix: a pattern of the whole key; * is any bytes, also none. The route that spells out most of a key wins",
 			visible("a pattern of keys", maxName), func(r *r) *string { return &r.Match }),
-		set("pool", "the name of the pool that gets them", text("the name of a pool"), func(r *r) *string { return &r.Pool }),
-		set("pools", "instead of pool: the names of pools that each keep a copy, the one that decides first",
+		set("pool", "name of the pool for these keys", text("the name of a pool"), func(r *r) *string { return &r.Pool }),
+		set("pools", "instead of pool: names of pools that each keep a replica; the first is the primary",
 			listOf(text("the name of a pool"), 2), func(r *r) *[]string { return &r.Pools }),
-		set("prefer", "the one of pools that is read first; the first unless set", text("the name of a pool"), func(r *r) *string { return &r.Prefer }),
-		set("strip_prefix", "send the keys to the servers without the prefix", yesNo(), func(r *r) *bool { return &r.Strip }),
-		set("get_errors", "what a read gets whose server can't answer: a miss, or SERVER_ERROR; as the pool says unless set",
+		set("prefer", "which of pools is read first; the first one unless set", text("the name of a pool"), func(r *r) *string { return &r.Prefer }),
+		set("strip_prefix", "remove the prefix from keys that are sent to servers", yesNo(), func(r *r) *bool { return &r.Strip }),
+		set("get_errors", "reply to a read whose server cannot reply: a miss, or SERVER_ERROR; the pool's unless set",
 			words("miss", "error"), func(r *r) *string { return &r.GetErrors }),
-		set("deadline_total", "for a client's command until the last byte of its answer, or off; as the pool says unless set",
+		set("deadline_total", "time from a client's command to the last byte of its reply, or off; the pool's unless set",
 			optional(duration(0, time.Hour)), func(r *r) **time.Duration { return &r.Total }),
-		set("replicas", "how many servers of the pool keep a copy of each key, or all of them", replicas(), func(r *r) *int { return &r.Copies.Copies }),
-		set("copies_on", "what two copies of a key don't share: the host, the zone, or only the server",
+		set("replicas", "how many servers of the pool keep each key, or all of them", replicas(), func(r *r) *int { return &r.Copies.Copies }),
+		set("copies_on", "where replicas of a key are: on different hosts, in different zones, or only on different servers",
 			spoken(replicate.Hosts, replicate.Zones, replicate.Servers), func(r *r) *replicate.Apart { return &r.Copies.Apart }),
-		set("read", "whom a read asks: the first copy, one in Ringside's zone (nearest), all in turns (spread), all at once (fastest)",
+		set("read", "which replica a read asks: the first, one in the zone of the instance (nearest), each in turn (spread), or all at once (fastest)",
 			spoken(replicate.First, replicate.Nearest, replicate.Spread, replicate.Fastest), func(r *r) *replicate.Read { return &r.Copies.Read }),
-		set("ack", "how many copies must have taken a write before it is acknowledged, of those whose server is in",
+		set("ack", "how many replicas must store a write before it is acknowledged, of those whose server is up",
 			spoken(replicate.AckOne, replicate.AckQuorum, replicate.AckAll), func(r *r) *replicate.Ack { return &r.Copies.Ack }),
-		set("read_through", "whether a miss asks the other copies; one on a server that has just come back always does, whatever this says",
+		set("read_through", "whether a miss asks the other replicas; a miss on a server that has just rejoined always does",
 			yesNo(), func(r *r) *bool { return &r.Copies.ReadThrough }),
-		set("hedge", "a read without an answer for so long asks the next copy too", duration(0, time.Minute), func(r *r) *time.Duration { return &r.Copies.Hedge }),
-		set("autocreate", "whether incr and decr make a counter that is missing: off, on, or how it begins", autocreateValue(), func(r *r) *Autocreate { return &r.Autocreate }),
-		set("buffer", "increments wait in Ringside, so that one request carries many; the numbers that clients get are then estimates", bufferValue(), func(r *r) **Buffer { return &r.Buffer }),
-		set("repair", "keys a second that are copied to one server that lacks them (of several routes the highest counts), or off", orOff(1, 1_000_000), func(r *r) *int { return &r.Copies.RepairRate }),
-		set("guard", "let one client at a time rebuild a value that is missing, and hold the others meanwhile; hide only hides what other Ringsides with a guard leave on the servers",
+		set("hedge", "a read without a reply for this time also asks the next replica", duration(0, time.Minute), func(r *r) *time.Duration { return &r.Copies.Hedge }),
+		set("autocreate", "whether incr and decr create a missing counter: off, on, or its initial value and lifetime", autocreateValue(), func(r *r) *Autocreate { return &r.Autocreate }),
+		set("buffer", "add up increments in Ringside and send them together; clients then get estimates", bufferValue(), func(r *r) **Buffer { return &r.Buffer }),
+		set("repair", "keys per second that are copied to one server that lacks them, or off; the highest value of several routes applies", orOff(1, 1_000_000), func(r *r) *int { return &r.Copies.RepairRate }),
+		set("guard", "let one client at a time rebuild a missing value while the others wait. hide: no guard here, but understand the items of instances that have one",
 			guardValue(), func(r *r) *Guard { return &r.Guard }),
-		set("tags", "let clients invalidate values in groups; read only understands what other Ringsides with tags store", tagsValue(), func(r *r) *Tags { return &r.Tags }),
-		set("near", "keep values of hot keys in Ringside for a moment, so that reads of them ask no server; what is written elsewhere is seen that much later", nearValue(), func(r *r) *Near { return &r.Near }),
+		set("tags", "let clients invalidate groups of values. read: no tags here, but understand the values of instances that have them", tagsValue(), func(r *r) *Tags { return &r.Tags }),
+		set("near", "cache values of hot keys in Ringside for a moment; writes by other instances are visible that much later", nearValue(), func(r *r) *Near { return &r.Near }),
 	))
 	readKeys, keys := v.read, v.schema
 	v.read = func(d *document, n *node, path string, to *Route) {
@@ -158,8 +158,8 @@ func routeValue() value[Route] {
 func autocreateValue() value[Autocreate] {
 	onOff := oneOf(option[bool]{"on", true}, option[bool]{"off", false})
 	settings := group(Autocreate{},
-		set("initial", "what the counter is before the incr that makes it, and after a decr that does", integer(0, math.MaxInt), func(a *Autocreate) *int { return &a.Initial }),
-		set("ttl", "how long it lives, in whole seconds, or off: for ever", duration(0, maxCounterTTL), func(a *Autocreate) *time.Duration { return &a.TTL }))
+		set("initial", "value before the incr that creates the counter, and after a decr that creates it", integer(0, math.MaxInt), func(a *Autocreate) *int { return &a.Initial }),
+		set("ttl", "lifetime in whole seconds, or off: unlimited", duration(0, maxCounterTTL), func(a *Autocreate) *time.Duration { return &a.TTL }))
 	readSettings := settings.read
 	settings.read = func(d *document, n *node, path string, to *Autocreate) {
 		to.On = true
@@ -171,11 +171,11 @@ func autocreateValue() value[Autocreate] {
 // bufferValue is how increments wait; nil, that they don't, is to leave it out.
 func bufferValue() value[*Buffer] {
 	settings := group(defaultBuffer(),
-		set("every", "the time between two flushes of a counter, a tenth more or less; what a crash of this Ringside loses at most", duration(100*time.Millisecond, time.Minute), func(b *Buffer) *time.Duration { return &b.Every }),
-		set("answer", "what an incr that waits is answered: what the server said last and what was added here since (estimate), or what it said last",
+		set("every", "time between two sends of a counter, plus or minus a tenth; a crash of this instance loses at most that", duration(100*time.Millisecond, time.Minute), func(b *Buffer) *time.Duration { return &b.Every }),
+		set("answer", "reply to an increment that waits. estimate: the last value of the server plus what was added here since. last: the last value of the server",
 			words("estimate", "last"), func(b *Buffer) *string { return &b.Answer }),
-		set("keys", "counters of which increments wait at once; those of others go through", integer(1, 1_000_000), func(b *Buffer) *int { return &b.Keys }),
-		set("keep", "how long increments wait for a server that can't be asked; then they are lost and counted", duration(100*time.Millisecond, time.Hour), func(b *Buffer) *time.Duration { return &b.Keep }))
+		set("keys", "counters with waiting increments at the same time; increments of others are sent at once", integer(1, 1_000_000), func(b *Buffer) *int { return &b.Keys }),
+		set("keep", "how long increments wait for a server that is down; then they are dropped, and counted", duration(100*time.Millisecond, time.Hour), func(b *Buffer) *time.Duration { return &b.Keep }))
 	return value[*Buffer]{
 		read: func(d *document, n *node, path string, to **Buffer) {
 			b := defaultBuffer()

@@ -50,25 +50,25 @@ const (
 func failoverValue() value[Failover] {
 	type f = Failover
 	return group(defaultFailover(),
-		set("mode", "where the keys of a server go that is gone: nowhere (fail_fast), to the pool's other servers (rehash) or to another pool (gutter); unless set fail_fast for a distribution that stands for an existing client and below three servers, else rehash",
+		set("mode", "where the keys of a failed server move: nowhere (fail_fast), to the other servers of the pool (rehash), or to another pool (gutter). Unless set: fail_fast for distributions of existing clients and below three servers, otherwise rehash",
 			depends(spoken(table.FailFast, table.Rehash, table.Gutter)), func(f *f) *table.Mode { return &f.Mode }),
-		set("consistency", "relaxed: serve on while Ringsides may disagree about a server; strict: answer a miss or refuse a write where it is not sure",
+		set("consistency", "relaxed: keep serving while instances may disagree about a server. strict: return a miss, or reject a write, while an instance is not sure",
 			oneOf(option[bool]{"relaxed", false}, option[bool]{"strict", true}), func(f *f) *bool { return &f.Strict }),
-		set("after_failures", "timeouts in a row that make a server suspect: its keys miss until it answers", integer(1, maxFailures), func(f *f) *int { return &f.AfterFailures }),
-		set("eject_after", "suspicion that lasts this long ejects the server: its keys move, and it is flushed before it comes back; one time for both, or",
+		set("after_failures", "consecutive timeouts after which a server is suspect: its keys miss until it replies", integer(1, maxFailures), func(f *f) *int { return &f.AfterFailures }),
+		set("eject_after", "eject a server that was suspect for this time: its keys move, and it is flushed before it rejoins; one duration for both, or",
 			ejectAfterValue(), func(f *f) *health.EjectAfter { return &f.EjectAfter }),
-		set("ping", "between two pings of a server", duration(10*time.Millisecond, time.Minute), func(f *f) *time.Duration { return &f.Ping }),
-		set("lease", "how long a good ping is worth; the same in every Ringside of these servers",
+		set("ping", "time between two pings of a server", duration(10*time.Millisecond, time.Minute), func(f *f) *time.Duration { return &f.Ping }),
+		set("lease", "how long a successful ping is valid; equal in all instances that use these servers",
 			duration(10*time.Millisecond, 10*time.Minute), func(f *f) *time.Duration { return &f.Lease }),
-		set("good_pings", "good pings in a row before a server that was out comes back", integer(1, 1000), func(f *f) *int { return &f.GoodPings }),
-		set("on_rejoin", "a server that comes back is flushed and serves (flush), asks its stand-in about misses for a while (warm), or stays out for a time first (hold)",
+		set("good_pings", "consecutive successful pings before an ejected server rejoins", integer(1, 1000), func(f *f) *int { return &f.GoodPings }),
+		set("on_rejoin", "what a rejoining server does. flush: it is flushed and serves. warm: for a while, its misses also ask the substitute server. hold: it stays out for a time first",
 			spoken(health.Flush, health.Warm, health.Hold), func(f *f) *health.OnRejoin { return &f.OnRejoin }),
-		set("hold", "how long on_rejoin: hold keeps a server out", depends(duration(time.Second, month)), func(f *f) *time.Duration { return &f.Hold }),
-		set("wait", "how long a write may wait while Ringsides agree that its server is out, or off; one that would wait longer fails at once; unless set the deadline with consistency: strict and with copies that must last (presets counters and sessions), else off",
+		set("hold", "how long a server stays out with on_rejoin: hold", depends(duration(time.Second, month)), func(f *f) *time.Duration { return &f.Hold }),
+		set("wait", "how long a write can wait while the instances agree that its server is out, or off. A write that would wait longer fails at once. Unless set: the deadline for consistency: strict and for the presets counters and sessions, otherwise off",
 			depends(duration(0, time.Hour)), func(f *f) *time.Duration { return &f.Wait }),
-		set("interim_ttl", "at most, the expiry of what another server keeps for one that is out",
+		set("interim_ttl", "the longest expiry of values that a substitute server stores for an ejected server",
 			duration(time.Second, month), func(f *f) *time.Duration { return &f.InterimTTL }),
-		set("gutter", "the pool that stands in, for mode gutter", text("the name of a pool"), func(f *f) *string { return &f.Gutter }),
+		set("gutter", "the pool that takes the keys, for mode gutter", text("the name of a pool"), func(f *f) *string { return &f.Gutter }),
 	)
 }
 
@@ -87,9 +87,9 @@ func ejectAfterValue() value[health.EjectAfter] {
 			schema: one.schema,
 		},
 		group(defaultFailover().EjectAfter,
-			set("refused", "of a server that refuses connections: its process has ended, and what it held is gone; no more than silent unless set",
+			set("refused", "for a server that refuses connections: its process has ended and its data are lost; at most silent unless set",
 				one, func(e *e) *time.Duration { return &e.Refused }),
-			set("silent", "of a server that does not answer, or whose connections break", one, func(e *e) *time.Duration { return &e.Silent }),
+			set("silent", "for a server that does not reply, or whose connections break", one, func(e *e) *time.Duration { return &e.Silent }),
 		))
 }
 

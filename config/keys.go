@@ -228,33 +228,33 @@ type settings struct {
 func fileKeys() value[settings] {
 	pools := poolsValue()
 	return group(settings{defaultFile(), defaultPool()},
-		must(set("listen", "where clients connect: host:port, [ipv6]:port, :port for every address, unix:/path, or a list of them",
+		must(set("listen", "addresses for clients: host:port, [ipv6]:port, :port for every address, unix:/path, or a list of them",
 			elements(listenerValue(), oneOrMore(listenerValue())), func(s *settings) *[]Listener { return &s.Listen })),
-		set("admin", "where metrics, health and profiles are served over HTTP; nowhere unless set", adminValue(), func(s *settings) *Admin { return &s.Admin }),
+		set("admin", "HTTP address of the dashboard, metrics, health checks and profiles; none unless set", adminValue(), func(s *settings) *Admin { return &s.Admin }),
 		key[settings]{
 			name: "defaults",
-			doc:  "settings that every pool inherits",
+			doc:  "settings that all pools inherit",
 			read: func(d *document, n *node, path string, to *settings) {
 				defaultsValue().read(d, n, path, &to.Defaults)
 				d.base = to.Defaults
 			},
 			schema: func(*settings) schema {
 				s := defaultsValue().schema()
-				s["description"] = "settings that every pool inherits"
+				s["description"] = "settings that all pools inherit"
 				return s
 			},
 			diff: func(string, *settings, *settings, func(string, ...any)) {}, // each pool says what it has become
 		},
-		must(set("pools", "lists of memcached servers and the rule that shares keys among them, by name", pools, func(s *settings) *[]Pool { return &s.Pools })),
-		set("zone", "the zone this Ringside is in, for routes that read the nearest copy", zoneText(), func(s *settings) *string { return &s.Zone }),
-		set("routes", "which keys go to which pool; the one that spells out most of a key wins; needed once there are several pools",
+		must(set("pools", "pools by name: a list of memcached servers, and the rule that distributes keys among them", pools, func(s *settings) *[]Pool { return &s.Pools })),
+		set("zone", "the zone of this instance, for routes that read the nearest replica", zoneText(), func(s *settings) *string { return &s.Zone }),
+		set("routes", "which keys belong to which pool; the most specific route wins; required if there are several pools",
 			elements(routeValue(), listOf(routeValue(), 0)), func(s *settings) *[]Route { return &s.Routes }),
-		set("tags", "what all routes with tags have in common", tagSpaceValue(), func(s *settings) *TagSpace { return &s.Tags }),
-		set("traces", "files into which is written what happens to some keys, four at most", elements(traceValue(), listOf(traceValue(), 0)), func(s *settings) *[]Trace { return &s.Traces }),
-		set("limits", "bounds on what clients can make Ringside hold", limitsValue(), func(s *settings) *table.Limits { return &s.Limits }),
+		set("tags", "settings of all routes with tags", tagSpaceValue(), func(s *settings) *TagSpace { return &s.Tags }),
+		set("traces", "files that record what happens to some keys; at most four", elements(traceValue(), listOf(traceValue(), 0)), func(s *settings) *[]Trace { return &s.Traces }),
+		set("limits", "limits on the resources that clients can use", limitsValue(), func(s *settings) *table.Limits { return &s.Limits }),
 		set("engine", "how bytes are moved", engineValue(), func(s *settings) *Engine { return &s.Engine }),
 		set("log", "what is logged, and how", logValue(), func(s *settings) *Log { return &s.Log }),
-		set("watch", "read this file again when it changes, once it has been still for a second", yesNo(), func(s *settings) *bool { return &s.Watch }),
+		set("watch", "reload this file when it changes, after a second without another change", yesNo(), func(s *settings) *bool { return &s.Watch }),
 	)
 }
 
@@ -264,36 +264,36 @@ func listenerValue() value[Listener] {
 		through(brief, func(l *Listener) *Address { return &l.Address }),
 		group(Listener{},
 			must(set("address", "host:port, [ipv6]:port, :port for every address, or unix:/path", brief, func(l *Listener) *Address { return &l.Address })),
-			set("mode", "permission bits of the unix socket, such as 0660; what the umask leaves unless set",
+			set("mode", "permission bits of the unix socket, such as 0660; unless set, the umask decides",
 				permissions(), func(l *Listener) *uint32 { return &l.Mode }),
-			set("routes", "routes of this listener, instead of those of the file", elements(routeValue(), listOf(routeValue(), 1)), func(l *Listener) *[]Route { return &l.Routes }),
-			set("auth_file", "a file of user:password, one a line, as memcached's -Y has it; clients must say first which of these they are. A password may be {SSHA256} and base64 of its salted hash and the salt",
+			set("routes", "routes of this listener; they replace the routes of the file", elements(routeValue(), listOf(routeValue(), 1)), func(l *Listener) *[]Route { return &l.Routes }),
+			set("auth_file", "file with one user:password per line, as for memcached's -Y; clients must authenticate first. A password can be {SSHA256} followed by the base64 of its salted hash and the salt",
 				visible("a path", 4096), func(l *Listener) *string { return &l.AuthFile }),
-			set("allow_plaintext", "let passwords cross a network as they are: without it auth_file is for unix sockets and loopback addresses",
+			set("allow_plaintext", "allow passwords in plain text over a network; otherwise auth_file is limited to unix sockets and loopback addresses",
 				yesNo(), func(l *Listener) *bool { return &l.AllowPlaintext }),
 		))
 }
 
 func adminValue() value[Admin] {
-	brief := address("where the admin interface listens", listenAddress)
+	brief := address("an address of the admin interface", listenAddress)
 	who := words("loopback", "on", "off")
 	return fresh(defaultFile().Admin, either(
 		through(brief, func(a *Admin) *Address { return &a.Address }),
 		group(defaultFile().Admin,
 			must(set("address", "host:port, [ipv6]:port, :port for every address, or unix:/path", brief, func(a *Admin) *Address { return &a.Address })),
-			set("pprof", "who may take Go profiles: clients on loopback, everybody (on), nobody (off)",
+			set("pprof", "who can take Go profiles: clients on loopback, all clients (on), or no client (off)",
 				who, func(a *Admin) *string { return &a.Pprof }),
-			set("control", "who may drain servers and set faults: clients on loopback, everybody (on), nobody (off)",
+			set("control", "who can drain servers and set faults: clients on loopback, all clients (on), or no client (off)",
 				who, func(a *Admin) *string { return &a.Control }),
-			set("page", "who may look at the page, which shows keys: clients on loopback, everybody (on), nobody (off)",
+			set("page", "who can see the dashboard, which shows keys: clients on loopback, all clients (on), or no client (off)",
 				who, func(a *Admin) *string { return &a.Page }),
-			set("hot", "watch which keys are asked for most: of about a thousand requests a second, in each loop",
+			set("hot", "find hot keys, from a sample of about a thousand requests per second in each loop",
 				yesNo(), func(a *Admin) *bool { return &a.Hot }),
-			set("misses", "remember in 2 MiB what was last done to keys, to say why they miss and what it costs to make them anew",
+			set("misses", "remember the last operations on keys in 2 MiB, to report why keys miss and what rebuilding them costs",
 				yesNo(), func(a *Admin) *bool { return &a.Misses }),
-			set("names", "names of the admin interface by which browsers may know it, besides addresses and localhost",
+			set("names", "host names under which browsers can open the dashboard, besides addresses and localhost",
 				listOf(visible("a host name", 253), 0), func(a *Admin) *[]string { return &a.Names }),
-			set("allow_faults", "faults may be set on purpose, by ringside drill and the control API",
+			set("allow_faults", "allow ringside drill and the control API to inject faults",
 				yesNo(), func(a *Admin) *bool { return &a.Faults }),
 		)))
 }
@@ -301,25 +301,25 @@ func adminValue() value[Admin] {
 func limitsValue() value[table.Limits] {
 	type l = table.Limits
 	v := group(defaultFile().Limits,
-		set("clients", "client connections at once; the next one gets an error and is closed", integer(1, 10_000_000), func(l *l) *int { return &l.Clients }),
-		set("key", "bytes of a key; memcached itself takes 250", size(1, 250), func(l *l) *int { return &l.Key }),
+		set("clients", "client connections at the same time; further ones receive an error and are closed", integer(1, 10_000_000), func(l *l) *int { return &l.Clients }),
+		set("key", "bytes of a key; memcached's own limit is 250", size(1, 250), func(l *l) *int { return &l.Key }),
 		set("line", "bytes of a command line; a multi-get is one line", size(2048, 64<<20), func(l *l) *int { return &l.Line }),
-		set("value", "bytes of a value; the servers decide below it", size(1, 1<<30), func(l *l) *int { return &l.Value }),
-		set("requests_per_client", "keys of one client without an answer, at which its input waits; each 4 KiB of a request count as one more",
+		set("value", "bytes of a value; below this limit the servers decide", size(1, 1<<30), func(l *l) *int { return &l.Value }),
+		set("requests_per_client", "keys in flight for one client; above it, Ringside stops reading from the client. Each 4 KiB of a request count as one key more",
 			integer(1, 1_000_000), func(l *l) *int { return &l.InFlight }),
-		set("waiting", "gets that guarded routes hold at once; the next one is a miss", integer(1, 10_000_000), func(l *l) *int { return &l.Waiting }),
-		set("tickets", "misses of guarded routes whose sets are awaited; then the oldest is forgotten, and its set is an ordinary one",
+		set("waiting", "gets that wait on guarded routes at the same time; further ones are misses", integer(1, 10_000_000), func(l *l) *int { return &l.Waiting }),
+		set("tickets", "misses on guarded routes that Ringside remembers until their set; above it, the oldest is forgotten and its set is an ordinary set",
 			integer(1, 100_000_000), func(l *l) *int { return &l.Tickets }),
-		set("tags_per_value", "tags that a value may have; a set that names more is refused", integer(1, stamp.MaxTags), func(l *l) *int { return &l.Tags }),
-		set("tag_keys", "keys of which the tags are remembered that clients have named; those of others are asked for in a second round",
+		set("tags_per_value", "tags of one value; a set with more is rejected", integer(1, stamp.MaxTags), func(l *l) *int { return &l.Tags }),
+		set("tag_keys", "keys whose tags Ringside remembers, if clients named them; reads of other keys need a second round trip",
 			integer(1, 100_000_000), func(l *l) *int { return &l.TagKeys }),
-		set("output_per_client", "unsent bytes of one client at which its input waits", size(4<<10, 1<<30), func(l *l) *int { return &l.Output }),
-		set("output_hard", "unsent bytes of one client at which it is closed; no more than memory unless set", size(4<<10, 1<<30), func(l *l) *int { return &l.OutputHard }),
-		set("memory", "bytes held for all clients and servers together", size(int64(1<<20), 1<<40), func(l *l) *int64 { return &l.Memory }),
-		set("idle", "how long a client may be silent with nothing in flight", duration(0, 30*24*time.Hour), func(l *l) *time.Duration { return &l.Idle }),
-		set("unfinished", "how long a client may be silent in the middle of a command, or off", duration(0, 30*24*time.Hour), func(l *l) *time.Duration { return &l.Unfinished }),
-		set("linger", "how long new clients are still taken when Ringside is told to stop and /readyz says so, or off", duration(0, time.Hour), func(l *l) *time.Duration { return &l.Linger }),
-		set("drain", "how long requests in flight may take when Ringside is told to stop", duration(0, time.Hour), func(l *l) *time.Duration { return &l.Drain }),
+		set("output_per_client", "unsent bytes for one client above which Ringside stops reading from it", size(4<<10, 1<<30), func(l *l) *int { return &l.Output }),
+		set("output_hard", "unsent bytes for one client above which it is disconnected; at most memory unless set", size(4<<10, 1<<30), func(l *l) *int { return &l.OutputHard }),
+		set("memory", "bytes buffered for all clients and servers together", size(int64(1<<20), 1<<40), func(l *l) *int64 { return &l.Memory }),
+		set("idle", "disconnect a client after this time without a request", duration(0, 30*24*time.Hour), func(l *l) *time.Duration { return &l.Idle }),
+		set("unfinished", "disconnect a client that sends nothing for this time in the middle of a command, or off", duration(0, 30*24*time.Hour), func(l *l) *time.Duration { return &l.Unfinished }),
+		set("linger", "how long to accept new clients after SIGTERM, while /readyz already fails; or off", duration(0, time.Hour), func(l *l) *time.Duration { return &l.Linger }),
+		set("drain", "how long requests in flight can take after SIGTERM", duration(0, time.Hour), func(l *l) *time.Duration { return &l.Drain }),
 	)
 	read := v.read
 	v.read = func(d *document, n *node, path string, to *l) {
@@ -335,32 +335,32 @@ func engineValue() value[Engine] {
 	usual := defaultFile().Engine
 	onOff := []option[bool]{{"on", true}, {"off", false}}
 	return group(usual,
-		set("driver", "what moves the bytes: epoll on Linux, portable anywhere, auto the best there is",
+		set("driver", "network driver: epoll (Linux), portable (any system), or auto: the best one available",
 			words("auto", "epoll", "portable"), func(e *Engine) *string { return &e.Driver }),
-		set("loops", "event loops; each has its own connections to every server", integer(1, 1024), func(e *Engine) *int { return &e.Loops }),
-		set("wait", "how an epoll loop waits: raw keeps its thread (faster), syscall lets the Go scheduler have it",
+		set("loops", "event loops; each has its own connections to all servers", integer(1, 1024), func(e *Engine) *int { return &e.Loops }),
+		set("wait", "how an epoll loop waits: raw keeps its thread (faster), syscall releases it to the Go scheduler",
 			words("raw", "syscall"), func(e *Engine) *string { return &e.Wait }),
-		set("coalesce_server", "hold requests to a busy server so that one send carries several; off, on, or its thresholds",
+		set("coalesce_server", "delay requests to a busy server so that one send carries several; off, on, or the thresholds",
 			switched(through(oneOf(onOff...), func(c *CoalesceServer) *bool { return &c.On }),
 				group(usual.CoalesceServer,
-					set("min_due", "answers due from the server from which on its requests are held; four times as many while moderation is on and does not sleep",
+					set("min_due", "replies that the server owes before its requests are delayed; four times as many while moderation is on and does not sleep",
 						integer(1, math.MaxInt32), func(c *CoalesceServer) *int { return &c.MinDue }),
-					set("max_held", "requests held at most", integer(1, math.MaxInt32), func(c *CoalesceServer) *int { return &c.MaxHeld }),
+					set("max_held", "requests delayed at the same time, at most", integer(1, math.MaxInt32), func(c *CoalesceServer) *int { return &c.MaxHeld }),
 				)), func(e *Engine) *CoalesceServer { return &e.CoalesceServer }),
-		set("coalesce_client", "send an answer when it is whole, and the answers to requests that were read together in one go; off, on, or its bounds",
+		set("coalesce_client", "send complete replies, and send the replies to requests that were read together at once; off, on, or the limits",
 			switched(through(oneOf(onOff...), func(c *CoalesceClient) *bool { return &c.On }),
 				group(usual.CoalesceClient,
-					set("max_delay", "how long a whole answer waits for its companions at most",
+					set("max_delay", "how long a complete reply waits for others, at most",
 						duration(time.Microsecond, time.Second), func(c *CoalesceClient) *time.Duration { return &c.MaxDelay }),
-					set("max_bytes", "bytes that wait at most, also of an answer that is not whole", size(1, 1<<30), func(c *CoalesceClient) *int { return &c.MaxBytes }),
+					set("max_bytes", "bytes that wait, at most, including an incomplete reply", size(1, 1<<30), func(c *CoalesceClient) *int { return &c.MaxBytes }),
 				)), func(e *Engine) *CoalesceClient { return &e.CoalesceClient }),
-		set("moderation", "under high load, wait until one wakeup can serve more requests; off, on, or its thresholds",
+		set("moderation", "under high load, wait until one wakeup can serve more requests; off, on, or the thresholds",
 			switched(through(oneOf(onOff...), func(m *Moderation) *bool { return &m.On }),
 				group(usual.Moderation,
-					set("above", "requests to servers in a second, of one loop, from which on it may wait",
+					set("above", "requests per second of one loop to servers, above which it can wait",
 						integer(1, math.MaxInt32), func(m *Moderation) *int { return &m.Above }),
-					set("sleep", "how long it sleeps where that pays", duration(time.Microsecond, 10*time.Millisecond), func(m *Moderation) *time.Duration { return &m.Sleep }),
-					set("pace", "what it waits for: answers that servers owe (2ms at most), the end of a sleep, or what trying shows to serve most for its CPU time (auto), nothing included",
+					set("sleep", "how long a loop sleeps where sleeping helps", duration(time.Microsecond, 10*time.Millisecond), func(m *Moderation) *time.Duration { return &m.Sleep }),
+					set("pace", "what a loop waits for: replies that servers owe (at most 2ms), the end of a sleep, or whatever serves most requests for its CPU time in trials, including no wait (auto)",
 						words("auto", "answers", "sleep"), func(m *Moderation) *string { return &m.Pace }),
 				)), func(e *Engine) *Moderation { return &e.Moderation }),
 	)
@@ -368,12 +368,12 @@ func engineValue() value[Engine] {
 
 func logValue() value[Log] {
 	return group(defaultFile().Log,
-		set("level", "the least level that is logged",
+		set("level", "lowest level that is logged",
 			oneOf([]option[slog.Level]{{"debug", slog.LevelDebug}, {"info", slog.LevelInfo}, {"warn", slog.LevelWarn}, {"error", slog.LevelError}}...),
 			func(l *Log) *slog.Level { return &l.Level }),
-		set("format", "lines for people (text) or for machines (json)",
+		set("format", "log lines as text or as JSON",
 			words("text", "json"), func(l *Log) *string { return &l.Format }),
-		set("slow", "log some of the commands that take so long, or off", duration(0, time.Hour), func(l *Log) *time.Duration { return &l.Slow }),
+		set("slow", "log a sample of the commands that take at least this long, or off", duration(0, time.Hour), func(l *Log) *time.Duration { return &l.Slow }),
 	)
 }
 
@@ -383,7 +383,7 @@ func defaultsValue() value[Pool] { return group(defaultPool(), poolKeys()...) }
 // poolsValue is the mapping of pool names to pools, in the order of the file.
 func poolsValue() value[[]Pool] {
 	one := group(defaultPool(), append([]key[Pool]{
-		must(set("servers", "the memcached servers: host:port, host for port 11211, [ipv6]:port, unix:/path, or a mapping with a name or weight",
+		must(set("servers", "the memcached servers: host:port, host for port 11211, [ipv6]:port, unix:/path, or a mapping with name, weight, host or zone",
 			elements(serverValue(), listOf(serverValue(), 1)), func(p *Pool) *[]Server { return &p.Servers })),
 	}, poolKeys()...)...)
 	return value[[]Pool]{
@@ -422,10 +422,10 @@ func serverValue() value[Server] {
 		through(brief, func(s *Server) *Address { return &s.Address }),
 		group(usual,
 			must(set("address", "host:port, host for port 11211, [ipv6]:port, or unix:/path", brief, func(s *Server) *Address { return &s.Address })),
-			set("name", "what the server is called, and hashed as; its address unless set", serverName(), func(s *Server) *string { return &s.Name }),
-			set("weight", "its share of the keys, compared with the others", integer(1, maxWeight), func(s *Server) *int { return &s.Weight }),
-			set("host", "the machine it is on, which copies of a key don't share; that of its address unless set", visible("a machine", maxName), func(s *Server) *string { return &s.Host }),
-			set("zone", "the zone it is in, which copies of a key don't share where a route says so", zoneText(), func(s *Server) *string { return &s.Zone }),
+			set("name", "name of the server, which is also hashed; its address unless set", serverName(), func(s *Server) *string { return &s.Name }),
+			set("weight", "its share of the keys, relative to the other servers", integer(1, maxWeight), func(s *Server) *int { return &s.Weight }),
+			set("host", "its machine; replicas of a key are on different machines. The host of its address unless set", visible("a machine", maxName), func(s *Server) *string { return &s.Host }),
+			set("zone", "its zone; replicas of a key are in different zones if the route has copies_on: zone", zoneText(), func(s *Server) *string { return &s.Zone }),
 		)))
 }
 
@@ -433,32 +433,32 @@ func serverValue() value[Server] {
 func poolKeys() []key[Pool] {
 	type p = Pool
 	return append(placementKeys(),
-		set("get_errors", "what a read gets whose server can't answer: a miss, or SERVER_ERROR",
+		set("get_errors", "reply to a read whose server cannot reply: a miss, or SERVER_ERROR",
 			oneOf(option[bool]{"miss", false}, option[bool]{"error", true}), func(p *p) *bool { return &p.GetErrors }),
-		set("multiget_order", "the order of a multi-get's answers: as they arrive, or that of the request (unless set: request for the distributions of Perl, else arrival)",
+		set("multiget_order", "order of the values of a multi-get: as they arrive, or as requested. Unless set: request for the distributions of Perl, otherwise arrival",
 			oneOf(option[string]{"arrival", "arrival"}, option[string]{"request", "request"}), func(p *p) *string { return &p.Multiget }),
-		set("gets", "those that go out to a server together go as one get of many keys, which costs it less; or each by itself",
+		set("gets", "combine gets that are sent to a server together into one get with several keys, which costs the server less; or send each by itself",
 			oneOf(option[bool]{"joined", true}, option[bool]{"single", false}), func(p *p) *bool { return &p.JoinGets }),
-		set("flush_all", "whether clients may flush the servers",
+		set("flush_all", "whether clients can flush the servers",
 			oneOf(option[bool]{"allow", false}, option[bool]{"deny", true}), func(p *p) *bool { return &p.DenyFlush }),
 		set("connections", "connections to each server, from each loop", integer(1, 1024), func(p *p) *int { return &p.Connections }),
-		set("queue", "requests of clients waiting for one server, in each loop; the next one fails", integer(1, 10_000_000), func(p *p) *int { return &p.Queue }),
-		set("keepalive", "how long a connection to a server may be idle until Ringside asks there whether it still works, or off",
+		set("queue", "requests that wait for one server in each loop; further ones fail", integer(1, 10_000_000), func(p *p) *int { return &p.Queue }),
+		set("keepalive", "ping a server connection that was idle for this time, or off",
 			durationOr(true, time.Second, time.Hour), func(p *p) *time.Duration { return &p.Keepalive }),
-		set("timeouts", "how long requests may wait", group(defaultPool().Timeouts,
-			set("connect", "for a connection to a server", duration(time.Millisecond, time.Hour), func(t *table.Timeouts) *time.Duration { return &t.Connect }),
-			set("request", "of a server's silence, before an answer and in the middle of one: then that key and those behind it miss, or, where the client has a part of the value already (above 64 KiB), it is closed", duration(time.Millisecond, time.Hour), func(t *table.Timeouts) *time.Duration { return &t.Request }),
-			set("deadline", "for a client's command until the first byte of its answer, whatever it waits for",
+		set("timeouts", "how long requests can wait", group(defaultPool().Timeouts,
+			set("connect", "time to connect to a server", duration(time.Millisecond, time.Hour), func(t *table.Timeouts) *time.Duration { return &t.Connect }),
+			set("request", "how long a server can send nothing, before a reply or in the middle of it. Then this key and the keys requested after it miss. A client that already has a part of the value (above 64 KiB) is disconnected", duration(time.Millisecond, time.Hour), func(t *table.Timeouts) *time.Duration { return &t.Request }),
+			set("deadline", "time from a client's command to the first byte of its reply, whatever it waits for",
 				duration(time.Millisecond, time.Hour), func(t *table.Timeouts) *time.Duration { return &t.Deadline }),
-			set("deadline_total", "for a client's command until the last byte of its answer, or off",
+			set("deadline_total", "time from a client's command to the last byte of its reply, or off",
 				duration(0, time.Hour), func(t *table.Timeouts) *time.Duration { return &t.Total }),
 		), func(p *p) *table.Timeouts { return &p.Timeouts }),
-		set("backoff", "how long to leave a server alone that refuses connections", group(defaultPool().Backoff,
-			set("first", "after the first failure; doubled at each further one",
+		set("backoff", "how long to wait before connecting again to a server that refuses connections", group(defaultPool().Backoff,
+			set("first", "after the first failure; doubled after each further one",
 				duration(time.Millisecond, time.Hour), func(b *table.Backoff) *time.Duration { return &b.First }),
 			set("max", "at most", duration(time.Millisecond, time.Hour), func(b *table.Backoff) *time.Duration { return &b.Max }),
 		), func(p *p) *table.Backoff { return &p.Backoff }),
-		set("failover", "what happens when a server is gone", failoverValue(), func(p *p) *Failover { return &p.Failover }),
+		set("failover", "what happens when a server is down", failoverValue(), func(p *p) *Failover { return &p.Failover }),
 	)
 }
 
@@ -498,16 +498,16 @@ func defaultGuard() Guard {
 func guardValue() value[Guard] {
 	type g = Guard
 	long := group(defaultGuard(),
-		set("lease", "how long one rebuild may take before another client may start", duration(time.Second, time.Hour), func(g *g) *time.Duration { return &g.Lease }),
-		set("lease_max", "what the lease grows to, where rebuilds of the route are seen to take longer", duration(time.Second, time.Hour), func(g *g) *time.Duration { return &g.LeaseMax }),
-		set("wait", "how long a get may be held while another client rebuilds; unless set 3s, or the deadline of the pool minus 200ms if that is less", depends(duration(0, time.Hour)), func(g *g) *time.Duration { return &g.Wait }),
-		set("early", "how long before its expiry a value is rebuilt; auto is twice what slow rebuilds of the route take", earlyValue(), func(g *g) *early { return (*early)(&g.Guard) }),
-		set("stale", "how long the old value is served after its expiry or delete, to all but the client that rebuilds", duration(0, 30*24*time.Hour), func(g *g) *time.Duration { return &g.Stale }),
-		set("multiget", "whether the keys of a multi-get are held too", oneOf(option[bool]{"pass", false}, option[bool]{"hold", true}), func(g *g) *bool { return &g.HoldMany }),
-		set("late", "what a get gets whose wait is over: a miss, and rebuilds too; SERVER_ERROR; or stale: with a guard.stale all gets wait first, and then get the old value",
+		set("lease", "how long one rebuild can take before another client can start one", duration(time.Second, time.Hour), func(g *g) *time.Duration { return &g.Lease }),
+		set("lease_max", "the longest lease; leases grow up to it if rebuilds of the route take longer", duration(time.Second, time.Hour), func(g *g) *time.Duration { return &g.LeaseMax }),
+		set("wait", "how long a get can wait while another client rebuilds. Unless set: 3s, or the deadline of the pool minus 200ms if that is less", depends(duration(0, time.Hour)), func(g *g) *time.Duration { return &g.Wait }),
+		set("early", "how long before its expiry a value is rebuilt; auto is twice the duration of the route's slow rebuilds", earlyValue(), func(g *g) *early { return (*early)(&g.Guard) }),
+		set("stale", "how long the old value is served after its expiry or delete, to all clients except the one that rebuilds", duration(0, 30*24*time.Hour), func(g *g) *time.Duration { return &g.Stale }),
+		set("multiget", "whether the keys of a multi-get also wait", oneOf(option[bool]{"pass", false}, option[bool]{"hold", true}), func(g *g) *bool { return &g.HoldMany }),
+		set("late", "reply to a get whose wait has ended. miss: the client rebuilds, too. error: SERVER_ERROR. stale: with guard.stale, all gets wait first and then get the old value",
 			spoken(table.LateMiss, table.LateError, table.LateStale), func(g *g) *table.GuardLate { return &g.Late }),
-		set("sets", "any: applications also set what they have not missed; after_miss: never, so that each set of the process is taken for a rebuild", oneOf(option[bool]{"any", false}, option[bool]{"after_miss", true}), func(g *g) *bool { return &g.OnlyAfterMiss }),
-		set("clients", "how clients use connections: one request at a time (connection), several threads or pipelining (shared), or a pool (pooled), which has no protection against late sets; detect tells the first two apart",
+		set("sets", "after_miss: the application sets only what it has missed, so each set of the process is a rebuild. any: it also sets other keys", oneOf(option[bool]{"any", false}, option[bool]{"after_miss", true}), func(g *g) *bool { return &g.OnlyAfterMiss }),
+		set("clients", "how clients use connections. connection: one request at a time. shared: several threads, or pipelining. pooled: a connection pool, without protection against late sets. detect: distinguishes the first two",
 			spoken(table.Detected, table.Sequential, table.Shared, table.Pooled), func(g *g) *table.GuardClients { return &g.Clients }),
 	)
 	brief := modes("on, off, hide, or a mapping of its settings",
@@ -572,9 +572,9 @@ func defaultNear() Near {
 func nearValue() value[Near] {
 	type n = Near
 	long := group(defaultNear(),
-		set("ttl", "how long a value is given out, from when its server was asked; so late may be what others write", duration(100*time.Millisecond, 10*time.Second), func(n *n) *time.Duration { return &n.TTL }),
-		set("memory", "bytes of values, and what keeps them, shared out to the loops; then the oldest goes", size[int64](64<<10, 4<<30), func(n *n) *int64 { return &n.Memory }),
-		set("keys", "of which keys values are kept: those that are read most (hot), or all", oneOf(option[bool]{"hot", false}, option[bool]{"all", true}), func(n *n) *bool { return &n.All }),
+		set("ttl", "how long a value is served, from the request to its server; writes by other instances are visible that much later", duration(100*time.Millisecond, 10*time.Second), func(n *n) *time.Duration { return &n.TTL }),
+		set("memory", "bytes of values and their bookkeeping, divided among the loops; above it, the oldest are removed", size[int64](64<<10, 4<<30), func(n *n) *int64 { return &n.Memory }),
+		set("keys", "which keys are kept: those that are read most (hot), or all", oneOf(option[bool]{"hot", false}, option[bool]{"all", true}), func(n *n) *bool { return &n.All }),
 	)
 	brief := modes("on, off, or a mapping of its settings", option[Near]{"on", defaultNear()}, option[Near]{"off", Near{}})
 	return either(brief, fresh(defaultNear(), long))
@@ -584,11 +584,11 @@ func nearValue() value[Near] {
 func traceValue() value[Trace] {
 	usual := Trace{Max: 64 << 20, Keep: 3}
 	return fresh(usual, group(usual,
-		must(set("keys", "which keys: a pattern, or a list of up to eight. * is any bytes or none, ? one, [a-z] one of these; lock: and what fits belongs to it",
+		must(set("keys", "the keys: a pattern, or a list of up to eight. * is any bytes, also none; ? is one byte; [a-z] is one of these. The lock of a matching key belongs to it",
 			oneOrMore(keyPattern()), func(t *Trace) *[]string { return &t.Keys })),
-		must(set("file", "where; it is made for its owner alone, in a directory that is there", visible("a path", 4096), func(t *Trace) *string { return &t.File })),
-		set("max", "bytes; a file that would get larger is moved aside, to its name with .1 behind it", size(int64(64<<10), 1<<40), func(t *Trace) *int64 { return &t.Max }),
-		set("keep", "files that were moved aside and are kept", integer(0, 100), func(t *Trace) *int { return &t.Keep }),
+		must(set("file", "the file, readable by its owner only; its directory must exist", visible("a path", 4096), func(t *Trace) *string { return &t.File })),
+		set("max", "bytes; a file that would grow larger is renamed to its name with .1", size(int64(64<<10), 1<<40), func(t *Trace) *int64 { return &t.Max }),
+		set("keep", "renamed files that are kept", integer(0, 100), func(t *Trace) *int { return &t.Keep }),
 	))
 }
 

@@ -38,23 +38,23 @@ func (p *Preset) places(o PlacementOptions) int {
 func placementKeys() []key[Pool] {
 	type p = Pool
 	return []key[Pool]{
-		set("distribution", "the rule that gives keys to servers, by the name of its preset", distribution(), func(p *p) *string { return &p.Distribution }),
-		set("hash", "the hash of keys, where the distribution lets one choose", text("the name of a hash"), func(p *p) *string { return &p.Placement.Hash }),
-		set("point_hash", "the hash of points on the circle, where it may differ from that of keys",
+		set("distribution", "the placement rule", distribution(), func(p *p) *string { return &p.Distribution }),
+		set("hash", "hash function of keys, if the distribution allows a choice", text("the name of a hash"), func(p *p) *string { return &p.Placement.Hash }),
+		set("point_hash", "hash function of ring points, if it can differ from that of keys",
 			text("the name of a hash"), func(p *p) *string { return &p.Placement.PointHash }),
-		set("points", "points on the circle for a server of weight 1, where the distribution lets one choose",
+		set("points", "ring points of a server of weight 1, if the distribution allows a choice",
 			integer(1, 10_000), func(p *p) *int { return &p.Placement.Points }),
-		set("order", "in which order the servers are numbered, where the distribution lets one choose",
+		set("order", "order in which servers are numbered, if the distribution allows a choice",
 			text("the name of an order"), func(p *p) *string { return &p.Placement.Order }),
-		set("seed", "the seed of the hash, where the distribution has one", text("a seed"), func(p *p) *string { return &p.Placement.Seed }),
-		set("salt", "what is appended to keys before they are hashed, where the distribution has it",
+		set("seed", "seed of the hash, if the distribution has one", text("a seed"), func(p *p) *string { return &p.Placement.Seed }),
+		set("salt", "text that is appended to keys before hashing, if the distribution has it",
 			text("a salt"), func(p *p) *string { return &p.Placement.Salt }),
-		set("char", "what C hashes take bytes above 127 for: signed as on x86, unsigned as on ARM",
+		set("char", "how C hash functions read bytes above 127: signed as on x86, unsigned as on ARM",
 			oneOf(option[bool]{"signed", false}, option[bool]{"unsigned", true}), func(p *p) *bool { return &p.Placement.UnsignedChars }),
 		set("hash_tag", `two characters, such as "{}": of a key that has both, only what stands between them is hashed`,
 			hashTag(), func(p *p) *string { return &p.Placement.HashTag }),
-		set("hash_stop", `hash only what stands before this text, such as "|#|"`, text("text in keys"), func(p *p) *string { return &p.Placement.HashStop }),
-		set("hash_strip_prefix", "beginnings of keys that clients send but don't hash; one or a list",
+		set("hash_stop", `hash only the part of a key before this text, such as "|#|"`, text("text in keys"), func(p *p) *string { return &p.Placement.HashStop }),
+		set("hash_strip_prefix", "prefixes that clients send but do not hash; one or a list",
 			oneOrMore(prefixText()), func(p *p) *[]string { return &p.Placement.HashStripPrefix }),
 	}
 }

@@ -35,16 +35,16 @@ func TestReferenceIsUpToDate(t *testing.T) {
 // sections are the mappings that have a table of their own, in this order, with
 // a word on each. What is not among them is a row of the table around it.
 var sections = []struct{ path, title, text string }{
-	{"", "The file", "Keys that begin with `x-` are left to you, for anchors and notes."},
-	{"pools.*", "A pool", "`defaults`, at the top of the file, takes the same keys but `servers`, for all pools."},
-	{"pools.*.servers[]", "A server", "A server is its address, or a mapping of these."},
+	{"", "The file", "Ringside ignores keys that begin with `x-`; use them for anchors and notes."},
+	{"pools.*", "A pool", "`defaults`, at the top of the file, accepts the same keys except `servers`, and applies to all pools."},
+	{"pools.*.servers[]", "A server", "An address, or a mapping of these keys."},
 	{"routes[]", "A route", ""},
-	{"listen", "A listener", "`listen` is an address, a mapping of these, or a list of both."},
-	{"admin", "admin", "An address, or a mapping of these."},
-	{"limits", "limits", "At each bound clients get a clear answer, and the log a line."},
+	{"listen", "A listener", "`listen` is an address, a mapping of these keys, or a list of both."},
+	{"admin", "admin", "An address, or a mapping of these keys."},
+	{"limits", "limits", "When a limit is reached, the client receives an error that names it, and the log has a line."},
 	{"log", "log", ""},
-	{"traces[]", "A trace", "What the letters say is in [traces](traces.md)."},
-	{"engine", "engine", "What it does by itself is right for nearly everybody; it takes effect at the next start."},
+	{"traces[]", "A trace", "[Traces](traces.md) explains the lines of a trace."},
+	{"engine", "engine", "The defaults are right in nearly all cases. Changes take effect at the next start."},
 }
 
 func reference(t *testing.T) []byte {
@@ -59,9 +59,9 @@ func reference(t *testing.T) []byte {
 	var b bytes.Buffer
 	b.WriteString(`# Configuration
 
-Every key of a file, made from the table that the parser reads (` + "`go test ./config -run Reference -update`" + `). A file with all of them and what holds without
-them is [ringside.example.yaml](../deploy/ringside.example.yaml); [ringside.schema.json](../deploy/ringside.schema.json) lets an editor check
-while you type. ` + "`ringside check FILE`" + ` says what is wrong, at its line and column, and what a file means.
+Every setting of the file. [ringside.example.yaml](../deploy/ringside.example.yaml) has all of them with their defaults.
+[ringside.schema.json](../deploy/ringside.schema.json) lets an editor validate while you type. ` + "`ringside check FILE`" + ` reports every mistake with
+line and column, and shows what the file means. (This page is generated: ` + "`go test ./config -run Reference -update`" + `.)
 
 Durations are ` + "`500ms`, `3s`, `1m30s`" + `; sizes are bytes, or ` + "`64KiB`, `8MiB`, `1GiB`" + `.
 `)
@@ -75,7 +75,7 @@ Durations are ` + "`500ms`, `3s`, `1m30s`" + `; sizes are bytes, or ` + "`64KiB`
 		if section.text != "" {
 			fmt.Fprintf(&b, "%s\n\n", section.text)
 		}
-		b.WriteString("| key | what it says | may be | default |\n|---|---|---|---|\n" + strings.Join(rows, ""))
+		b.WriteString("| key | meaning | values | default |\n|---|---|---|---|\n" + strings.Join(rows, ""))
 	}
 	for path := range tables {
 		t.Errorf("%q has no section", path)

@@ -43,19 +43,19 @@ func readTags() Tags {
 func tagSpaceValue() value[TagSpace] {
 	type s = TagSpace
 	return group(defaultTagSpace(),
-		set("command", "a delete of a key that begins with this invalidates the tag that it names behind it; such keys are never stored",
+		set("command", "delete of a key with this prefix invalidates the tag named by the rest of the key; such keys are never stored",
 			prefixText(), func(s *s) *string { return &s.Command }),
-		set("namespace", "tells the tags of applications apart that share servers", visible("a name", maxName), func(s *s) *string { return &s.Namespace }),
+		set("namespace", "separates the tags of applications that share servers", visible("a name", maxName), func(s *s) *string { return &s.Namespace }),
 	)
 }
 
 func tagsValue() value[Tags] {
 	type t = Tags
 	long := group(defaultTags(),
-		set("suffix", "what stands between a key and the tags that a client names for its value, with commas between them; or off",
+		set("suffix", "separator between a key and the tags that a client gives its value, themselves separated by commas; or off",
 			suffixText(), func(t *t) *string { return &t.Suffix }),
-		set("patterns", "tags that follow from the key", listOf(patternValue(), 0), func(t *t) *[]TagPattern { return &t.Patterns }),
-		set("prefix_tag", "all keys of the route have a tag that is called as its prefix", yesNo(), func(t *t) *bool { return &t.PrefixTag }),
+		set("patterns", "tags derived from the key", listOf(patternValue(), 0), func(t *t) *[]TagPattern { return &t.Patterns }),
+		set("prefix_tag", "all keys of the route have a tag with the name of its prefix", yesNo(), func(t *t) *bool { return &t.PrefixTag }),
 	)
 	brief := modes("on, off, read, or a mapping of its settings",
 		option[Tags]{"on", defaultTags()}, option[Tags]{"off", Tags{}}, option[Tags]{"read", readTags()})
@@ -65,8 +65,8 @@ func tagsValue() value[Tags] {
 func patternValue() value[TagPattern] {
 	type p = TagPattern
 	v := group(TagPattern{},
-		must(set("match", "the form of the keys: * stands for any bytes, {name} for some up to what follows it", visible("the form of keys", 1024), func(p *p) *string { return &p.Match })),
-		must(set("tags", "the tags that such keys have; {name} in them is what it stands for in the key", listOf(text("the name of a tag"), 1), func(p *p) *[]string { return &p.Tags })),
+		must(set("match", "pattern of the keys: * is any bytes, {name} is the bytes up to the text after it", visible("the form of keys", 1024), func(p *p) *string { return &p.Match })),
+		must(set("tags", "tags of such keys; {name} is replaced by its bytes in the key", listOf(text("the name of a tag"), 1), func(p *p) *[]string { return &p.Tags })),
 	)
 	read := v.read
 	v.read = func(d *document, n *node, path string, to *TagPattern) {
