@@ -29,18 +29,17 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "ringside",
 		Short: "A memcached proxy that makes a pool of memcached servers look like one",
-		Long: `Ringside runs beside an application, speaks the memcached protocol to it, and
-makes a pool of memcached servers look like one: every key stays where the old
-client put it.
+		Long: `Ringside is a memcached proxy. It runs next to an application and makes a pool of
+memcached servers look like one server. Every key stays where the old client put it.
 
-  ringside demo                        a working cluster in this process, to try
-  ringside check -c ringside.yaml      is the file right, and who gets how much
-  ringside serve -c ringside.yaml      serve it
-  ringside reload                      let it read its file again
-  ringside server list                 how its servers are; drain one, restore it
-  ringside clients                     who is connected, and what each waits for
-  ringside top                         what it does, second by second
-  ringside drill                       break one on purpose and see what clients see`,
+  ringside demo                        try it: a cluster in this process
+  ringside check -c ringside.yaml      validate a file, show the share of each server
+  ringside serve -c ringside.yaml      start the proxy
+  ringside reload                      apply a changed file
+  ringside server list                 show the state of the servers
+  ringside clients                     show the clients and what they wait for
+  ringside top                         show traffic, errors and memory, live
+  ringside drill                       inject a fault and report what clients see`,
 		Version: versionText(),
 		Args:    cobra.ArbitraryArgs,
 		RunE:    cli.Group,

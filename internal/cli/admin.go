@@ -29,7 +29,7 @@ type Admin struct{ address, path string }
 // Add adds them to a command.
 func (f *Admin) Add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.address, "admin", "", "the `address` of the admin interface: host:port or unix:/path (default "+DefaultAdmin+")")
-	cmd.Flags().StringVarP(&f.path, "config", "c", "", "the configuration `file` of that Ringside, instead of addresses")
+	cmd.Flags().StringVarP(&f.path, "config", "c", "", "the configuration `file` of the instance, instead of addresses")
 	cmd.MarkFlagFilename("config", "yaml", "yml")
 }
 

@@ -24,7 +24,7 @@ func JSONFlag(cmd *cobra.Command, asJSON *bool, what string) {
 
 const (
 	OneJSON  = "print one JSON object"
-	EachJSON = "print one JSON object a line"
+	EachJSON = "print one JSON object per line"
 )
 
 // Counted is "1 what", or "n whats".

@@ -30,10 +30,9 @@ func Command(version string) *cobra.Command {
 	var verbose, herd, tags, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Run a whole cluster in this process, to try",
-		Long: `Run three small memcached servers in this process and Ringside in front of
-them. Nothing is written to disk, and nothing is left when it ends. Faults are
-allowed: ringside drill shows what they do.`,
+		Short: "Run a cluster in this process, to try Ringside",
+		Long: `Run three small memcached servers in this process, and Ringside in front of them.
+Nothing is written to disk. Fault injection is enabled: try ringside drill.`,
 		Example: "  ringside demo\n  ringside demo --herd\n  ringside demo --tags",
 		Args:    cli.WantArgs(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -79,12 +78,12 @@ allowed: ringside drill shows what they do.`,
 			return d.Serve(signals)
 		},
 	}
-	cmd.Flags().StringVar(&listen, "listen", cli.DefaultAddress, "the `address` for clients; another port if it is taken")
-	cmd.Flags().StringVar(&adminAddr, "admin", cli.DefaultAdmin, "the `address` of the admin interface; another port if it is taken")
-	cmd.Flags().BoolVar(&herd, "herd", false, "show what a guard saves: 50 clients that read one page, without and with it, for 8 s")
-	cmd.Flags().BoolVar(&tags, "tags", false, "show what tags do: 1,000 pages of ten users, of whom one changes his name")
+	cmd.Flags().StringVar(&listen, "listen", cli.DefaultAddress, "the `address` for clients; another port if this one is taken")
+	cmd.Flags().StringVar(&adminAddr, "admin", cli.DefaultAdmin, "the `address` of the admin interface; another port if this one is taken")
+	cmd.Flags().BoolVar(&herd, "herd", false, "show what the guard saves: 50 clients read one page for 8 s, without and with it")
+	cmd.Flags().BoolVar(&tags, "tags", false, "show what tags do: 1,000 pages of ten users, one of whom changes his name")
 	cli.JSONFlag(cmd, &asJSON, cli.OneJSON)
-	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "log what happens, not only what goes wrong")
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "log all events, not only problems")
 	return cmd
 }
 

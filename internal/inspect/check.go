@@ -25,15 +25,14 @@ func newCheck() *cobra.Command {
 	var asJSON, connect bool
 	cmd := &cobra.Command{
 		Use:   "check [FILE]",
-		Short: "Check a configuration and print who gets how much",
-		Long: `Check a configuration file. All mistakes are printed, each with its line and
-column; the exit status is then 78. A correct file prints its pools with the
-share of all hashes that each server owns, what happens when a server is gone,
-and for each route its class, how many copies it keeps, and what is lost when one
-server dies.
+		Short: "Validate a configuration and show the share of each server",
+		Long: `Validate a configuration file. All mistakes are printed with their line and column,
+and the exit status is then 78. For a valid file, the output has the share of keys
+of each server, what happens when a server is down, and for each route its preset,
+its replicas, and what is lost when one server dies.
 
-With --connect, servers that can be reached within two seconds are asked for the size of
-the largest item they store, and a size that does not fit limits.value is a warning.`,
+With --connect, the servers that can be reached within two seconds are asked for
+their largest item size. A size that does not fit limits.value is a warning.`,
 		Example: "  ringside check ringside.yaml\n  generate | ringside check -c -",
 		Args:    cli.OrFile(&path),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -65,7 +64,7 @@ the largest item they store, and a size that does not fit limits.value is a warn
 		},
 	}
 	cli.ConfigFlag(cmd, &path)
-	cli.JSONFlag(cmd, &asJSON, "print one JSON object a pool")
+	cli.JSONFlag(cmd, &asJSON, "print one JSON object per pool")
 	cmd.Flags().BoolVar(&connect, "connect", false, "also ask the servers for the size of their largest item")
 	return cmd
 }

@@ -17,10 +17,10 @@ func newDistributions() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "distributions",
-		Short: "List the rules that give keys to servers, and who uses each",
-		Long: `List what a pool's distribution may be: the rule, the clients that use it, and
-its other names. Take the one that your clients use, so that every key stays
-where it is; for a new pool take ketama-points.`,
+		Short: "List the placement rules and the clients that use them",
+		Long: `List the values of a pool's distribution: the placement rule, the clients that use it,
+and its other names. Use the rule of your clients, so that every key stays where it is.
+For a new pool, use ketama-points.`,
 		Example: "  ringside distributions | grep -i php",
 		Args:    cli.WantArgs(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -15,10 +15,10 @@ func newImport() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "import nutcracker.yml",
-		Short: "Turn a twemproxy file into a Ringside file with the same placement",
-		Long: `Print a Ringside configuration that puts every key where this twemproxy
-(nutcracker) configuration puts it. What has no equivalent is said in comments
-of the file and on standard error. With - the file is read from standard input.`,
+		Short: "Convert a twemproxy file to a Ringside file with the same placement",
+		Long: `Print a Ringside configuration that places every key like this twemproxy
+(nutcracker) configuration. Settings without an equivalent are listed in comments of
+the file and on standard error. With - the file is read from standard input.`,
 		Example: "  ringside import /etc/nutcracker/nutcracker.yml > ringside.yaml",
 		Args:    cli.WantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -22,12 +22,11 @@ func newRoute() *cobra.Command {
 	var asJSON, encoded bool
 	cmd := &cobra.Command{
 		Use:   "route KEY… | -",
-		Short: "Print where keys go",
-		Long: `Print where keys go: the pool, the hash and what it hits, the owner, and whom
-the distribution's client would ask next if the owner were dead; the servers
-that keep copies, the one that decides first; and who stands in, in this order,
-when the owner is out. With - the keys are read from standard input, one a line.
-No server is asked.`,
+		Short: "Show the servers of keys",
+		Long: `Show for each key: the pool, the hash, the server, and the server that the client of
+this distribution would use if the first one were dead; the servers with replicas,
+beginning with the primary; and the substitute servers, in their order. With - the
+keys are read from standard input, one per line. No server is contacted.`,
 		Example: `  ringside route user:17 user:18
   lru_keys | ringside route - --json`,
 		Args: someKeys,
@@ -69,8 +68,8 @@ No server is asked.`,
 	}
 	cli.ConfigFlag(cmd, &path)
 	cli.JSONFlag(cmd, &asJSON, cli.EachJSON)
-	cmd.Flags().BoolVar(&encoded, "base64", false, "keys are in base64, as meta commands with flag b have them")
-	cmd.Flags().StringVar(&listener, "listener", "", "the `address` whose routes count, where listeners differ (default: the first)")
+	cmd.Flags().BoolVar(&encoded, "base64", false, "keys are base64, as in meta commands with the flag b")
+	cmd.Flags().StringVar(&listener, "listener", "", "the `address` of the listener whose routes apply, if listeners differ (default: the first)")
 	return cmd
 }
 

@@ -14,22 +14,21 @@ func Command(version string) *cobra.Command {
 	var over bool
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Serve a configuration",
-		Long: `Serve the pools of a configuration file.
+		Short: "Start the proxy",
+		Long: `Start the proxy with a configuration file.
 
-ringside reload, SIGHUP and, with watch: on, a change of the file make it read the
-file again: a correct one is put in force as a whole, and connections of
-listeners and servers that stand in both files live on; a wrong one changes
-nothing and is logged and counted. Changes of engine wait for the next start.
-SIGTERM or SIGINT stops accepting, lets clients have the answers to what they
-have asked, for at most limits.drain, and exits 0; a second one ends at once and
-exits 1.
+ringside reload, SIGHUP and, with watch: on, a change of the file reload it. A valid
+file is applied as a whole; connections of listeners and servers that are in both
+files stay open. An invalid file changes nothing, and is logged and counted. Changes
+of engine take effect at the next start. After SIGTERM or SIGINT the process accepts
+no new clients, finishes the requests in flight for at most limits.drain, and exits
+with 0. A second signal ends it at once with 1.
 
-With --take-over it starts beside the Ringside that has the admin interface of
-the same file, gets its listening sockets, and when it is ready tells it to stop
-accepting: no client is refused. The old one keeps the clients that it has until
-they leave, for at most its limits.drain, and ends. Where there is none it starts
-as usual. Both must be processes of the same user; each checks the other.`,
+With --take-over, the new process takes the listening sockets of the instance that
+has the admin interface of the same file. When it is ready, the old one stops
+accepting, so no client is refused. The old process keeps its clients until they
+disconnect, for at most its limits.drain, and ends. If there is no old process, the
+new one starts as usual. Both must run as the same user; each verifies the other.`,
 		Example: `  ringside serve -c /etc/ringside/ringside.yaml
   kill -HUP $(pidof ringside)`,
 		Args: cli.NoFile,
@@ -65,6 +64,6 @@ as usual. Both must be processes of the same user; each checks the other.`,
 		},
 	}
 	cli.ConfigFlag(cmd, &path)
-	cmd.Flags().BoolVar(&over, "take-over", false, "take the place of the Ringside that runs with this file")
+	cmd.Flags().BoolVar(&over, "take-over", false, "replace the running instance that uses this file")
 	return cmd
 }

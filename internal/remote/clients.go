@@ -23,15 +23,15 @@ func newClients() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "clients",
-		Short: "List the clients of a running Ringside, and what they wait for",
-		Long: `List the clients of a running Ringside, by its admin interface: the address of
-each, for how long it has been connected, its requests, the bytes from it and to
-it, its commands without an answer, the bytes that Ringside holds for it, and what
-it waits for: a server, or its own next bytes, or for itself to take its answers.
+		Short: "List the clients of a running instance, and what they wait for",
+		Long: `List the clients of a running instance, through its admin interface: address,
+connection time, requests, bytes received and sent, commands in flight, bytes that
+are buffered for the client, and what it waits for: a server, the rest of its own
+command, or itself to read its replies.
 
-Those that Ringside holds most for come first: they are whom limits.memory
-closes. It needs admin.control, which is for this machine unless the
-configuration opens it.`,
+The clients with most buffered bytes come first; limits.memory disconnects these.
+This needs admin.control, which is limited to this machine unless the configuration
+allows more.`,
 		Example: `  ringside clients
   ringside clients --sort requests --limit 10 -c /etc/ringside/ringside.yaml`,
 		Args: cli.NoFile,
@@ -51,9 +51,9 @@ configuration opens it.`,
 		}),
 	}
 	to.Add(cmd)
-	cmd.Flags().StringVar(&sort, "sort", "held", "by what: "+strings.Join(admin.ClientOrders(), ", "))
+	cmd.Flags().StringVar(&sort, "sort", "held", "the order: "+strings.Join(admin.ClientOrders(), ", "))
 	cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(admin.ClientOrders(), cobra.ShellCompDirectiveNoFileComp))
-	cmd.Flags().IntVar(&limit, "limit", admin.DefaultClients, "how many at most")
+	cmd.Flags().IntVar(&limit, "limit", admin.DefaultClients, "the maximum number of clients")
 	cli.JSONFlag(cmd, &asJSON, cli.EachJSON)
 	return cmd
 }

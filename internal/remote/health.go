@@ -16,13 +16,13 @@ func newHealth() *cobra.Command {
 	var alive, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "health",
-		Short: "Ask a running Ringside whether clients should come to it",
-		Long: `Ask a running Ringside whether clients should come to it, as /readyz of its admin
-interface says: for probes in images without a shell or curl.
+		Short: "Ask a running instance whether it is ready for clients",
+		Long: `Ask a running instance whether it is ready for clients, like /readyz of its admin
+interface. For probes in images without a shell or curl.
 
-It exits 0 when it is ready; 1 when it is not, with the reason, or when nobody
-answers. With --alive it asks /healthz: does every loop answer. A probe that
-restarts should ask that, and one that sends clients elsewhere should not.`,
+The exit status is 0 if it is ready. It is 1 if it is not, with the reason, or if there
+is no reply. With --alive it asks /healthz: do all event loops respond? Use --alive
+for probes that restart the process, and not for probes that redirect clients.`,
 		Example: `  ringside health
   ringside health --alive -c /etc/ringside/ringside.yaml`,
 		Args: cli.NoFile,
@@ -45,7 +45,7 @@ restarts should ask that, and one that sends clients elsewhere should not.`,
 		}),
 	}
 	to.Add(cmd)
-	cmd.Flags().BoolVar(&alive, "alive", false, "ask whether every loop answers, not whether clients should come")
+	cmd.Flags().BoolVar(&alive, "alive", false, "ask whether all event loops respond, instead")
 	cli.JSONFlag(cmd, &asJSON, cli.OneJSON)
 	return cmd
 }

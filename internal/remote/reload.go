@@ -19,19 +19,19 @@ func newReload() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "reload",
-		Short: "Let a running Ringside read its configuration again",
-		Long: `Let a running Ringside read its configuration file again, by its admin
-interface, wait until it is in force, and print what it has changed.
+		Short: "Apply a changed configuration to a running instance",
+		Long: `Let a running instance reload its configuration file, through its admin interface.
+Wait until the file is applied, and print what has changed.
 
-It exits 0 when the file is in force; 78 when it was refused, with the reasons,
-and the old configuration stays in force as a whole; 1 when no Ringside answers.
-It needs admin.control, which is for this machine unless the configuration opens
-it. With -c the file says where the admin interface is: when that is what has
-changed, name the old address by --admin. SIGHUP does the same without an
-answer, and watch: on without being asked.
+The exit status is 0 if the file was applied. It is 78 if the file was rejected; the
+mistakes are printed, and the old configuration stays in use. It is 1 if no instance
+replies. This needs admin.control, which is limited to this machine unless the
+configuration allows more. -c names the file with the address of the admin interface.
+If that address is what has changed, give the old one with --admin. SIGHUP reloads
+without reporting the result; watch: on reloads automatically.
 
-It says so if keys with several copies go to other servers by it. A reload that
-comes while those of the last one are about to go waits some seconds.`,
+The output says if replicated keys move to other servers. A reload during such a move
+waits some seconds.`,
 		Example: `  ringside reload
   ringside reload -c /etc/ringside/ringside.yaml`,
 		Args: cli.NoFile,

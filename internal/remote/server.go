@@ -24,12 +24,13 @@ import (
 func newServer() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "server",
-		Short: "Drain servers of a running Ringside, take them down, restore them",
-		Long: `Look after the servers of a running Ringside, by its admin interface.
+		Short: "List servers of a running instance, drain them, take them down, restore them",
+		Long: `Show and change the state of servers through the admin interface of a running
+instance.
 
-Orders last until they are taken back by restore: they live through a reload, and
-where the mode is not fail_fast through a restart. They need admin.control, which
-is for this machine unless the configuration opens it.`,
+An order lasts until restore. It survives a reload and, unless the mode is fail_fast, a
+restart. Orders need admin.control, which is limited to this machine unless the
+configuration allows more.`,
 		Example: `  ringside server list
   ringside server drain cache3
   ringside server restore cache3`,
@@ -37,23 +38,22 @@ is for this machine unless the configuration opens it.`,
 		RunE: cli.Group,
 	}
 	cmd.AddCommand(newServerList(),
-		newServerOrder("drain", "Send a server no new requests", `Send a server no new requests. Those in flight finish, and then its connections
+		newServerOrder("drain", "Stop sending new requests to a server", `Stop sending new requests to a server. Requests in flight finish; then its connections
 are closed.
 
-In mode fail_fast reads of its keys miss (or get an error, with get_errors: error),
-writes are refused with an error that names the server, and what it holds is what
-it has when it is restored. Else other servers take its keys, and it comes back
-empty.
+In mode fail_fast, reads of its keys miss (or fail, with get_errors: error), and writes
+fail with an error that names the server. The server keeps its data. In the other
+modes, other servers take its keys, and it is flushed when it is restored.
 
-Where keys have several copies the others serve them, and drain says how many are
-left. While other servers are not up or lack copies it may have the last one that is in
-use: then drain refuses, unless it is told --force.`),
-		newServerOrder("down", "Send a server nothing, and fail what is in flight", `Send a server no requests any more, as drain does, but at once: requests in
-flight fail and its connections are reset. It refuses where drain does.`),
-		newServerOrder("restore", "Let a server have requests again", `Let a server have requests again that was drained or taken down. Where keys have
-several copies it comes back empty and is filled from the others: then restore waits
-until it is, and says so. If it does not answer, restore says what it waits for, and
-ends after half a minute; the order stays in force.`))
+Replicated keys are served by the other replicas, and drain prints how many remain. If
+other servers are not up or lack replicas, this server may have the last one. Then
+drain refuses, unless --force is given.`),
+		newServerOrder("down", "Stop using a server at once", `Stop using a server, as drain does, but at once: requests in flight fail, and its
+connections are reset. It refuses in the same cases as drain.`),
+		newServerOrder("restore", "Use a server again", `Use a server again that was drained or taken down. If keys are replicated, the server
+is flushed and filled from the other replicas; restore waits until this is done. If the
+server does not reply, restore says what it waits for and ends after half a minute; the
+order remains valid.`))
 	return cmd
 }
 
@@ -63,10 +63,10 @@ func newServerList() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the servers and how they are",
-		Long: `List the servers of every pool: up, down and why, drained by a person, and since
-when. The last line says how all pools are and what to do. Exits 0 whatever they are:
-ringside top --once exits 3 if all is not well.`,
+		Short: "List the servers and their states",
+		Long: `List the servers of all pools: their state, its cause, and since when. The last line
+has the worst state of all pools and what to do. The exit status is always 0;
+ringside top --once exits 3 if there is a problem.`,
 		Example: `  ringside server list
   ringside server list --pool sessions --json -c /etc/ringside/ringside.yaml`,
 		Args: cli.WantArgs(0, 0),
@@ -89,7 +89,7 @@ ringside top --once exits 3 if all is not well.`,
 		}),
 	}
 	to.Add(cmd)
-	cmd.Flags().StringVar(&pool, "pool", "", "only the servers of this `pool`")
+	cmd.Flags().StringVar(&pool, "pool", "", "show only the servers of this `pool`")
 	to.CompletePool(cmd)
 	cli.JSONFlag(cmd, &asJSON, cli.EachJSON)
 	return cmd
@@ -129,11 +129,11 @@ func newServerOrder(order, short, long string) *cobra.Command {
 	}
 	to.Add(cmd)
 	if order == health.Restore.String() {
-		cmd.Flags().BoolVar(&noWait, "no-wait", false, "don't wait until the server has its copies again")
+		cmd.Flags().BoolVar(&noWait, "no-wait", false, "do not wait until the server has its replicas again")
 	} else {
-		cmd.Flags().BoolVar(&force, "force", false, "do it though the server may have the only copy of keys")
+		cmd.Flags().BoolVar(&force, "force", false, "continue although the server may have the only replica of keys")
 	}
-	cmd.Flags().StringVar(&pool, "pool", "", "the `pool`, where several have a server of that name")
+	cmd.Flags().StringVar(&pool, "pool", "", "the `pool`, if several have a server with this name")
 	to.CompletePool(cmd)
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {

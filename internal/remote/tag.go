@@ -18,9 +18,10 @@ import (
 func newTag() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tag",
-		Short: "Invalidate values in groups, through a running Ringside",
-		Long: `Invalidate values by their tags, by the admin interface of a running Ringside.
-It needs admin.control, which is for this machine unless the configuration opens it.`,
+		Short: "Invalidate groups of values, through a running instance",
+		Long: `Invalidate values by their tags, through the admin interface of a running instance.
+This needs admin.control, which is limited to this machine unless the configuration
+allows more.`,
 		Example: `  ringside tag invalidate user:7 posts`,
 		Args:    cobra.ArbitraryArgs,
 		RunE:    cli.Group,
@@ -35,10 +36,10 @@ func newTagInvalidate() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "invalidate NAME…",
-		Short: "Drop all values that have one of these tags",
-		Long: `Drop all values that have one of these tags, as a delete of tag:NAME does, and
-show what each server has answered. Exits 1 if one of them has not done it: the
-others have, and it must be repeated.`,
+		Short: "Invalidate all values that have one of these tags",
+		Long: `Invalidate all values that have one of these tags, as a delete of tag:NAME does, and
+show the reply of each server. The exit status is 1 if a server did not do it. The other
+servers did; repeat the command.`,
 		Example: `  ringside tag invalidate user:7
   ringside tag invalidate user:7 posts --pool pages --json`,
 		Args: cli.WantArgs(1, math.MaxInt),

@@ -32,18 +32,19 @@ func newTop() *cobra.Command {
 	var f topFlags
 	cmd := &cobra.Command{
 		Use:   "top",
-		Short: "Show what a running Ringside does, second by second",
-		Long: `Show what a running Ringside does, second by second: whether all pools are well, in
-a sentence; the servers of one pool, their traffic and memory; what has happened. 1 to 6 give
-one part all the room; the arrows choose a server, Enter opens it, d drains it, u
-restores it, both ask first; r h p q m e n sort; / finds; t follows keys, as
-ringside trace does; + and - change the pace; ? says all of that; x ends.
+		Short: "Show traffic, errors and memory of a running instance, live",
+		Long: `Show a running instance, live: the worst state of all pools in one sentence; the servers
+of one pool with their traffic and memory; recent events.
 
-With --once it prints one screen and ends, with --json too an object for scripts.
-Then it exits 0 if all pools are well, 1 if nobody could be asked, 3 if not: a server
-of any pool is not up, requests fail, or the state needs a look for another reason,
-which the first line says. NO_COLOR leaves the colours out, --ascii all characters but those of ASCII, as
-is done where TERM is linux.`,
+Keys: 1 to 6 enlarge one part. The arrows select a server, Enter opens it, d drains it,
+u restores it (both ask first). r h p q m e n sort. / searches. t follows keys, like
+ringside trace. + and - change the interval. ? shows this help. x ends.
+
+--once prints one screen and ends; --once --json prints an object for scripts. The exit
+status is then 0 if all pools are fine, 1 if the instance does not reply, and 3 if there
+is a problem: a server of any pool is not up, requests fail, or something else, which
+the first line describes. NO_COLOR disables colours. --ascii disables other
+characters than ASCII, as TERM=linux does.`,
 		Example: `  ringside top
   ringside top --trace 'home:*'
   ringside top --once --json --for 5s | jq .health`,
@@ -61,12 +62,12 @@ is done where TERM is linux.`,
 	}
 	f.Add(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.pool, "pool", "", "the `pool` whose servers are shown (default: the one that is worst off)")
+	flags.StringVar(&f.pool, "pool", "", "the `pool` whose servers are shown (default: the one with the worst state)")
 	flags.BoolVar(&f.once, "once", false, "print one screen and end")
 	cli.JSONFlag(cmd, &f.asJSON, cli.OneJSON)
-	flags.BoolVar(&f.ascii, "ascii", false, "draw with the characters of ASCII alone")
-	flags.StringArrayVar(&f.patterns, "trace", nil, "follow the keys that fit the `pattern`; may be repeated")
-	flags.DurationVar(&f.window, "for", 2*time.Second, "how long is counted with --once")
+	flags.BoolVar(&f.ascii, "ascii", false, "draw with ASCII characters only")
+	flags.StringArrayVar(&f.patterns, "trace", nil, "follow the keys that match the `pattern`; can be repeated")
+	flags.DurationVar(&f.window, "for", 2*time.Second, "with --once: how long to measure")
 	return cmd
 }
 

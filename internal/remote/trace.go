@@ -29,22 +29,21 @@ func newTrace() *cobra.Command {
 	var f traceFlags
 	cmd := &cobra.Command{
 		Use:   "trace PATTERN... | --any",
-		Short: "Show what happens to keys, as it happens",
-		Long: `Show what happens to the keys that fit one of up to eight patterns, as it happens:
-* stands for any bytes or none, ? for one, [a-z] for one of these. A key that begins
-with lock: belongs to what it locks, whatever fits that.
+		Short: "Show what happens to keys, live",
+		Long: `Show what happens to the keys that match one of up to eight patterns, as it happens.
+* is any bytes, also none; ? is one byte; [a-z] is one of these. A key that begins with
+lock: belongs to the key that it locks.
 
-  H a read found it       M it found nothing      S found an old value
-  R is to make it anew    L add stored: lock won  l add refused: another has it
-  W written  w refused    U lock deleted          D deleted  d was not there
-  I counted               T touched               E failed
+  H hit                   M miss                  S a read got an old value
+  R a read must rebuild   L add stored: locked    l add not stored: another has it
+  W stored  w not stored  U lock deleted          D deleted  d nothing to delete
+  I incr or decr          T touch or gat          E error
 
-Behind a miss, where admin.misses knows what it follows from: X memcached threw the
-value away, F its server was flushed or is out, or the key has another server now.
+After a miss, if admin.misses knows the reason: X memcached evicted the value; F its
+server was flushed or is out, or the key belongs to another server now.
 
-Values are never shown. At more than 2,000 events a second hits and counts are counted,
-and then events dropped; a line a second says how many. It ends after --for, or with
-Ctrl-C.`,
+Values are never shown. Above 2,000 events per second, hits are added up, and then events
+are dropped; a line per second has their number. It ends after --for, or with Ctrl-C.`,
 		Example: `  ringside trace 'home:*'
   ringside trace -1 --for 10s 'home:*' 'page:?'
   ringside trace --any --sample 1000`,
@@ -58,11 +57,11 @@ Ctrl-C.`,
 	}
 	f.Add(cmd)
 	flags := cmd.Flags()
-	flags.BoolVarP(&f.compact, "compact", "1", false, "one line a key: rewritten on a terminal; else what is new of it, appended")
-	flags.BoolVar(&f.any, "any", false, "follow keys whichever they are, one in --sample")
-	flags.IntVar(&f.sample, "sample", 100, "with --any: follow one key in so many, all that happens to it")
-	flags.BoolVar(&f.asJSON, "json", false, "print one JSON object an event")
-	flags.DurationVar(&f.life, "for", 10*time.Minute, "how long")
+	flags.BoolVarP(&f.compact, "compact", "1", false, "one line per key: rewritten in a terminal, otherwise appended")
+	flags.BoolVar(&f.any, "any", false, "follow a sample of all keys, see --sample")
+	flags.IntVar(&f.sample, "sample", 100, "with --any: follow one key in this many, with everything that happens to it")
+	flags.BoolVar(&f.asJSON, "json", false, "print one JSON object per event")
+	flags.DurationVar(&f.life, "for", 10*time.Minute, "end after this time")
 	return cmd
 }
 
