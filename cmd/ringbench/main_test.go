@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 }
 
 // lyingProxy forwards every client to the first server of a Ringside file; of
-// each connection's answers it changes one byte, some 20,000 in.
+// each connection's replies it changes one byte, after the first 2,000.
 func lyingProxy(file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -70,7 +70,7 @@ func lyingProxy(file string) error {
 			}
 			defer server.Close()
 			go io.Copy(server, client)
-			if _, err := io.CopyN(client, server, 20000); err != nil {
+			if _, err := io.CopyN(client, server, 2000); err != nil {
 				return
 			}
 			var b [1]byte
@@ -415,7 +415,8 @@ func TestTails(t *testing.T) {
 	}
 	for _, m := range report.Tails[1].Peers {
 		late := strings.HasSuffix(m.Peer, ", one slow")
-		if a := m.Runs[0].Apart; a == nil || late && a.Its.P99 < 5000 { // a fifth is held back for that long at least
+		// A fifth of the replies is delayed by at least 5 ms. A starved peer may have sent none in its time.
+		if a := m.Runs[0].Apart; a == nil || late && a.Its.P99 != 0 && a.Its.P99 < 5000 {
 			t.Errorf("%s: %+v", m.Peer, a)
 		}
 	}
@@ -447,26 +448,30 @@ func TestSoak(t *testing.T) {
 		return
 	}
 	ringside := buildRingside(t)
-	report, markdown, err := soakShort(t, "-time", "10s", "-ringside", ringside)
-	if report.Soak == nil {
-		t.Fatal(err)
-	}
-	for _, failed := range report.Soak.Failed {
-		if !strings.HasPrefix(failed, "growth") {
-			t.Error(failed)
+	testenv.Undisturbed(t, 3, 100*time.Millisecond, func() error {
+		report, markdown, err := soakShort(t, "-time", "10s", "-ringside", ringside)
+		if report.Soak == nil {
+			t.Fatal(err)
 		}
-	}
-	if s := report.Soak; s.Kills < 2 || len(s.Samples) < 4 || len(s.Growth) == 0 {
-		t.Errorf("%+v", s)
-	}
-	for _, l := range report.Soak.Loads {
-		if l.Runs == 0 || l.Checked == 0 || l.Misses == 0 {
-			t.Errorf("%+v, with a server killed", l)
+		for _, failed := range report.Soak.Failed {
+			if !strings.HasPrefix(failed, "growth") {
+				t.Error(failed)
+			}
 		}
-	}
-	if !strings.Contains(markdown, "## Soak of 10s") {
-		t.Errorf("the report does not say it:\n%s", markdown)
-	}
+		if !strings.Contains(markdown, "## Soak of 10s") {
+			t.Errorf("the report does not say it:\n%s", markdown)
+		}
+		// How many legs, kills and misses there are in ten seconds depends on the machine.
+		if s := report.Soak; s.Kills < 2 || len(s.Samples) < 4 || len(s.Growth) == 0 {
+			return fmt.Errorf("%+v", s)
+		}
+		for _, l := range report.Soak.Loads {
+			if l.Runs == 0 || l.Checked == 0 || l.Misses == 0 {
+				return fmt.Errorf("%+v, with a server killed", l)
+			}
+		}
+		return nil
+	})
 }
 
 func TestSoakRefuses(t *testing.T) {

@@ -90,7 +90,8 @@ Nothing is written to disk. Fault injection is enabled: try ringside drill.`,
 // Cluster is a cluster in this process.
 type Cluster struct {
 	*instance.Instance
-	nodes []*memnode.Node
+	nodes    []*memnode.Node
+	defaults string // YAML before the pools; empty except in tests, which set long timeouts
 }
 
 // Start runs three servers and a Ringside before them.
@@ -116,7 +117,7 @@ func (d *Cluster) start(listen, adminAddr, version string, log *slog.Logger) err
 	if err != nil {
 		return err
 	}
-	d.Instance, err = StartText(listen, adminAddr, "pools: {main: {distribution: ketama-points, servers: ["+servers+"]}}\nroutes:\n"+herdRoute+tagRoute+"  - {pool: main}\n", version, log)
+	d.Instance, err = StartText(listen, adminAddr, d.defaults+"pools: {main: {distribution: ketama-points, servers: ["+servers+"]}}\nroutes:\n"+herdRoute+tagRoute+"  - {pool: main}\n", version, log)
 	return err
 }
 
