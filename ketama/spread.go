@@ -1,6 +1,6 @@
 package ketama
 
-// How a server's labels become points.
+// How the labels of a server become points.
 
 import (
 	"crypto/md5"
@@ -12,13 +12,13 @@ import (
 	"ringside/ring"
 )
 
-// Spread returns the points of a server of this label that has count labels.
+// Spread returns the points of a server with the given label and number of labels.
 type Spread func(label string, count int) []uint32
 
 // fourOfMD5 takes four points from the MD5 of "label-i", little-endian.
 func fourOfMD5(label string, count int) []uint32 { return ofMD5(label, count, 4) }
 
-// threeOfMD5 takes three.
+// threeOfMD5 takes three points from the same MD5.
 func threeOfMD5(label string, count int) []uint32 { return ofMD5(label, count, 3) }
 
 func ofMD5(label string, count, each int) []uint32 {
@@ -65,7 +65,7 @@ func one(a ring.Algorithm) Spread {
 	}
 }
 
-// crcStathat takes the CRC-32 of "i" and the label.
+// crcStathat takes the CRC-32 of the number i followed by the label.
 func crcStathat(label string, count int) []uint32 {
 	points := make([]uint32, 0, count)
 	for i := range count {
@@ -74,8 +74,8 @@ func crcStathat(label string, count int) []uint32 {
 	return points
 }
 
-// chain continues the label's CRC-32 over the point before, each time from the
-// same state.
+// chain computes each point as the label's CRC-32, continued over the previous
+// point. The first one continues over four zero bytes.
 func chain(label string, count int) []uint32 {
 	seed := crc32.ChecksumIEEE([]byte(label))
 	points := make([]uint32, 0, count)
@@ -88,8 +88,8 @@ func chain(label string, count int) []uint32 {
 	return points
 }
 
-// exactly takes from the MD5 of "label-i" as many points as asked for, four by
-// four.
+// exactly takes four points from each MD5 of "label-i", until there are count
+// points.
 func exactly(label string, count int) []uint32 {
 	return ofMD5(label, (count+3)/4, 4)[:count]
 }
