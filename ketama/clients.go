@@ -86,8 +86,8 @@ func SpymemcachedLibmemcached(key ring.Algorithm, weighted bool) Rule {
 	return spymemcached(javaShort, key, weighted)
 }
 
-// EVCache is Spymemcached without weights, with addresses whose host name is the
-// text of the IP address.
+// EVCache is Spymemcached without weights, for addresses that use the IP address as
+// host name.
 func EVCache(key ring.Algorithm) Rule { return spymemcached(javaTwice, key, false) }
 
 func spymemcached(label Label, key ring.Algorithm, weighted bool) Rule {

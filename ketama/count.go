@@ -5,8 +5,8 @@ package ketama
 
 import "math"
 
-// Count returns the number of labels of a server of weight w, in a list of n
-// servers whose weights add up to total.
+// Count returns the number of labels of a server of weight w. n is the number of
+// servers in the list, and total is the sum of their weights.
 type Count func(w, total, n int) int
 
 // fixed returns the same number for every server, whatever its weight.

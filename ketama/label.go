@@ -58,8 +58,8 @@ var (
 	java = Label{func(s ring.Server) (string, error) { return javaAddress(s, "") }, nil}
 	// javaSlash is java with the leading slash.
 	javaSlash = Label{func(s ring.Server) (string, error) { return javaAddress(s, "/") }, nil}
-	// javaTwice is the text of an InetSocketAddress whose host name is its IP
-	// address.
+	// javaTwice is the text of an InetSocketAddress that uses its IP address as
+	// host name.
 	javaTwice = Label{func(s ring.Server) (string, error) {
 		text, err := javaAddress(s, "/")
 		return s.Host + text, err
