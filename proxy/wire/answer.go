@@ -27,7 +27,7 @@ const MarkFlags = "1381191169" // 0x52534e01
 
 // memcached's replies to malformed requests.
 var (
-	// EndLine ends the answer to a text read or stats; CRLF ends every line.
+	// EndLine ends the reply to a text read or stats. CRLF ends every line.
 	EndLine = []byte(AnswerEnd)
 	CRLF    = []byte("\r\n")
 
@@ -126,7 +126,7 @@ func AppendAnswer(dst, buf []byte, r *Request, k Kind) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// echoed are the flags whose argument is repeated in the reply. opaque is one of
+// echoed are the flags that the reply repeats with their argument. opaque is one of
 // them.
 var echoed, opaque = letters("Ok"), letters("O")
 

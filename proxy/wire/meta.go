@@ -27,7 +27,7 @@ func letters(s string) (l Letters) {
 	return l
 }
 
-// meta parses the meta command whose second letter is letter.
+// meta parses a meta command with the given second letter.
 func (p *parser) meta(letter byte, at uint32) (int, error) {
 	r := p.r
 	r.Dialect = Meta

@@ -228,8 +228,8 @@ func (p *parser) discard(size int, answer []byte) (int, error) {
 	return n, err
 }
 
-// pastNUL extends the line beyond a NUL to its real end, for a storage command
-// whose length may follow the NUL. It reports whether the line contains a NUL.
+// pastNUL extends the line beyond a NUL to its real end. A storage command needs
+// this if its length follows the NUL. It reports whether the line contains a NUL.
 func (p *parser) pastNUL() bool {
 	cut := p.end < p.tail
 	p.end, p.r.Line.End = p.tail, p.tail

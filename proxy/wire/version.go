@@ -119,10 +119,10 @@ func (v Release) Older(other Release) bool {
 	return cmp.Or(cmp.Compare(v.Major, other.Major), cmp.Compare(v.Minor, other.Minor), cmp.Compare(v.Patch, other.Patch)) < 0
 }
 
-// ReleaseOf returns the release to assume for a server whose reply to version is
-// line. It is Oldest if the line is unreadable, or names a version before Oldest or
-// from 2.0 on. Such a server is another program, which may execute the data block
-// of an ms as commands.
+// ReleaseOf returns the release to assume for a server, given its reply to version.
+// It is Oldest if the line is unreadable, or names a version before Oldest or from
+// 2.0 on. Such a server is another program, which may execute the data block of an
+// ms as commands.
 func ReleaseOf(line []byte) Release {
 	if v, ok := ParseVersion(line); ok && !v.Older(Oldest) && v.Major == Oldest.Major {
 		return v

@@ -28,7 +28,7 @@
 //     many. If the last one is noreply, it counts.
 //   - A length that is negative or more than 2^31-3 is refused at once. 1.6.18 uses
 //     its low 32 bits, so it stores 4294967297 bytes as 1.
-//   - An unknown command whose last word begins with HTTP/ closes the connection.
+//   - An unknown command closes the connection if its last word begins with HTTP/.
 //
 // As in 1.6.18: spaces before the command, a length like +5 or 007, and a tab or NUL
 // after the length are accepted. An ms with a flag like { is refused and its data

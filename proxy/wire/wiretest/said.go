@@ -48,8 +48,9 @@ func (s Said) InStep() bool { return strings.HasSuffix(s.Answer, InStep) }
 const silence = 300 * time.Millisecond
 
 // Hear sends pieces on a new connection and returns the reaction of the server.
-// want is the reaction of another server to the same pieces, or zero. As long as
-// this server's reply is shorter than want's, Hear waits for up to patience.
+// want is the reaction of another server to the same pieces, or zero. Hear waits up
+// to patience for a reply as long as want's, or for the server to close if want is
+// closed.
 func Hear(c *net.TCPConn, pieces []string, want Said, patience time.Duration) Said {
 	sent := make(chan struct{})
 	go func() {
