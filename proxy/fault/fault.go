@@ -125,8 +125,8 @@ func (s *State) add(f Fault) {
 	}
 }
 
-// Set holds the faults of a process. Its methods are safe for concurrent use. A nil
-// Set is always empty.
+// Set is the set of all faults of a process. Its methods are safe for concurrent
+// use. A nil Set is always empty.
 type Set struct {
 	states atomic.Pointer[map[string]State] // states by "network address"; immutable once stored, so drivers read it without a lock
 
@@ -228,7 +228,8 @@ func (s *Set) forget(id int) {
 }
 
 // publish stores the new states and calls the functions given to Watch. The caller
-// holds mu; publish releases it, so that these functions may call Of and List.
+// must have locked mu. publish unlocks it before these calls, so that these functions may call
+// Of and List.
 func (s *Set) publish() {
 	m := map[string]State{}
 	for _, f := range s.list {
