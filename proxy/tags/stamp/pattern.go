@@ -49,7 +49,7 @@ type template []slot
 
 type slot struct {
 	text string
-	name int // index of the name whose value follows text; -1: none
+	name int // index of the name that follows text; -1: none
 }
 
 const (
