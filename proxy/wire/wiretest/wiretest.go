@@ -24,8 +24,8 @@ type Stream struct {
 	Want   Said // the expected reaction; only for Own
 }
 
-// Mark determines the memcached release whose reply is expected. For most streams
-// both releases reply alike.
+// Mark determines which memcached release a stream is compared with. For most
+// streams both releases reply alike.
 type Mark string
 
 // The marks.
