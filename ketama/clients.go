@@ -1,24 +1,25 @@
 package ketama
 
-// The clients. "Four of MD5" is the circle of last.fm's libketama; its
-// descendants changed the label or the rounding, the others kept the name.
+// The rules of the clients. fourOfMD5 builds the circle of last.fm's libketama. Its
+// descendants changed the label or the rounding; the other clients only share the
+// name.
 
 import "ringside/ring"
 
 var (
-	// Libmemcached is the lingua franca: KETAMA_WEIGHTED of libmemcached and
-	// pylibmc, memcached-proxy and nginx modules that call themselves
+	// Libmemcached is the rule that most clients share: KETAMA_WEIGHTED in
+	// libmemcached and pylibmc, memcached-proxy, and nginx modules that claim to be
 	// compatible with it.
 	Libmemcached = Rule{Label: short, Count: floatLibmemcached, Spread: fourOfMD5}
-	// PHP is Libmemcached as php-memcached labels unix sockets.
+	// PHP is Libmemcached with php-memcached's labels for unix sockets.
 	PHP = Rule{Label: shortPHP, Count: floatLibmemcached, Spread: fourOfMD5}
-	// Twemproxy is Libmemcached as twemproxy labels unix sockets.
+	// Twemproxy is Libmemcached with twemproxy's labels for unix sockets.
 	Twemproxy = Rule{Label: shortTwemproxy, Count: floatLibmemcached, Spread: fourOfMD5}
-	// LibmemcachedSpy is libmemcached's KETAMA_SPY with KETAMA_WEIGHTED, which
-	// is not spymemcached's circle.
+	// LibmemcachedSpy is libmemcached's KETAMA_SPY with KETAMA_WEIGHTED. Its circle
+	// differs from spymemcached's.
 	LibmemcachedSpy = Rule{Label: spy, Count: floatLibmemcached, Spread: fourOfMD5}
 
-	// Node is node-memcached (hashring), which rounds in float64.
+	// Node is node-memcached (package hashring), which computes in float64.
 	Node = Rule{Label: shortText, Count: double, Spread: fourOfMD5}
 	// NodeLong is Node with compatibility null.
 	NodeLong = Rule{Label: long, Count: double, Spread: fourOfMD5}
@@ -27,22 +28,22 @@ var (
 	// NodeSHA1 is Node with algorithm "sha1".
 	NodeSHA1 = Rule{Label: shortText, Count: double, Spread: fourOfSHA1}
 
-	// Libketama is the original in C, and go-ketama.
+	// Libketama is the original libketama in C, and go-ketama.
 	Libketama = Rule{Label: long, Count: floatLibketama, Spread: fourOfMD5}
 	// Goketama is rckclmbr/goketama with Memory set.
 	Goketama = Rule{Label: long, Count: double, Spread: fourOfMD5}
 	// GoketamaUnweighted is goketama with Memory 0.
 	GoketamaUnweighted = Rule{Label: long, Count: fixed(100), Spread: one(ring.MD5)}
-	// UhashringKetama is Python's HashRing(hash_fn="ketama").
+	// UhashringKetama is Python's uhashring with HashRing(hash_fn="ketama").
 	UhashringKetama = Rule{Label: long, Count: integer(40), Spread: fourOfMD5, Seek: ring.After, LastWins: true}
 
-	// Xmemcached is its KetamaMemcachedSessionLocator.
+	// Xmemcached is xmemcached's KetamaMemcachedSessionLocator.
 	Xmemcached = Rule{Label: javaSlash, Count: times(40), Spread: fourOfMD5, LastWins: true, Walk: xmemcachedWalk}
 	// XmemcachedNginx is xmemcached with cwNginxUpstreamConsistent.
 	XmemcachedNginx = Rule{Label: javaShort, Count: times(40), Spread: fourOfMD5, LastWins: true, Walk: xmemcachedWalk}
 	// XmemcachedGwhalin is xmemcached in the mode compatible with gwhalin's client.
 	XmemcachedGwhalin = Rule{Label: java, Count: times(40), Spread: fourOfMD5, LastWins: true, Walk: xmemcachedWalk}
-	// XmemcachedLibmemcached is its LibmemcachedMemcachedSessionLocator.
+	// XmemcachedLibmemcached is xmemcached's LibmemcachedMemcachedSessionLocator.
 	XmemcachedLibmemcached = Rule{Label: javaShort, Count: fixed(100), Spread: one(oneAtATimeUnsigned), LastWins: true}
 
 	// Dalli is the Ruby client.
@@ -57,25 +58,25 @@ var (
 	xmemcachedWalk        = ring.AddTryBefore(ring.MD5, 1, 8, 32)
 )
 
-// Consistent is libmemcached's unweighted circle, whose points are made with
-// the hash that was set at the time.
+// Consistent is libmemcached's unweighted circle. libmemcached computes its points
+// with the hash that was set when the circle was built.
 func Consistent(points ring.Algorithm) Rule {
 	return Rule{Label: short, Count: fixed(100), Spread: one(points)}
 }
 
-// ConsistentPHP is Consistent as php-memcached labels unix sockets.
+// ConsistentPHP is Consistent with php-memcached's labels for unix sockets.
 func ConsistentPHP(points ring.Algorithm) Rule {
 	return Rule{Label: shortPHP, Count: fixed(100), Spread: one(points)}
 }
 
-// ConsistentSpy is libmemcached's KETAMA_SPY alone.
+// ConsistentSpy is libmemcached's KETAMA_SPY without KETAMA_WEIGHTED.
 func ConsistentSpy(points ring.Algorithm) Rule {
 	return Rule{Label: spy, Count: fixed(100), Spread: one(points)}
 }
 
-// Spymemcached is KetamaNodeLocator with this key hash. Only with weights are
-// the labels counted as libmemcached does; only with MD5 does a label make four
-// points.
+// Spymemcached is spymemcached's KetamaNodeLocator with the given key hash. With
+// weights, the number of labels is computed as in libmemcached. With MD5 each label
+// makes four points; with other hashes each label makes one.
 func Spymemcached(key ring.Algorithm, weighted bool) Rule {
 	return spymemcached(java, key, weighted)
 }
@@ -85,7 +86,8 @@ func SpymemcachedLibmemcached(key ring.Algorithm, weighted bool) Rule {
 	return spymemcached(javaShort, key, weighted)
 }
 
-// EVCache is Spymemcached over addresses that carry their own text as name.
+// EVCache is Spymemcached without weights, for addresses that use the IP address as
+// host name.
 func EVCache(key ring.Algorithm) Rule { return spymemcached(javaTwice, key, false) }
 
 func spymemcached(label Label, key ring.Algorithm, weighted bool) Rule {
@@ -102,24 +104,25 @@ func spymemcached(label Label, key ring.Algorithm, weighted bool) Rule {
 	return r
 }
 
-// ProxyKetama, ProxyTwemproxy and ProxyEVCache are the modes of memcached's
-// proxy, with so many points ("obuckets") for each server.
+// ProxyKetama is the mode ketama of memcached's proxy. points is the number of
+// points per server ("obuckets").
 func ProxyKetama(points int) Rule {
 	return Rule{Label: bare, Count: fixed(points / 4), Spread: fourOfMD5}
 }
 
-// ProxyTwemproxy: see ProxyKetama.
+// ProxyTwemproxy is the mode twemproxy of memcached's proxy. See ProxyKetama.
 func ProxyTwemproxy(points int) Rule {
 	return Rule{Label: shortPHP, Count: fixed(points / 4), Spread: fourOfMD5}
 }
 
-// ProxyEVCache: see ProxyKetama.
+// ProxyEVCache is the mode evcache of memcached's proxy. See ProxyKetama.
 func ProxyEVCache(points int) Rule {
 	return Rule{Label: Label{func(s ring.Server) (string, error) { return s.Host + "/" + s.Bare(), nil }, nil},
 		Count: fixed(points / 4), Spread: fourOfMD5}
 }
 
-// Pecl is php-memcache's consistent strategy; use its Buckets.
+// Pecl is the circle of php-memcache's consistent strategy. Callers use its
+// Buckets.
 func Pecl(hash ring.Algorithm) Rule {
 	return Rule{Label: pecl, Count: times(160), Spread: one(hash), Walk: ring.TryBehind(hash, 21)}
 }
@@ -129,9 +132,9 @@ func PerlFast(points int) Rule {
 	return Rule{Label: perlFast, Count: times(points), Spread: chain}
 }
 
-// Points is the rule for new pools, compatible with nobody: so many points for
-// each unit of weight, whoever else is in the list, so that adding a server
-// moves the keys of its own share only.
+// Points is the rule for new pools. No client uses it. Each server has the given
+// number of points per unit of weight, regardless of the other servers. Adding a
+// server therefore only moves keys to the new server.
 func Points(points int) Rule {
 	return Rule{Label: long, Count: times(points), Spread: exactly}
 }

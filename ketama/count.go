@@ -1,30 +1,31 @@
 package ketama
 
-// How many labels a server gets for its weight. Where a client rounds, and in
-// which precision, decides the size of everybody's share.
+// The number of labels of a server, by its weight. Where and how precisely a client
+// rounds changes the share of every server.
 
 import "math"
 
-// Count returns the number of labels of a server of weight w, in a list of n
-// servers whose weights add up to total.
+// Count returns the number of labels of a server of weight w. n is the number of
+// servers in the list, and total is the sum of their weights.
 type Count func(w, total, n int) int
 
-// fixed gives every server the same number, whatever its weight.
+// fixed returns the same number for every server, whatever its weight.
 func fixed(labels int) Count {
 	return func(_, _, _ int) int { return labels }
 }
 
-// times multiplies: adding a server changes nobody else's labels.
+// times multiplies the weight, so adding a server does not change the labels of the
+// others.
 func times(labels int) Count {
 	return func(w, _, _ int) int { return labels * w }
 }
 
-// Every conversion in the next two rounds to 32 bits. They also keep the
-// compiler from fusing a multiplication with an addition, which it may do on
-// arm64 and which would round once instead of twice.
+// The explicit conversions in the next two functions round to 32 bits. They also
+// stop the compiler from fusing a multiplication with an addition. It may do that
+// on arm64, and would then round once instead of twice.
 
-// floatLibmemcached rounds to float32 at every step: 25 equal servers get 39
-// labels each, not 40.
+// floatLibmemcached rounds to float32 at every step. For example, 25 equal servers
+// get 39 labels each, not 40.
 func floatLibmemcached(w, total, n int) int {
 	share := float32(w) / float32(total)
 	labels := float32(share * 160)
@@ -41,17 +42,17 @@ func floatLibketama(w, total, n int) int {
 	return int(math.Floor(float64(labels)))
 }
 
-// double computes in float64: 7 equal servers get 39 labels each.
+// double computes in float64. For example, 7 equal servers get 39 labels each.
 func double(w, total, n int) int {
 	return int(math.Floor(float64(w) / float64(total) * 40 * float64(n)))
 }
 
-// integer divides last.
+// integer computes with integers and divides last.
 func integer(labels int) Count {
 	return func(w, total, n int) int { return labels * n * w / total }
 }
 
-// dalli divides last too, in float64.
+// dalli also divides last, in float64.
 func dalli(w, total, n int) int {
 	return int(math.Floor(float64(n*160*w) / float64(total)))
 }

@@ -1,11 +1,10 @@
-// Package ketama puts servers on the circle where each ketama client puts them.
+// Package ketama builds the hash circle of each client that implements ketama.
 //
-// All of these clients agree on the idea and on little else. Four choices make
-// the difference, and each is one field of a Rule: what text names a server
-// (Label), how many labels its weight gives it (Count), how a label becomes
-// points (Spread), and which point a hash belongs to (Seek). The variables of
-// type Rule in this package are the clients; every one of them was checked
-// against the answers of the real program.
+// These clients share the idea and differ in four choices. Each choice is a field
+// of Rule: the text that names a server (Label), the number of labels for its
+// weight (Count), how a label becomes points (Spread), and which point a hash
+// belongs to (Seek). Each variable of type Rule in this package is the rule of one
+// client. All of them were checked against the output of the real program.
 package ketama
 
 import (
@@ -14,19 +13,19 @@ import (
 	"ringside/ring"
 )
 
-// Rule is how one client builds and searches its circle.
+// Rule describes how one client builds and searches its circle.
 type Rule struct {
 	Label    Label
 	Count    Count
 	Spread   Spread
 	Seek     ring.Seek
-	LastWins bool      // of two servers on one point the later one has it
-	Walk     ring.Walk // on from a dead server; the zero Walk goes along the circle
-	KeyBits  int       // of the key hash; 0 means 32
+	LastWins bool      // if two servers have the same point, the one added later owns it
+	Walk     ring.Walk // how the client finds the next server after a dead one; zero: the next points of the circle
+	KeyBits  int       // number of bits of the key hash; 0 means 32
 }
 
-// Circle returns the circle of servers. It is an error if a server can't be
-// labelled or if nobody gets a point.
+// Circle returns the circle of servers. It fails if a server has no label, or if no
+// server gets a point.
 func (r Rule) Circle(servers []ring.Server) (*ring.Circle, error) {
 	points, err := r.points(servers)
 	if err != nil {
@@ -37,7 +36,8 @@ func (r Rule) Circle(servers []ring.Server) (*ring.Circle, error) {
 	}), nil
 }
 
-// maxPoints bounds the memory of a circle whose points weights multiply.
+// maxPoints limits the points of a circle, and so its memory. Large weights
+// multiply the points.
 const maxPoints = 1 << 22
 
 func (r Rule) points(servers []ring.Server) ([]ring.Point, error) {
@@ -70,12 +70,12 @@ func totalWeight(servers []ring.Server) int {
 	return total
 }
 
-// buckets is how often pecl memcache asks its circle: once for each bucket.
+// buckets is the number of buckets of php-memcache's consistent strategy.
 const buckets = 1024
 
-// Buckets returns the table of php-memcache's "consistent" strategy, which
-// searches the circle of r once for each of 1024 buckets and then gives a key
-// to bucket hash mod 1024.
+// Buckets returns the table of php-memcache's consistent strategy. That client
+// searches the circle once for each of 1024 buckets. A key then belongs to bucket
+// hash mod 1024.
 func (r Rule) Buckets(servers []ring.Server) (*ring.Table, error) {
 	walk := r.Walk
 	r.Walk = ring.Walk{}

@@ -1,6 +1,6 @@
 package ketama
 
-// Labels, rounding and points, each against numbers taken from the clients.
+// Labels, rounding and points, compared with values from the clients.
 
 import (
 	"slices"
@@ -52,8 +52,8 @@ func TestLabels(t *testing.T) {
 }
 
 func TestCounts(t *testing.T) {
-	// The sizes of lists of equal servers, up to 128, at which a server gets 39
-	// labels in place of 40.
+	// sizes returns the list lengths up to 128 at which each of equal servers gets
+	// 39 labels instead of 40.
 	sizes := func(count Count) (short []int) {
 		for n := 1; n <= 128; n++ {
 			switch count(1, n, n) {
@@ -102,8 +102,8 @@ func TestPoints(t *testing.T) {
 	}
 }
 
-// Adding a server to the circle for new pools takes keys from the others, and
-// moves none between them.
+// On a circle for new pools, a new server must only move keys to itself, and none
+// between the others.
 func TestPointsMoveOnlyToTheNewServer(t *testing.T) {
 	var servers []ring.Server
 	for i := range 24 {
@@ -133,7 +133,7 @@ func TestTooManyPoints(t *testing.T) {
 		t.Error("sixteen million wide points are not an error")
 	}
 	if _, err := Libmemcached.Circle(heavy); err != nil {
-		t.Error(err) // normalised: the weight alone makes no points
+		t.Error(err) // its counts are relative to the total weight, so a large weight alone adds no points
 	}
 }
 

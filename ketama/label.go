@@ -1,7 +1,7 @@
 package ketama
 
-// The text that names a server. On a pool with the default port this alone
-// moves nearly every key.
+// The text that names a server on the circle. If every server uses the default
+// port, a different label already moves nearly every key.
 
 import (
 	"fmt"
@@ -11,11 +11,11 @@ import (
 	"ringside/ring"
 )
 
-// Label says what text a client makes of a server. A server's Name stands in
-// place of all of it.
+// Label is how a client spells a server. If the server has a Name, the Name is used
+// instead.
 type Label struct {
-	Address func(ring.Server) (string, error) // for host and port
-	Socket  func(path string) string          // for a unix socket; nil: the client has none, or none we know of
+	Address func(ring.Server) (string, error) // label of a host and port
+	Socket  func(path string) string          // label of a unix socket; nil: the client has no such rule, or it is not known
 }
 
 func (l Label) of(s ring.Server) (string, error) {
@@ -31,15 +31,16 @@ func (l Label) of(s ring.Server) (string, error) {
 }
 
 var (
-	// short is the host alone on memcached's port, else host:port, without
-	// brackets: libmemcached. Its C API gives a socket the port 0.
+	// short is libmemcached's label: the host alone on memcached's port, else
+	// host:port, without brackets. Its C API uses port 0 for a socket.
 	short = Label{shortAddress, func(path string) string { return path + ":0" }}
-	// shortPHP differs for sockets, where PHP's addServer("/path", 0) turns
-	// port 0 into the default, which is left out.
+	// shortPHP is short with another label for sockets: PHP's addServer("/path", 0)
+	// replaces port 0 by the default port, which is then omitted.
 	shortPHP = Label{shortAddress, samePath}
-	// shortTwemproxy takes "/path:1" up to the weight, colon included.
+	// shortTwemproxy is short with another label for sockets: of "/path:1",
+	// twemproxy keeps everything before the weight, including the colon.
 	shortTwemproxy = Label{shortAddress, func(path string) string { return path + ":" }}
-	// shortText is the same in clients that keep the brackets of the text.
+	// shortText is short for clients that keep the brackets of IPv6.
 	shortText = Label{func(s ring.Server) (string, error) {
 		if s.Port != ring.DefaultPort {
 			return s.Address(), nil
@@ -50,30 +51,32 @@ var (
 	long = Label{func(s ring.Server) (string, error) { return s.Address(), nil }, samePath}
 	// bare is host:port without brackets.
 	bare = Label{func(s ring.Server) (string, error) { return s.Bare(), nil }, samePath}
-	// spy is libmemcached's idea of spymemcached's label.
+	// spy is libmemcached's imitation of spymemcached's label.
 	spy = Label{func(s ring.Server) (string, error) { return "/" + s.Bare(), nil },
 		func(path string) string { return "/" + path + ":0" }}
-	// java is an InetSocketAddress as text without its leading slash.
+	// java is the text of Java's InetSocketAddress without the leading slash.
 	java = Label{func(s ring.Server) (string, error) { return javaAddress(s, "") }, nil}
-	// javaSlash keeps the slash.
+	// javaSlash is java with the leading slash.
 	javaSlash = Label{func(s ring.Server) (string, error) { return javaAddress(s, "/") }, nil}
-	// javaTwice is the same for an address whose name is its own text.
+	// javaTwice is the text of an InetSocketAddress that uses its IP address as
+	// host name.
 	javaTwice = Label{func(s ring.Server) (string, error) {
 		text, err := javaAddress(s, "/")
 		return s.Host + text, err
 	}, nil}
-	// javaShort is the host alone on memcached's port, else host:port, with
-	// Java's spelling of IPv6.
+	// javaShort is the host alone on memcached's port, else host:port. IPv6 is
+	// spelled as Java does it.
 	javaShort = Label{func(s ring.Server) (string, error) {
 		if ip, err := netip.ParseAddr(s.Host); err == nil && ip.Is6() {
 			s.Host = javaIPv6(ip)
 		}
 		return shortAddress(s)
 	}, nil}
-	// bmemcached appends the user and the password, which a proxy has not.
+	// bmemcached appends the user and the password. Ringside has neither, so both
+	// are None.
 	bmemcached = Label{func(s ring.Server) (string, error) { return s.Address() + "_None_None", nil },
 		func(path string) string { return path + "_None_None" }}
-	// pecl puts a scheme before sockets.
+	// pecl adds a scheme in front of sockets.
 	pecl = Label{func(s ring.Server) (string, error) { return s.Bare(), nil },
 		func(path string) string { return "unix://" + path + ":0" }}
 	// perlFast ends the host with a zero byte.
@@ -96,8 +99,8 @@ func trimPort(address string) string {
 	return address[:len(address)-len(":")-len(strconv.Itoa(ring.DefaultPort))]
 }
 
-// javaAddress is before + ip:port. Java puts the resolved address into the
-// text of a named host, and this package resolves nothing.
+// javaAddress returns before + ip:port. Java adds the resolved address to a host
+// name. This package does not resolve names, so a host name is an error.
 func javaAddress(s ring.Server, before string) (string, error) {
 	ip, err := netip.ParseAddr(s.Host)
 	if err != nil {
@@ -110,7 +113,8 @@ func javaAddress(s ring.Server, before string) (string, error) {
 	return fmt.Sprintf("%s[%s]:%d", before, javaIPv6(ip), s.Port), nil
 }
 
-// javaIPv6 is eight groups in hexadecimal, none left out.
+// javaIPv6 spells an IPv6 address as eight hexadecimal groups, without
+// abbreviation.
 func javaIPv6(ip netip.Addr) string {
 	var text []byte
 	b := ip.As16()

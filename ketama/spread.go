@@ -1,6 +1,6 @@
 package ketama
 
-// How a server's labels become points.
+// How the labels of a server become points.
 
 import (
 	"crypto/md5"
@@ -12,13 +12,14 @@ import (
 	"ringside/ring"
 )
 
-// Spread returns the points of a server of this label that has count labels.
+// Spread returns the points of a server with the given label and number of labels.
 type Spread func(label string, count int) []uint32
 
-// fourOfMD5 takes four points from the MD5 of "label-i", little-endian.
+// fourOfMD5 returns four points per label, from the MD5 of "label-i",
+// little-endian.
 func fourOfMD5(label string, count int) []uint32 { return ofMD5(label, count, 4) }
 
-// threeOfMD5 takes three.
+// threeOfMD5 returns three points per label, from the same MD5.
 func threeOfMD5(label string, count int) []uint32 { return ofMD5(label, count, 3) }
 
 func ofMD5(label string, count, each int) []uint32 {
@@ -32,7 +33,8 @@ func ofMD5(label string, count, each int) []uint32 {
 	return points
 }
 
-// fourOfSHA1 takes four points from the SHA-1 of "label-i", little-endian.
+// fourOfSHA1 returns four points per label, from the SHA-1 of "label-i",
+// little-endian.
 func fourOfSHA1(label string, count int) []uint32 {
 	points := make([]uint32, 0, count*4)
 	for i := range count {
@@ -44,7 +46,8 @@ func fourOfSHA1(label string, count int) []uint32 {
 	return points
 }
 
-// sha1Dalli takes the first four bytes of the SHA-1 of "label:i", big-endian.
+// sha1Dalli returns one point per label, the first four bytes of the SHA-1 of
+// "label:i", big-endian.
 func sha1Dalli(label string, count int) []uint32 {
 	points := make([]uint32, 0, count)
 	for i := range count {
@@ -54,7 +57,7 @@ func sha1Dalli(label string, count int) []uint32 {
 	return points
 }
 
-// one takes the hash of "label-i".
+// one returns one point per label, the hash a of "label-i".
 func one(a ring.Algorithm) Spread {
 	return func(label string, count int) []uint32 {
 		points := make([]uint32, 0, count)
@@ -65,7 +68,8 @@ func one(a ring.Algorithm) Spread {
 	}
 }
 
-// crcStathat takes the CRC-32 of "i" and the label.
+// crcStathat returns one point per label, the CRC-32 of the number i followed by
+// the label.
 func crcStathat(label string, count int) []uint32 {
 	points := make([]uint32, 0, count)
 	for i := range count {
@@ -74,8 +78,8 @@ func crcStathat(label string, count int) []uint32 {
 	return points
 }
 
-// chain continues the label's CRC-32 over the point before, each time from the
-// same state.
+// chain returns one point per label. Each point is the label's CRC-32, continued
+// over the previous point. The first one continues over four zero bytes.
 func chain(label string, count int) []uint32 {
 	seed := crc32.ChecksumIEEE([]byte(label))
 	points := make([]uint32, 0, count)
@@ -88,8 +92,7 @@ func chain(label string, count int) []uint32 {
 	return points
 }
 
-// exactly takes from the MD5 of "label-i" as many points as asked for, four by
-// four.
+// exactly returns count points, four from each MD5 of "label-i".
 func exactly(label string, count int) []uint32 {
 	return ofMD5(label, (count+3)/4, 4)[:count]
 }

@@ -1,7 +1,7 @@
 package ketama
 
-// The clients whose circle has 128 bits. All take the first point after the
-// hash.
+// The clients with a circle of 128-bit points. In all of them a key belongs to the
+// first point after its hash.
 
 import (
 	"crypto/md5"
@@ -11,7 +11,7 @@ import (
 	"ringside/ring"
 )
 
-// Uhashring is Python's uhashring by default. The key hash is ring.MD5Wide.
+// Uhashring is the default of Python's uhashring. The key hash is ring.MD5Wide.
 func Uhashring(servers []ring.Server) (*ring.Wide, error) {
 	return wide(servers, long, times(160), bigEndian)
 }
@@ -52,14 +52,14 @@ func wide(servers []ring.Server, label Label, count Count, halves func([]byte) (
 	return ring.NewWide(len(servers), points, low), nil
 }
 
-// bigEndian reads an MD5 as one number.
+// bigEndian reads an MD5 as one big-endian number.
 func bigEndian(text []byte) (hi, lo uint64) {
 	d := md5.Sum(text)
 	return binary.BigEndian.Uint64(d[:]), binary.BigEndian.Uint64(d[8:])
 }
 
-// signedHalves reads an MD5 as two signed little-endian numbers, which sort as
-// unsigned ones once the sign bit is flipped.
+// signedHalves reads an MD5 as two signed little-endian numbers. It flips their
+// sign bits, so that they sort correctly as unsigned numbers.
 func signedHalves(text []byte) (hi, lo uint64) {
 	d := md5.Sum(text)
 	return binary.LittleEndian.Uint64(d[:]) ^ 1<<63, binary.LittleEndian.Uint64(d[8:]) ^ 1<<63

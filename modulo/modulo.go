@@ -1,24 +1,25 @@
-// Package modulo gives hash h to server h mod n as each modulo client does.
+// Package modulo builds the server table of each client that maps hash h to server
+// h mod n.
 //
-// "crc32 modulo" is at least six different things. What differs is the hash
-// (ring's, chosen by whoever builds the placement), the order of the table,
-// whether a weight repeats a server in it, and what the client asks when the
-// server is dead. The variables of type Rule are the clients; every one of them
-// was checked against the answers of the real program.
+// Clients mean at least six different things by "crc32 modulo". They differ in the
+// key hash, the order of the table, whether a server is repeated by its weight, and
+// which server is tried when one is dead. The key hash is chosen by the caller,
+// from package ring. Each variable of type Rule is the rule of one client. All of
+// them were checked against the output of the real program.
 package modulo
 
 import "ringside/ring"
 
-// Rule is how one client fills its table and goes on from a dead server.
+// Rule describes how one client fills its table and finds the next server after a
+// dead one.
 type Rule struct {
 	Order  ring.Order // nil keeps the order of the list
-	Repeat bool       // a server stands in the table as often as its weight says
-	Walk   ring.Walk  // hash again
-	Next   bool       // or take the next entry, around the end
+	Repeat bool       // whether a server is in the table once per unit of weight
+	Walk   ring.Walk  // hashes the key again to find the next server; zero: doesn't
+	Next   bool       // whether the next entry of the table is tried, wrapping at its end
 }
 
-// Table returns the table of servers for a key hash of so many bits (0 means
-// 32).
+// Table returns the table of servers for a key hash of keyBits bits (0 means 32).
 func (r Rule) Table(servers []ring.Server, keyBits int) *ring.Table {
 	order := r.Order
 	if order == nil {
@@ -40,8 +41,8 @@ func (r Rule) Table(servers []ring.Server, keyBits int) *ring.Table {
 var (
 	// Libmemcached ignores weights, as do php-memcached and pylibmc.
 	Libmemcached = Rule{}
-	// Perl is Cache::Memcached: up to 20 lookups, each adding a hash of try
-	// number and key to a sum that is never cut.
+	// Perl is Cache::Memcached: up to 20 lookups. Each retry adds the hash of try
+	// number and key to a sum, which is never cut.
 	Perl = Rule{Repeat: true, Walk: ring.AddTryBefore(ring.CRC15, 1, 20, 63)}
 	// PerlFast is Cache::Memcached::Fast, where a dead server's keys miss.
 	PerlFast = Rule{Repeat: true}
@@ -49,22 +50,23 @@ var (
 	Python = Rule{Repeat: true, Walk: ring.HashOfHash(ring.CRC15Not0, 10)}
 	// PythonOld is python-memcache with its old hash function.
 	PythonOld = Rule{Repeat: true, Walk: ring.HashOfHash(ring.CRC32, 10)}
-	// Gomemcache keeps the list; listing a server twice is its weight.
+	// Gomemcache keeps the order of the list. In this client a server's weight is
+	// how often it is listed.
 	Gomemcache = Rule{Repeat: true}
-	// Mcrouter keeps the list and knows no weights.
+	// Mcrouter keeps the order of the list and has no weights.
 	Mcrouter = Rule{}
-	// Spymemcached takes the next server of the list and knows no weights.
+	// Spymemcached tries the next server of the list and has no weights.
 	Spymemcached = Rule{Next: true}
-	// Xmemcached repeats by weight and takes the next entry.
+	// Xmemcached repeats servers by weight and tries the next entry.
 	Xmemcached = Rule{Repeat: true, Next: true}
-	// Memjs takes the next server of the list and knows no weights.
+	// Memjs tries the next server of the list and has no weights.
 	Memjs = Rule{Next: true}
-	// Twemproxy sorts the servers by length and name.
+	// Twemproxy sorts the servers by the length of the name, then by the name.
 	Twemproxy = Rule{Order: ring.ByLength, Repeat: true}
 )
 
-// Pecl is php-memcache's standard strategy: up to 20 tries with "-0", "-1"…
-// behind the key.
+// Pecl is php-memcache's standard strategy: up to 20 retries, which append "-0",
+// "-1"… to the key.
 func Pecl(hash ring.Algorithm) Rule {
 	return Rule{Repeat: true, Walk: ring.TryBehind(hash, 21)}
 }

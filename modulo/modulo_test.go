@@ -1,6 +1,6 @@
 package modulo
 
-// The tables, against the examples of their clients.
+// The tables, compared with examples from the clients.
 
 import (
 	"testing"
@@ -16,7 +16,7 @@ func TestTablesOfServers(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		rule Rule
-		want []int // of the hashes from 0
+		want []int // owners of the hashes 0, 1, 2…
 	}{
 		"listed":              {Libmemcached, []int{0, 1, 2, 0, 1, 2, 0}},
 		"repeated":            {Perl, []int{0, 0, 1, 2, 2, 2, 0}},
@@ -31,7 +31,7 @@ func TestTablesOfServers(t *testing.T) {
 	}
 }
 
-// One key, three servers, and as many owners as clients can disagree on.
+// One key and three servers: the clients disagree on the owner.
 func TestExample(t *testing.T) {
 	servers := make([]ring.Server, 3)
 	key := []byte("suser:641864:cart")
@@ -54,7 +54,7 @@ func TestExample(t *testing.T) {
 	}
 }
 
-// A walk that hashes again ends after as many tries as the client makes.
+// The order must end after as many tries as the client makes.
 func TestTries(t *testing.T) {
 	servers := make([]ring.Server, 5)
 	key := []byte("key")

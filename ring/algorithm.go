@@ -1,6 +1,7 @@
 package ring
 
-// The key hashes of memcached clients, each as the client computes it.
+// The key hashes of memcached clients. Each computes exactly what the client
+// computes.
 
 import (
 	"crypto/md5"
@@ -14,18 +15,18 @@ import (
 
 // Algorithm is one key hash.
 //
-// It is a number and not a func so that rules that hash again (a try number
-// and the key, say) can build the bytes on the stack: what is passed to an
-// unknown func escapes to the heap.
+// It is a number and not a func because some rules hash again, for example a try
+// number and the key. Bytes passed to an unknown func escape to the heap; bytes
+// passed to Sum can stay on the stack.
 type Algorithm uint8
 
-// C clients add a byte of 0x80 or more as a negative number where the compiler
-// takes char for signed (x86). The algorithms from OneAtATime to Hsieh do so;
-// Unsigned gives the variant of compilers that take it for unsigned (ARM).
-// ASCII keys hash the same in both.
+// C clients add a byte of 0x80 or more as a negative number if the compiler treats
+// char as signed (x86). The algorithms from OneAtATime to Hsieh do the same.
+// Unsigned returns the variant for compilers that treat char as unsigned (ARM). ASCII
+// keys have the same hash in both.
 //
-// Java's FNV runs over UTF-16 units. The "64 bit" FNV of clients are cut to 32
-// bits, and so can be computed in 32.
+// The Java FNV algorithms hash UTF-16 units. Clients cut their "64 bit" FNV hashes to
+// 32 bits, so these are computed with 32-bit arithmetic.
 const (
 	MD5          Algorithm = iota // first 4 bytes of MD5, little-endian
 	MD5Wide                       // first 8 bytes of MD5, big-endian: the upper half of a 128-bit number
@@ -57,11 +58,11 @@ const (
 	FNV1Ax64                      // FNV-1a with the 64-bit constants cut to 32 bits
 	FNV1A15Not0                   // bits 16 to 30 of FNV1Ax32, and 1 in place of 0
 	Hsieh                         // SuperFastHash starting from 0
-	unsigned                      // added to one of the above from OneAtATime on
+	unsigned                      // offset of the unsigned variants of the algorithms from OneAtATime on
 )
 
-// Unsigned returns the variant of a that reads characters as unsigned, and
-// whether there is one.
+// Unsigned returns the variant of a that treats bytes as unsigned, and whether a has
+// one.
 func (a Algorithm) Unsigned() (Algorithm, bool) {
 	if a < OneAtATime || a >= unsigned {
 		return a, false
@@ -69,7 +70,7 @@ func (a Algorithm) Unsigned() (Algorithm, bool) {
 	return a - OneAtATime + unsigned, true
 }
 
-// Bits is the number of low bits that the hash can set.
+// Bits returns how many low bits the hash can set.
 func (a Algorithm) Bits() int {
 	switch a {
 	case CRC15, CRC15Not0, Java15, FNV1A15Not0, FNV1A15Not0 - OneAtATime + unsigned:
@@ -84,7 +85,7 @@ func (a Algorithm) Bits() int {
 
 // Sum returns the hash of key.
 func (a Algorithm) Sum(key []byte) uint64 {
-	// ext is or-ed to a byte of 0x80 or more.
+	// ext is or-ed to each byte of 0x80 or more.
 	ext := uint32(0xffffff00)
 	if a >= unsigned {
 		a, ext = a-unsigned+OneAtATime, 0
@@ -159,7 +160,7 @@ func (a Algorithm) Sum(key []byte) uint64 {
 	panic("ring: no such hash algorithm")
 }
 
-// Salted is a of the key with salt behind it, as mcrouter salts a key.
+// Salted returns a hash of the key followed by salt, as mcrouter does it.
 func Salted(a Algorithm, salt string) Hash {
 	return func(key []byte) uint64 {
 		var buf [keyRoom]byte
@@ -167,6 +168,6 @@ func Salted(a Algorithm, salt string) Hash {
 	}
 }
 
-// fold15 takes bits 16 to 30, as the first memcached client did to keep Perl's
-// integers positive.
+// fold15 returns bits 16 to 30 of h. The first memcached client did this to keep
+// Perl's integers positive.
 func fold15(h uint32) uint64 { return uint64(h >> 16 & 0x7fff) }

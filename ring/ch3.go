@@ -1,7 +1,7 @@
 package ring
 
-// mcrouter's Ch3 (furc_hash): a walk down a binary tree by the bits of a
-// stream that the key seeds.
+// mcrouter's Ch3 hash (furc_hash). It descends a binary tree, guided by the bits of
+// a stream that the key seeds.
 
 import (
 	"encoding/binary"
@@ -10,17 +10,17 @@ import (
 
 const (
 	furcSeed   = 4193360111
-	furcStep   = 23 // bits between two draws
-	furcRounds = 32 // draws before it gives up and takes server 0
+	furcStep   = 23 // distance in the stream between two bits that are used
+	furcRounds = 32 // attempts before furc gives up and returns server 0
 )
 
-// Ch3 gives hash h, which must be Murmur64 of the key, to one of n servers by
-// their order.
+// Ch3 is mcrouter's Ch3 over n servers in list order. The hash h must be Murmur64
+// of the key.
 type Ch3 struct {
 	order []int32
 }
 
-// NewCh3 returns the rule over n servers.
+// NewCh3 returns Ch3 over n servers.
 func NewCh3(n int) *Ch3 {
 	c := &Ch3{order: make([]int32, n)}
 	for i := range c.order {
@@ -50,13 +50,13 @@ func (c *Ch3) Explain(_ []byte, h uint64) Hit {
 
 func (c *Ch3) Shares() []float64 { return even(len(c.order)) }
 
-// furc returns a number below m. Word 0 of the bit stream is word; each next
-// one is the hash of the one before.
+// furc returns a number below m. word is the first 64-bit word of the bit stream.
+// Each further word is the hash of the previous one.
 func furc(word uint64, m uint32) uint32 {
 	if m <= 1 {
 		return 0
 	}
-	at, stream := 0, word // of the stream, word number at
+	at, stream := 0, word // stream is word number at of the bit stream
 	bit := func(i int) uint32 {
 		if i>>6 < at {
 			at, stream = 0, word

@@ -1,7 +1,8 @@
 package ring
 
-// Hash functions over bytes that no library we use has in the form clients
-// use. ext is or-ed to a byte of 0x80 or more: 0xffffff00 where char is signed.
+// Hash functions that no library we use provides in the form that clients need. The
+// parameter ext is or-ed to each byte of 0x80 or more. It is 0xffffff00 for the
+// variants where char is signed, else 0.
 
 import (
 	"encoding/binary"
@@ -9,7 +10,7 @@ import (
 	"math/bits"
 )
 
-// The starting values and primes of FNV, those of 64 bits cut to the low 32.
+// The start values and primes of FNV. The 64-bit ones are cut to the low 32 bits.
 const (
 	fnv32Start, fnv32Prime = 0x811c9dc5, 0x01000193
 	fnv64Start, fnv64Prime = 0x84222325, 0x000001b3
@@ -46,8 +47,8 @@ func fnv1a(key []byte, h, prime, ext uint32) uint32 {
 	return h
 }
 
-// hsieh is Paul Hsieh's SuperFastHash. Only the third byte of a tail of three
-// is read as a char that may be signed.
+// hsieh is Paul Hsieh's SuperFastHash. Only the third byte of a three-byte tail is
+// read as a char that may be signed.
 func hsieh(key []byte, ext uint32) uint32 {
 	var h uint32
 	for ; len(key) >= 4; key = key[4:] {
@@ -79,7 +80,7 @@ func hsieh(key []byte, ext uint32) uint32 {
 	return h
 }
 
-// crcTables hold the IEEE CRC-32 of a byte with 0 to 7 zero bytes behind it.
+// crcTables[j] is the IEEE CRC-32 table of a byte followed by j zero bytes.
 var crcTables = func() (t [8][256]uint32) {
 	t[0] = *stdcrc.IEEETable
 	for i := range t[0] {
@@ -91,9 +92,9 @@ var crcTables = func() (t [8][256]uint32) {
 	return t
 }()
 
-// crc32 is hash/crc32's IEEE checksum, of which it is the method for short
-// texts. That one goes through a func variable, so that a key put together on
-// the stack would escape.
+// crc32 is the IEEE checksum of hash/crc32, computed with the method that the
+// standard library uses for short input. The standard function is called through a
+// func variable, so a key built on the stack would escape to the heap.
 func crc32(key []byte) uint32 {
 	t := &crcTables
 	c := ^uint32(0)
@@ -123,8 +124,8 @@ var crc16Table = func() (t [256]uint32) {
 	return t
 }()
 
-// crc16 keeps what is shifted out of the low 16 bits, and those leftovers do
-// take part in a remainder.
+// crc16 does not clear the bits shifted out of the low 16 bits. twemproxy doesn't
+// either, so these bits affect hash mod n.
 func crc16(key []byte) uint32 {
 	var c uint32
 	for _, b := range key {

@@ -1,6 +1,6 @@
 package ring
 
-// A circle of 32-bit points, each of one server.
+// A hash circle of 32-bit points. Each point belongs to one server.
 
 import (
 	"fmt"
@@ -8,43 +8,44 @@ import (
 	"slices"
 )
 
-// Seek says which point a hash belongs to.
+// Seek is the rule that assigns a hash to a point.
 type Seek uint8
 
 const (
-	AtOrAfter  Seek = iota // first point >= hash, past the end the first of all
-	After                  // first point > hash, past the end the first of all
-	AtOrBefore             // last point <= hash, before the first the last of all
+	AtOrAfter  Seek = iota // first point >= hash; after the last point, the first one
+	After                  // first point > hash; after the last point, the first one
+	AtOrBefore             // last point <= hash; before the first point, the last one
 )
 
-// Point is one place on a Circle.
+// Point is one point of a server on a Circle.
 type Point struct {
 	At     uint32
 	Server int
 }
 
-// Circle is the ring of most clients that "do ketama". It looks up the low 32
+// Circle is the ring of most clients that implement ketama. It looks up the low 32
 // bits of a hash.
 type Circle struct {
 	points  []uint32 // sorted
-	owners  []int32  // of the point of the same index
-	guide   []int32  // by the leading bits of a hash: where points with these bits begin
-	shift   uint     // how many bits are not leading
+	owners  []int32  // owners[i] is the server of points[i]
+	guide   []int32  // by the leading bits of a hash: index of the first point with these leading bits
+	shift   uint     // number of low bits that are not part of the index into guide
 	servers int
 	seek    Seek
 	walk    Walk
 	space   uint64
 }
 
-// CircleOptions are how a client searches its points.
+// CircleOptions describe how a client searches its points.
 type CircleOptions struct {
 	Seek      Seek
-	LastWins  bool // of equal points the one added last owns the place (Java's maps), not the one added first
-	Walk      Walk // the client's own walk on from a dead server; the zero Walk goes along the circle
-	SpaceBits int  // the key hash sets only so many low bits; 0 means 32
+	LastWins  bool // if points are equal, the one added last owns the hash (Java's maps), not the first
+	Walk      Walk // how the client finds the next server after a dead one; zero: the next points of the circle
+	SpaceBits int  // number of low bits that the key hash can set; 0 means 32
 }
 
-// NewCircle returns the circle of points, in the order the client adds them.
+// NewCircle returns a circle of the given points. The points must be in the order
+// in which the client adds them, because the order decides between equal points.
 func NewCircle(servers int, points []Point, o CircleOptions) *Circle {
 	points = slices.Clone(points)
 	if o.LastWins {
@@ -53,7 +54,7 @@ func NewCircle(servers int, points []Point, o CircleOptions) *Circle {
 	slices.SortStableFunc(points, func(a, b Point) int {
 		return int(int64(a.At) - int64(b.At))
 	})
-	// Of equal points only the first is ever asked for.
+	// Lookups find only the first of several equal points.
 	points = slices.CompactFunc(points, func(a, b Point) bool { return a.At == b.At })
 	c := &Circle{
 		points:  make([]uint32, len(points)),
@@ -70,8 +71,9 @@ func NewCircle(servers int, points []Point, o CircleOptions) *Circle {
 	return c
 }
 
-// makeGuide cuts the circle into more pieces than there are points, so that a
-// look-up that begins with its piece is over after a comparison or two.
+// makeGuide divides the circle into more ranges than there are points and stores
+// where each begins. A lookup starts at its range and usually needs one or two
+// comparisons.
 func (c *Circle) makeGuide() {
 	k := min(uint(bits.Len(uint(2*len(c.points)))), 16)
 	c.shift = 32 - k
@@ -85,7 +87,8 @@ func (c *Circle) makeGuide() {
 	}
 }
 
-// space is the number of different hashes of so many bits.
+// space returns the number of different hashes of the given width in bits; 0 means
+// 32.
 func space(width int) uint64 {
 	if width == 0 {
 		width = 32
@@ -95,7 +98,7 @@ func space(width int) uint64 {
 
 func (c *Circle) Len() int { return c.servers }
 
-// Points is the number of different points.
+// Points returns the number of distinct points.
 func (c *Circle) Points() int { return len(c.points) }
 
 func (c *Circle) At(key []byte, h uint64, n int) int {
@@ -120,8 +123,8 @@ func (c *Circle) At(key []byte, h uint64, n int) int {
 
 func (c *Circle) once() bool { return c.walk.Tries == 0 }
 
-// find returns the index of the point that h belongs to; there is at least
-// one.
+// find returns the index of the point that h belongs to. The circle must have at
+// least one point.
 func (c *Circle) find(h uint32) int {
 	switch c.seek {
 	case After:
@@ -144,14 +147,14 @@ func (c *Circle) find(h uint32) int {
 	return i
 }
 
-// few is how many points are looked through one by one.
+// few is the largest number of points in a range that are searched linearly.
 const few = 8
 
 // first returns the index of the first point >= h.
 func (c *Circle) first(h uint32) int {
 	piece := h >> c.shift
 	from, to := int(c.guide[piece]), int(c.guide[piece+1])
-	if to-from > few { // points that crowd: some hashes fill only a part of the circle
+	if to-from > few { // the points are dense: some hashes cover only part of the circle
 		return from + first(c.points[from:to], h)
 	}
 	for from < to && c.points[from] < h {
@@ -167,9 +170,9 @@ func (c *Circle) firstAfter(h uint32) int {
 	return c.first(h + 1)
 }
 
-// first returns the index of the first of points >= h. The loop has a fixed
-// number of rounds and no branch to guess, which halves the time of
-// sort.Search.
+// first returns the index of the first of points >= h, or len(points). The loop has
+// a fixed number of rounds and no unpredictable branch, which takes half the time
+// of sort.Search.
 func first(points []uint32, h uint32) int {
 	base, n := 0, len(points)
 	for n > 1 {
@@ -193,15 +196,16 @@ func (c *Circle) Explain(_ []byte, h uint64) Hit {
 	return Hit{Kind: "point", Value: fmt.Sprintf("%08x", c.points[i]), Index: i + 1, Of: len(c.points)}
 }
 
-// Shares are exact: the number of hashes that lead to each server, over all.
+// Shares counts the hashes that lead to each server and divides by the number of
+// all hashes, so it is exact.
 func (c *Circle) Shares() []float64 {
 	shares := make([]float64, c.servers)
 	if len(c.points) == 0 {
 		return shares
 	}
 	counts := make([]uint64, c.servers)
-	// Between two bounds the answer is constant: from stands at the first hash
-	// of a piece, and the next piece starts at a point or just after one.
+	// All hashes of one piece lead to the same server. from is the first hash of a
+	// piece. The next piece starts at a point, or just after it with AtOrAfter.
 	shift := uint64(0)
 	if c.seek == AtOrAfter {
 		shift = 1

@@ -1,6 +1,6 @@
 package ring
 
-// The circles: seeking, ties, order and shares.
+// Circles: seek rules, equal points, order and shares.
 
 import (
 	"math"
@@ -21,7 +21,7 @@ func TestSeek(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		options CircleOptions
-		owners  map[uint64]int // of hashes
+		owners  map[uint64]int // expected owner by hash
 	}{
 		{"at or after", CircleOptions{}, map[uint64]int{0: 0, 10: 0, 11: 1, 20: 1, 21: 0, 30: 0, 31: 0, top: 0}},
 		{"after", CircleOptions{Seek: After}, map[uint64]int{0: 0, 9: 0, 10: 1, 19: 1, 20: 0, 29: 0, 30: 0, top: 0}},
@@ -38,7 +38,8 @@ func TestSeek(t *testing.T) {
 	}
 }
 
-// A search without branches is easy to get wrong at the ends.
+// TestFirst covers the ends of the list, where a search without branches is easy to
+// get wrong.
 func TestFirst(t *testing.T) {
 	for size := 1; size < 40; size++ {
 		points := make([]uint32, size)
@@ -58,12 +59,13 @@ func TestFirst(t *testing.T) {
 }
 
 func TestCircleOrder(t *testing.T) {
-	// 0 then 1 along the circle; 2 has no point left where 0 came first.
+	// The order along the circle is 0, 1. Server 2 has no point left, because 0
+	// added the equal point first.
 	r := circle(CircleOptions{})
 	if a, b, c := r.At(nil, 5, 0), r.At(nil, 5, 1), r.At(nil, 5, 2); a != 0 || b != 1 || c != -1 {
 		t.Errorf("order of hash 5: %d %d %d, want 0 1 -1", a, b, c)
 	}
-	// Backwards from 20: 1, then 10's 0, then 30's 2.
+	// Backwards from 20: server 1, then server 0 at 10, then server 2 at 30.
 	r = circle(CircleOptions{Seek: AtOrBefore, LastWins: true})
 	if a, b, c := r.At(nil, 25, 0), r.At(nil, 25, 1), r.At(nil, 25, 2); a != 1 || b != 0 || c != 2 {
 		t.Errorf("order of hash 25: %d %d %d, want 1 0 2", a, b, c)
@@ -79,7 +81,7 @@ func TestCircleShares(t *testing.T) {
 			for h := range uint64(min(64, size)) {
 				want[r.At(nil, h, 0)]++
 			}
-			if bits == 0 { // beyond the points the answer is that of the last hash
+			if bits == 0 { // all hashes from 64 on have the owner of the last hash
 				want[r.At(nil, 1<<32-1, 0)] += size - 64
 			}
 			for i, got := range r.Shares() {
@@ -105,7 +107,8 @@ func TestEmptyRings(t *testing.T) {
 	}
 }
 
-// The upper half decides unless it meets a point; then the lower half does.
+// The upper half of the hash decides, unless it equals that of a point. Then the
+// lower half decides.
 func TestWide(t *testing.T) {
 	low := uint64(0)
 	r := NewWide(3, []WidePoint{{5, 10, 0}, {5, 20, 1}, {9, 0, 2}, {9, 0, 1}}, func([]byte) uint64 { return low })
@@ -120,8 +123,8 @@ func TestWide(t *testing.T) {
 	}
 }
 
-// The guide only shortens the search: wherever points stand, it finds what the
-// search over all of them finds.
+// The guide only shortens the search. For every distribution of points, it must
+// find the same point as a search over all of them.
 func TestGuide(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, crowd := range []uint32{1<<32 - 1, 1<<17 - 1, 255} {

@@ -1,11 +1,11 @@
 package ring
 
-// The same list with some servers dead, as each kind of client sees it.
+// Rings with dead servers, as each kind of client handles them.
 
 import "slices"
 
-// Skip returns r for clients that walk on from dead servers: the live ones in
-// the order in which r names them.
+// Skip returns r for clients that try the next server when one is dead. The ring
+// names only live servers, in the order of r.
 func Skip(r Ring, dead []bool) Ring {
 	return skip{r, slices.Clone(dead)}
 }
@@ -30,8 +30,8 @@ func (s skip) At(key []byte, h uint64, n int) int {
 	}
 }
 
-// Stay returns r for clients that never move a key: a dead server's keys are
-// owned by nobody, and nobody is asked next.
+// Stay returns r for clients that never move a key. The keys of a dead server have
+// no owner, and no key has a next server to try.
 func Stay(r Ring, dead []bool) Ring {
 	return stay{r, slices.Clone(dead)}
 }
@@ -52,8 +52,8 @@ func (s stay) At(key []byte, h uint64, n int) int {
 	return at
 }
 
-// Live returns r, which was built over some servers of a list of n, as a ring
-// of the whole list: servers[i] is the place in the list of r's server i.
+// Live adapts r, which was built from the live servers of a list of n, to the
+// indices of the whole list. servers[i] is the index in the list of r's server i.
 func Live(r Ring, servers []int, n int) Ring {
 	return live{r, slices.Clone(servers), n}
 }

@@ -1,15 +1,15 @@
 package ring
 
-// Naming each server once: for copies, and for fallbacks where the client has
-// no rule of its own.
+// Orders that name each server once. Replicas need such an order, and so do
+// fallbacks if the client has no rule of its own.
 
-// seenWords is room on the stack to mark 4096 servers; longer lists cost an
-// allocation at each fallback.
+// seenWords is the size of a bit set on the stack that holds 4096 servers. With
+// longer lists each fallback allocates.
 const seenWords = 64
 
-// Distinct returns r in an order that names every server once: the servers in
-// the order r first names them, then those it never names, from one that the
-// hash gives.
+// Distinct returns r in an order that names every server once. The servers that r
+// names come first, in r's order. The servers that r never names follow, starting
+// at one that the hash selects.
 func Distinct(r Ring) Ring {
 	if o, ok := r.(interface{ once() bool }); ok && o.once() {
 		return r
@@ -56,9 +56,9 @@ func (d distinct) At(key []byte, h uint64, n int) int {
 	return -1
 }
 
-// scatter returns the n-th server after owner, n >= 1, going over owners from
-// a place and by a step that the hash gives. Each server comes once, one with
-// more entries sooner.
+// scatter returns the n-th server after owner, n >= 1. It walks over owners from a
+// start and with a step that both depend on the hash. Each server occurs once. A
+// server with more entries tends to occur earlier.
 func scatter(owners []int32, servers int, owner int32, h uint64, n int) int {
 	size := uint64(len(owners))
 	x := mix(h)
@@ -69,8 +69,8 @@ func scatter(owners []int32, servers int, owner int32, h uint64, n int) int {
 	return nth(owners, servers, owner, int(start), int(step%size), n)
 }
 
-// nth returns the n-th server, not counting owner, that is met on owners from
-// pos in steps of step, around the end; -1 if there are fewer.
+// nth returns the n-th distinct server other than owner, or -1 if there are fewer.
+// It walks over owners from pos in steps of step and wraps at the end.
 func nth(owners []int32, servers int, owner int32, pos, step, n int) int {
 	var room [seenWords]uint64
 	seen := marks(room[:], servers)
@@ -88,7 +88,7 @@ func nth(owners []int32, servers int, owner int32, pos, step, n int) int {
 	return -1
 }
 
-// marked is a set of servers.
+// marked is a set of server indices, as a bit set.
 type marked []uint64
 
 func marks(room []uint64, servers int) marked {
@@ -98,7 +98,7 @@ func marks(room []uint64, servers int) marked {
 	return room
 }
 
-// add reports whether s is new.
+// add adds s and reports whether it was not in the set before.
 func (m marked) add(s int) bool {
 	word, bit := &m[s>>6], uint64(1)<<(s&63)
 	if *word&bit != 0 {
@@ -108,8 +108,8 @@ func (m marked) add(s int) bool {
 	return true
 }
 
-// mix is the finalizer of splitmix64: its bits have nothing to do with h mod
-// any number.
+// mix is the finalizer of splitmix64. Its result is independent of h mod n for
+// every n.
 func mix(h uint64) uint64 {
 	h += 0x9e3779b97f4a7c15
 	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9

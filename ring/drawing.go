@@ -1,17 +1,17 @@
 package ring
 
-// A ring as a picture: what a page needs to draw it.
+// The layout of a ring as the dashboard draws it.
 
-// Drawing is a ring laid out on a circle. The zero Owners are those of a rule
-// that gives no place to a server before it sees the key.
+// Drawing is the layout of a ring. Owners is empty for rules that have no fixed
+// places, because they compute a score per key.
 type Drawing struct {
-	Kind   string   // "points", "entries", "buckets", or "scores", which have no places
-	At     []uint32 // of points: where they are, sorted; the rest of a wider point is cut off
-	Owners []int32  // of each point, entry or bucket: the server
-	Before bool     // of points: a hash belongs to the point before it, not to the next
+	Kind   string   // "points", "entries", "buckets" or "scores"; scores have no places
+	At     []uint32 // positions of the points, sorted; only the upper 32 bits of a 128-bit point
+	Owners []int32  // server of each point, entry or bucket
+	Before bool     // for points: a hash belongs to the point before it, not to the next one
 }
 
-// Draw lays r out.
+// Draw returns the layout of r.
 func Draw(r Ring) Drawing {
 	switch r := r.(type) {
 	case *Circle:
@@ -30,7 +30,7 @@ func Draw(r Ring) Drawing {
 	return Drawing{Kind: "scores"}
 }
 
-// Place is where on a drawing of points the hash h is.
+// Place returns the position of the hash h on a drawing of points.
 func (d *Drawing) Place(r Ring, h uint64) uint32 {
 	if _, wide := r.(*Wide); wide {
 		return uint32(h >> 32)
@@ -38,7 +38,7 @@ func (d *Drawing) Place(r Ring, h uint64) uint32 {
 	return uint32(h)
 }
 
-// Hops are the buckets that jump hash visits for h, the last of which owns it.
+// Hops returns the buckets that jump hash visits for h. The last one owns h.
 func (j *Jump) Hops(h uint64) (hops []int) {
 	for at := int64(0); at < int64(len(j.order)); {
 		hops = append(hops, int(at))

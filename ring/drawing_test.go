@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A drawing gives each hash to the server that the ring gives it to.
+// A drawing must assign each hash to the same server as the ring.
 func TestDraw(t *testing.T) {
 	points := []Point{{100, 0}, {1 << 20, 1}, {1 << 31, 2}, {3 << 30, 0}}
 	for _, seek := range []Seek{AtOrAfter, AtOrBefore} {

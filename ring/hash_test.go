@@ -51,8 +51,8 @@ func TestSum(t *testing.T) {
 	}
 }
 
-// An ASCII key must not tell whether char is signed, and other bytes must (of
-// hsieh's only the last of a key of length 3 mod 4).
+// An ASCII key must have the same hash whether char is signed or not. Other bytes
+// must change it; in hsieh only the last byte of a key of length 3 mod 4 does.
 func TestUnsigned(t *testing.T) {
 	ascii, high := []byte("session/0123456789abcde"), []byte("schl\xc3\xbcssel\xff")
 	for a := range unsigned {
@@ -84,7 +84,7 @@ func TestBits(t *testing.T) {
 	}
 }
 
-// No length of a key is a special case that throws bits away.
+// No key length is a special case that discards bits.
 func TestSumOfEveryLength(t *testing.T) {
 	key := make([]byte, 300)
 	for i := range key {

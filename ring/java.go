@@ -1,7 +1,7 @@
 package ring
 
-// Hashes over the UTF-16 units of a key, as Java and JavaScript strings have
-// them. Bytes that are not UTF-8 count as U+FFFD, as in those languages.
+// Hashes over the UTF-16 units of a key, as Java and JavaScript compute them. Bytes
+// that are not UTF-8 count as U+FFFD, as in those languages.
 
 import "unicode/utf8"
 
@@ -30,8 +30,8 @@ func javaHashCode(key []byte) uint32 {
 	return h
 }
 
-// javaFNV is what is left of the 64-bit arithmetic of Java clients once they
-// cut it to 32 bits.
+// javaFNV computes the low 32 bits of the FNV hash of Java clients. They compute
+// with 64 bits and cut the result to 32. xorFirst selects FNV-1a.
 func javaFNV(key []byte, h, prime uint32, xorFirst bool) uint32 {
 	if xorFirst {
 		units(key, func(u uint32) { h = (h ^ u) * prime })

@@ -1,7 +1,7 @@
 package ring
 
-// Jump consistent hash (Lamping and Veach, 2014): no points, no names, no
-// weights, only the order of the list.
+// Jump consistent hash (Lamping and Veach, 2014). It has no points, names or
+// weights; only the order of the list matters.
 
 import (
 	jump "github.com/dgryski/go-jump"
@@ -12,7 +12,7 @@ type Jump struct {
 	order []int32 // bucket to server
 }
 
-// NewJump returns the rule over servers in the given order.
+// NewJump returns Jump over servers in the given order.
 func NewJump(order []int) *Jump {
 	j := &Jump{order: make([]int32, len(order))}
 	for i, s := range order {
@@ -42,7 +42,7 @@ func (j *Jump) Explain(_ []byte, h uint64) Hit {
 
 func (j *Jump) Shares() []float64 { return even(len(j.order)) }
 
-// even is the same share for each of n servers.
+// even returns equal shares for n servers.
 func even(n int) []float64 {
 	shares := make([]float64, n)
 	for i := range shares {

@@ -1,17 +1,17 @@
 package ring
 
-// What look-ups have found, remembered: for rules whose hash is dear.
+// A cache of key owners, for rules with an expensive hash.
 
 import (
 	"hash/maphash"
 	"unsafe"
 )
 
-// Dear says that a rule of this key hash and this ring takes several times as
-// long to find a key's owner as a Memo to remember it: 130 ns and more for a
-// digest or a hash over UTF-16 units, 250 ns and more for a score of each of ten
-// servers, against some 25. Of all others, at most 80 ns, a Memo would save
-// little, and nothing once its memory is not in the CPU's cache.
+// Dear reports whether a lookup with this key hash and this ring is expensive
+// enough for a Memo. A Memo answers in about 25 ns. A digest or a hash over UTF-16
+// units takes 130 ns or more, and scoring each of ten servers takes 250 ns. All
+// other rules take at most 80 ns. A Memo would save little there, and nothing once
+// its memory is no longer in the CPU's cache.
 func Dear(a Algorithm, r Ring) bool {
 	if r.Len() < 2 {
 		return false
@@ -30,53 +30,55 @@ func Dear(a Algorithm, r Ring) bool {
 }
 
 const (
-	// memoSlots is how many keys a Memo has room for, each in one place only.
-	// In 2 MiB, 10,000 keys that are used alike are found 86 % of the time. Two
-	// places for each key would make that 95 %, but take longer on the whole:
-	// a look-up then often waits for two lines of memory.
+	// memoSlots is the number of slots of a Memo. Each key can only use one slot.
+	// With 10,000 keys of equal popularity the hit rate is 86 % in 2 MiB. Two
+	// possible slots per key would raise it to 95 %, but would be slower overall,
+	// because a lookup would often wait for two cache lines.
 	memoSlots = 1 << 15
 
-	// longestMemo is the longest key that fits a slot.
+	// longestMemo is the length of the longest key that fits into a slot.
 	longestMemo = 59
 
-	// A Memo that finds less than one key in three does not pay: it then rests.
-	// A trial is long enough for 30,000 keys to come by a second time, and so
-	// much shorter than a rest that a stream of new keys hardly notices it.
+	// A Memo with a hit rate below one third doesn't pay, so it pauses: it rests
+	// for memoRest lookups, then runs another trial of memoTrial lookups. A trial
+	// is long enough for 30,000 keys to occur a second time. It is so much shorter
+	// than a rest that it costs a stream of new keys very little.
 	memoTrial = 2 * memoSlots
 	memoRest  = 16 * memoTrial
-	memoFirst = 4096 // look-ups before the first trial: an idle pool takes no memory
+	memoFirst = 4096 // lookups before the first trial, so that an idle pool uses no memory
 )
 
-// Memo finds the owners of keys by a placement, and remembers them if that is
-// dear. It is exact: a slot holds the whole key. A Memo must only be used by one
-// goroutine at a time.
+// Memo finds the owners of keys by a placement, and caches them if the placement is
+// Dear. It is exact, because a slot stores the whole key. Only one goroutine at a
+// time may use a Memo.
 type Memo struct {
 	place *Placement
-	room  func(bytes int) bool // asked before it takes memory, if not nil
+	room  func(bytes int) bool // called before the Memo allocates, and may refuse; nil: always allowed
 	seed  maphash.Seed
 	slots []memoSlot // nil before the first trial
-	on    bool       // not resting
-	left  int        // look-ups until it is decided again whether to rest
-	hits  int        // since it was
+	on    bool       // whether the slots are in use; false before the first trial and while resting
+	left  int        // lookups until the next call of decide
+	hits  int        // hits since the current trial began
 }
 
-// memoSlot is as long as a cache line.
+// memoSlot has the size of a cache line.
 type memoSlot struct {
 	server int32
-	size   uint8 // of the key; 0: none
+	size   uint8 // length of the key; 0: the slot is empty
 	key    [longestMemo]byte
 }
 
-// NewMemo returns a Memo of p, which must not change any more. It asks room for
-// the memory that it needs, unless room is nil, and rests if there is none.
+// NewMemo returns a Memo of p, which must not change afterwards. Before it
+// allocates its slots the Memo calls room with their size, unless room is nil. If
+// room refuses, the Memo rests.
 func NewMemo(p *Placement, room func(bytes int) bool) *Memo {
 	return &Memo{place: p, room: room, seed: maphash.MakeSeed(), left: memoFirst}
 }
 
-// Size is how many bytes it has taken, beside a few.
+// Size returns the size of the slots in bytes; 0 before the first trial.
 func (m *Memo) Size() int { return len(m.slots) * int(unsafe.Sizeof(memoSlot{})) }
 
-// Owner returns what Locate says: the index of the key's owner, or -1.
+// Owner returns the index of the key's owner as Locate finds it, or -1.
 func (m *Memo) Owner(key []byte) int {
 	if !m.place.Dear {
 		return m.locate(key)
@@ -103,7 +105,8 @@ func (m *Memo) locate(key []byte) int {
 	return server
 }
 
-// decide ends a trial or a rest.
+// decide ends a trial or a rest. It starts a rest if the hit rate was too low or
+// there is no memory, else a new trial.
 func (m *Memo) decide() {
 	size := memoSlots * int(unsafe.Sizeof(memoSlot{}))
 	if m.on && m.hits < memoTrial/3 || m.slots == nil && m.room != nil && !m.room(size) {

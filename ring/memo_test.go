@@ -1,6 +1,6 @@
 package ring
 
-// A Memo says what Locate says, and what that costs.
+// Memo: it agrees with Locate, it rests and resumes, and its cost.
 
 import (
 	"encoding/binary"
@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// dearPlacement hashes with MD5, as ketama clients do. Keys whose hash ends in
-// nine zero bits belong to nobody.
+// dearPlacement returns a placement that hashes with MD5, as ketama clients do.
+// Keys whose hash ends in nine zero bits have no owner.
 func dearPlacement() *Placement {
 	var points []Point
 	for i := range uint32(1600) {
@@ -29,7 +29,7 @@ func (s some) At(key []byte, h uint64, n int) int {
 	return s.Circle.At(key, h, n)
 }
 
-// All keys are far more than there are slots, and come again in another order.
+// There are far more keys than slots, and keys recur in random order.
 func TestMemoAgreesWithLocate(t *testing.T) {
 	p := dearPlacement()
 	m := NewMemo(p, nil)
@@ -48,7 +48,7 @@ func TestMemoAgreesWithLocate(t *testing.T) {
 	hits, nobody := 0, 0
 	for range 4 * len(keys) {
 		i := random.IntN(len(keys))
-		if random.IntN(4) > 0 { // some are popular, so that trials end well
+		if random.IntN(4) > 0 { // some keys are popular, so trials reach the hit rate that keeps the Memo on
 			i %= 1000
 		}
 		before := m.hits
@@ -66,15 +66,15 @@ func TestMemoAgreesWithLocate(t *testing.T) {
 	}
 }
 
-// A key of which another is the beginning, and keys too long for a slot. Keys
-// that share a slot push each other out, and which do differs from one Memo to
-// the next.
+// The keys are zero bytes of every length, so each key is a prefix of all longer
+// ones. Some are too long for a slot. Keys that share a slot evict each other.
+// Which keys share a slot depends on the seed of the Memo.
 func TestMemoTellsKeysApart(t *testing.T) {
 	p := dearPlacement()
 	m := NewMemo(p, nil)
 	m.left = 0
 	long := make([]byte, 250)
-	sharing := map[uint64]int{} // by slot: keys that belong there
+	sharing := map[uint64]int{} // number of keys by slot
 	for n := 1; n <= longestMemo; n++ {
 		sharing[maphash.Bytes(m.seed, long[:n])%memoSlots]++
 	}
@@ -121,7 +121,8 @@ func TestMemoRests(t *testing.T) {
 	}
 }
 
-// A rule that is not dear, and a rule of one server, are only looked up.
+// A Memo of a placement that is not Dear never allocates. Dear is false for a cheap
+// hash and for a single server.
 func TestMemoOfCheapRules(t *testing.T) {
 	p := dearPlacement()
 	p.Dear = false
@@ -151,8 +152,9 @@ func TestMemoDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// BenchmarkMemo looks up keys made on the stack, of which a share is one of a
-// thousand and the others have never been there, with a Memo and without.
+// BenchmarkMemo compares lookups with and without a Memo. The keys are built on the
+// stack. A given share of them is drawn from a thousand keys, and the others are
+// always new.
 func BenchmarkMemo(b *testing.B) {
 	p := dearPlacement()
 	key := []byte("user:0000000000:profile")

@@ -12,7 +12,7 @@ import (
 // Order returns the indices of servers in a client's order.
 type Order func(servers []Server) []int
 
-// Listed keeps the order of the list.
+// Listed returns the order of the list.
 func Listed(servers []Server) []int {
 	order := make([]int, len(servers))
 	for i := range order {
@@ -21,9 +21,9 @@ func Listed(servers []Server) []int {
 	return order
 }
 
-// ByLength sorts by the length of the name, then by the name, as twemproxy
-// does. The name is the one given, else the host alone on memcached's port,
-// else host:port.
+// ByLength sorts by the length of the name, then by the name, as twemproxy does. A
+// server without a configured name is called by its host on memcached's port, and
+// by host:port on other ports.
 func ByLength(servers []Server) []int {
 	name := func(s Server) string {
 		switch {
@@ -42,16 +42,16 @@ func ByLength(servers []Server) []int {
 	})
 }
 
-// ByHost sorts by the bytes of the host, then by the port: SORT_HOSTS of
-// libmemcached.
+// ByHost sorts by the bytes of the host, then by the port, as libmemcached does
+// with SORT_HOSTS.
 func ByHost(servers []Server) []int {
 	return sorted(servers, func(a, b Server) int {
 		return cmp.Or(cmp.Compare(a.Host+a.Path, b.Host+b.Path), cmp.Compare(a.Port, b.Port))
 	})
 }
 
-// Natural sorts by the text of the address with runs of digits as numbers, as
-// Grafana's dskit does.
+// Natural sorts by the text of the address and compares runs of digits as numbers,
+// as Grafana's dskit does.
 func Natural(servers []Server) []int {
 	return sorted(servers, func(a, b Server) int { return natural(a.Text(), b.Text()) })
 }
@@ -62,7 +62,8 @@ func sorted(servers []Server, compare func(a, b Server) int) []int {
 	return order
 }
 
-// natural compares run by run; a text that ends first comes first.
+// natural compares two texts run by run. If one text is a prefix of the other, the
+// shorter one sorts first.
 func natural(a, b string) int {
 	for a != "" && b != "" {
 		var runA, runB string
@@ -81,7 +82,7 @@ func natural(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// run cuts the leading digits, or the leading characters that are none, from s.
+// run splits s after its leading digits, or after its leading non-digits.
 func run(s string) (run, rest string) {
 	digits := digit(s[0])
 	end := 1

@@ -1,36 +1,36 @@
 package ring
 
-// Which bytes of a key are hashed, and the whole rule in one value.
+// The part of a key that is hashed, and the complete placement rule.
 
 import "bytes"
 
-// Placement is a whole rule: which part of a key is hashed, how, and what the
-// hash is looked up in. The zero Part hashes the whole key.
+// Placement is a complete rule: which part of a key is hashed, with which hash, and
+// in which ring the hash is looked up. The zero Part hashes the whole key.
 type Placement struct {
 	Part        Part
 	Hash        Hash
 	Ring        Ring
-	Dear        bool   // whether it pays to remember what was found: see Memo
-	Fingerprint string // of what it was made from: another one may give some key to another server
+	Dear        bool   // whether a Memo should cache the owners, see the function Dear
+	Fingerprint string // identifies the configuration of the rule; if it differs, some keys may have another owner
 }
 
-// Locate returns the hashed part of key, its hash, and the index of its owner
-// (-1 where the rule gives the key to nobody).
+// Locate returns the hashed part of key, its hash, and the index of its owner (-1
+// if the key has no owner).
 func (p *Placement) Locate(key []byte) (part []byte, h uint64, server int) {
 	part = p.Part.Of(key)
 	h = p.Hash(part)
 	return part, h, p.Ring.At(part, h, 0)
 }
 
-// Part says which bytes of a key are hashed, in this order: the first of
-// StripPrefixes that the key begins with is left out; then what stands before
-// Stop; then what stands between the Tag characters.
+// Part selects the bytes of a key that are hashed. The steps apply in this order:
+// remove the first of StripPrefixes that the key begins with; keep what precedes
+// Stop; keep what is between the Tag characters.
 type Part struct {
 	StripPrefixes [][]byte
-	Stop          []byte // hash what stands before its first occurrence; nil: off
+	Stop          []byte // hash only what precedes its first occurrence; nil: off
 	Tag           [2]byte
 	HasTag        bool
-	EmptyTag      bool // "{}" hashes the empty string (memcached's proxy), not the whole key (twemproxy)
+	EmptyTag      bool // an empty tag "{}" hashes the empty string (memcached's proxy), not the whole key (twemproxy)
 }
 
 // Of returns the part of key that is hashed.
@@ -52,8 +52,8 @@ func (p *Part) Of(key []byte) []byte {
 	return key
 }
 
-// tagged returns what stands between the first opening character and the
-// first closing one after it, or the whole key.
+// tagged returns the text between the first opening character and the first closing
+// character after it. Without such a pair it returns the whole key.
 func (p *Part) tagged(key []byte) []byte {
 	open := bytes.IndexByte(key, p.Tag[0])
 	if open < 0 {

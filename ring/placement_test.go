@@ -1,6 +1,6 @@
 package ring
 
-// Which part of a key is hashed.
+// The part of a key that is hashed.
 
 import "testing"
 

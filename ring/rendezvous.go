@@ -1,7 +1,8 @@
 package ring
 
-// Rendezvous hashing: every server gets a score for the key, and the highest
-// owns it. A dead server's keys go each to its next highest score.
+// Rendezvous hashing. Each server gets a score for the key, and the server with the
+// highest score owns the key. If it is dead, the server with the next highest score
+// is tried.
 
 import (
 	"encoding/binary"
@@ -12,12 +13,13 @@ import (
 
 const rendezvousSeed = 2718281828
 
-// Mcrouter is mcrouter's rendezvous. It wants Murmur64Key of the key.
+// Mcrouter is mcrouter's rendezvous hashing. The hash must be Murmur64Key of the
+// key.
 type Mcrouter struct {
 	tags []uint64 // hashes of the servers' tags
 }
 
-// NewMcrouter returns the rule over servers of these tags.
+// NewMcrouter returns Mcrouter over servers with these tags.
 func NewMcrouter(tags []string) *Mcrouter {
 	m := &Mcrouter{}
 	for _, tag := range tags {
@@ -58,7 +60,8 @@ func (m *Mcrouter) Explain(_ []byte, h uint64) Hit {
 	return Hit{Kind: "score", Value: fmt.Sprintf("%016x", combine(m.tags[at], h))}
 }
 
-// combine is the 128 to 64 bit mix that mcrouter takes from CityHash.
+// combine mixes 128 bits into 64, with the function that mcrouter copied from
+// CityHash.
 func combine(upper, lower uint64) uint64 {
 	const k = 0x9ddfea08eb382d69
 	a := (lower ^ upper) * k
@@ -68,7 +71,8 @@ func combine(upper, lower uint64) uint64 {
 	return b * k
 }
 
-// contender is a server with its score; of equal scores the higher rank wins.
+// contender is a server with its score. Among equal scores the server with the
+// higher index wins.
 type contender struct {
 	score  float64
 	server int
@@ -78,17 +82,17 @@ func (c contender) below(d contender) bool {
 	return c.score < d.score || c.score == d.score && c.server < d.server
 }
 
-// Pymemcache is pymemcache's rendezvous: MurmurHash3 over "node-key" as Python
-// text, of which every character counts by its low 8 bits.
+// Pymemcache is pymemcache's rendezvous hashing. The score is the MurmurHash3 of
+// "node-key" as a Python string. Only the low 8 bits of each character are hashed.
 type Pymemcache struct {
-	starts []murmur3State // after "node-"
-	rank   []int          // of the node's text among all: of equal scores the greater text wins
-	bytes  bool           // keys are Python bytes, hashed as they print
+	starts []murmur3State // hash states after "node-", one per server
+	rank   []int          // rank of the node's text among all nodes; among equal scores the greater text wins
+	bytes  bool           // keys are Python bytes, and their printed form (b'key') is hashed
 }
 
-// NewPymemcache returns the rule over nodes of these texts. bytesKeys is for
-// programs whose keys are Python bytes, which go where their printed form
-// (b'key') goes.
+// NewPymemcache returns Pymemcache over nodes with these texts. bytesKeys is for
+// programs whose keys are Python bytes, because pymemcache then hashes the printed
+// form (b'key').
 func NewPymemcache(nodes []string, bytesKeys bool) *Pymemcache {
 	p := &Pymemcache{bytes: bytesKeys, rank: make([]int, len(nodes))}
 	for i, node := range nodes {
@@ -107,8 +111,9 @@ func NewPymemcache(nodes []string, bytesKeys bool) *Pymemcache {
 	return p
 }
 
-// PymemcacheHash is what stands for a key's hash where one number is wanted:
-// the score it gets from a node without a name. Every node gives another.
+// PymemcacheHash returns the score of the key for a node with an empty name. It
+// serves as the key's hash in places that need one number; the real scores differ
+// per node.
 func PymemcacheHash(key []byte) uint64 {
 	var s murmur3State
 	s.addText(key)
@@ -163,8 +168,8 @@ func (p *Pymemcache) Explain(key []byte, _ uint64) Hit {
 	return Hit{Kind: "score", Value: fmt.Sprintf("%08x", score)}
 }
 
-// murmur3State is MurmurHash3 x86_32 with seed 0 between two bytes, so that a
-// node's name is hashed once and not for every key.
+// murmur3State is an unfinished MurmurHash3 x86_32 with seed 0. It lets the name of
+// a node be hashed once instead of for every key.
 type murmur3State struct {
 	h, block uint32
 	n        int
@@ -182,13 +187,14 @@ func murmur3Scramble(k uint32) uint32 {
 	return bits.RotateLeft32(k*0xcc9e2d51, 15) * 0x1b873593
 }
 
-// addText adds the key as the text it was before it went on the wire.
+// addText adds the key as the characters of the Python string that the client
+// encoded as UTF-8.
 func (s *murmur3State) addText(key []byte) {
 	for s.n&3 != 0 && len(key) > 0 && key[0] < utf8.RuneSelf {
 		s.add(key[0])
 		key = key[1:]
 	}
-	// Whole blocks of ASCII at a time.
+	// Add four ASCII bytes at a time.
 	for s.n&3 == 0 && len(key) >= 4 {
 		block := binary.LittleEndian.Uint32(key)
 		if block&0x80808080 != 0 {
@@ -205,7 +211,7 @@ func (s *murmur3State) addText(key []byte) {
 	}
 }
 
-// addPrinted adds the key as Python prints bytes.
+// addPrinted adds the key in the form in which Python prints bytes.
 func (s *murmur3State) addPrinted(key []byte) {
 	quote := byte('\'')
 	for _, b := range key {

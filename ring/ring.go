@@ -1,53 +1,55 @@
-// Package ring says which server of a list owns a key.
+// Package ring finds the server of a list that owns a key.
 //
-// A placement is two pure things: a Hash, which turns the hashed part of a key
-// into a number, and a Ring, which turns that number into a server. One hash
-// per key serves the owner, the fallbacks, the copies and the sampling, so it
-// is computed once and handed on.
+// A placement has two pure parts. A Hash turns the hashed part of a key into a
+// number. A Ring turns that number into a server. The hash of a key is computed
+// once per request and passed on: the owner, the fallback servers, the replicas and
+// the sampling all use it.
 //
-// The rings are few: a Circle of 32-bit points, a Wide circle of 128-bit
-// points, a Table looked up by remainder, Jump, Ch3 and two kinds of
-// rendezvous. What makes one client differ from another (labels, rounding,
-// order, key hash, what it does about a dead server) is given to them by the
-// packages ketama, modulo and config.
+// There are few kinds of ring: a Circle of 32-bit points, a Wide circle of 128-bit
+// points, a Table indexed by hash mod n, Jump, Ch3, and two kinds of rendezvous
+// hashing (Mcrouter, Pymemcache). Clients differ in labels, rounding, server order,
+// key hash, and what they do when a server is dead. The packages ketama, modulo and
+// config pass these differences in as parameters.
 //
-// Where the hash is dear, a Memo remembers the owners of keys for one loop.
+// If a hash is expensive, a Memo caches the owners of keys for one event loop.
 //
-// Every ring answers "and whom next?": by the client's own walk where the
-// client has one, else by a rule of ours that names every server once and
-// spreads a dead server's keys over all others. A client that rebuilds its
-// ring without the dead servers is built again over the live ones and put
-// behind Live.
+// Every ring also names the next servers to try. If the client has its own rule,
+// the ring follows it. Otherwise the ring names each other server once and spreads
+// a dead server's keys over all of them. Some clients rebuild their ring without
+// the dead servers. For these, the caller builds a ring of the live servers and
+// wraps it in Live.
 package ring
 
-// The contract: a hash, a ring, and the two questions an operator asks of it.
+// The interfaces of a hash and a ring, and two optional interfaces that describe a
+// ring to an operator.
 
 import "fmt"
 
-// Hash turns the hashed part of a key into a number. Most clients use 32 bits
-// of it; the rest is then zero. It must be pure and must not keep the key.
+// Hash turns the hashed part of a key into a number. Most clients use a 32-bit
+// hash; the upper bits are then zero. A Hash must be pure and must not retain key.
 type Hash func(key []byte) uint64
 
-// Ring says which server owns a key. It is immutable and safe for concurrent
-// use.
+// Ring maps a key to its owner and to the servers to try after it. It is immutable
+// and safe for concurrent use.
 type Ring interface {
-	// Len is the number of servers in the list, live or not.
+	// Len returns the number of servers in the list, including dead ones.
 	Len() int
 
-	// At returns the index of a server for key, whose hash is h: n = 0 is the
-	// owner; n = 1, 2… are the servers this rule asks next when the earlier
-	// ones are dead, in its order, which may name a server twice. -1 is the
-	// end of the order. key is what was hashed; only rules that hash again
-	// (rendezvous, clients that rehash key and try number) look at it.
+	// At returns the index of a server for key, whose hash is h. n = 0 is the
+	// owner. n = 1, 2… are the next servers that this rule tries when the earlier
+	// ones are dead. The same server may occur twice. -1 marks the end of the
+	// order. key is the hashed part of the key. Only rules that hash again read it
+	// (rendezvous, and clients that hash the key with a try number).
 	At(key []byte, h uint64, n int) int
 }
 
-// Hit is what a hash hit before it led to a server. The zero Hit is nothing.
+// Hit describes what a lookup found on the ring: a point, a bucket, a table entry
+// or a score. The zero Hit means nothing was found.
 type Hit struct {
-	Kind  string // "point", "bucket", "entry" or "score"
-	Value string // of a point or a score, in hexadecimal
-	Index int    // of a point, counted from 1; of a bucket or an entry, from 0
-	Of    int    // how many there are; 0 for a score
+	Kind  string // "point", "bucket", "entry" or "score"; empty: nothing was found
+	Value string // the point or the score in hexadecimal; empty for buckets and entries
+	Index int    // number of the point, from 1, or of the bucket or entry, from 0
+	Of    int    // number of points, buckets or entries; 0 for a score
 }
 
 func (h Hit) String() string {
@@ -62,15 +64,15 @@ func (h Hit) String() string {
 	return fmt.Sprintf("%s %s (%d of %d)", h.Kind, h.Value, h.Index, h.Of)
 }
 
-// Explainer is a Ring that can say what a hash hit before it led to a server:
-// "point 79117e47", "bucket 357 of 1024".
+// Explainer is a Ring that can describe what a lookup of h finds, for example
+// "point 79117e47" or "bucket 357 of 1024".
 type Explainer interface {
 	Explain(key []byte, h uint64) Hit
 }
 
-// Sharer is a Ring that knows which share of all hashes each server owns. The
-// shares add up to 1. Those of circles and tables are exact for the range of
-// the key hash; those of jump, Ch3 and rendezvous are what the rule aims at.
+// Sharer is a Ring that can compute the share of all hashes that each server owns.
+// The shares add up to 1. For circles and tables they are exact for the range of
+// the key hash. For Jump, Ch3 and rendezvous they are the ideal values of the rule.
 type Sharer interface {
 	Shares() []float64
 }

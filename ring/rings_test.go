@@ -1,6 +1,6 @@
 package ring_test
 
-// Every ring against the contract, and what happens to a dead server's keys.
+// Every ring against the contract of ringtest, and where a dead server's keys move.
 
 import (
 	"slices"
@@ -71,8 +71,8 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// When one server dies, no other may get more than its part of the dead one's
-// keys: (h+1) mod n would double one neighbour's load.
+// When a server dies, its keys must spread evenly over the others. (h+1) mod n
+// would double the load of one neighbor.
 func TestFallbackSpreads(t *testing.T) {
 	const dead = 2
 	for _, name := range []string{"table", "jump", "ch3", "circle", "mcrouter", "pymemcache"} {
@@ -101,7 +101,7 @@ func TestDead(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		ring ring.Ring
-		want [][]int // by hash, in order of tries
+		want [][]int // servers by hash, then by try
 	}{
 		{"skip", skip, [][]int{{0, 2, -1}, {2, 0, -1}, {2, 0, -1}}},
 		{"stay", stay, [][]int{{0, -1}, {-1, -1}, {2, -1}}},
@@ -119,7 +119,8 @@ func TestDead(t *testing.T) {
 	}
 }
 
-// Distinct keeps a walk's order and ends with those it never names.
+// Distinct must keep the order of a walk and append the servers that the walk never
+// names.
 func TestDistinctOfAWalk(t *testing.T) {
 	walk := ring.Walk{Tries: 4, Hash: func(_ []byte, _ uint64, n int) uint64 { return []uint64{0, 5, 5, 2}[n] }}
 	r := ring.Distinct(ring.NewTable(6, upTo(6), ring.TableOptions{Walk: walk}))
@@ -136,7 +137,7 @@ func TestDistinctOfAWalk(t *testing.T) {
 	}
 }
 
-// Lists too long for the marks on the stack still work.
+// Lists with more servers than the bit set on the stack holds must still work.
 func TestManyServers(t *testing.T) {
 	const n = 5000
 	r := ring.NewTable(n, upTo(n), ring.TableOptions{})

@@ -1,30 +1,31 @@
 package ring
 
-// A server as its list spells it, which is what labels are made of.
+// A server as the configuration spells it. Labels are made from this text.
 
 import (
 	"net"
 	"strconv"
 )
 
-// DefaultPort is memcached's port, which half of the clients leave out of a
-// server's label.
+// DefaultPort is memcached's port. Half of the clients omit it from a server's
+// label.
 const DefaultPort = 11211
 
-// Server is one server of a list as the configuration spells it. Rules use the
-// text, never a resolved address: a name and its address are two servers.
+// Server is one server of a list as the configuration spells it. Rules use this
+// text and never a resolved address, so a host name and its address count as two
+// servers.
 type Server struct {
-	Host   string // name or address, IPv6 without brackets
+	Host   string // name or address; IPv6 without brackets
 	Port   int
-	Path   string // of a unix socket; Host and Port are then empty
-	Name   string // what the rule shall call the server, instead of its address
+	Path   string // path of a unix socket; Host and Port are then empty
+	Name   string // name that the rule hashes instead of the address; empty: the address
 	Weight int    // 0 counts as 1
 }
 
-// Share is the server's weight in the rule: 1 where none was given.
+// Share returns the server's weight, or 1 if none is configured.
 func (s Server) Share() int { return max(s.Weight, 1) }
 
-// Address is host:port with brackets around IPv6, or the socket's path.
+// Address returns host:port with brackets around IPv6, or the path of the socket.
 func (s Server) Address() string {
 	if s.Path != "" {
 		return s.Path
@@ -32,7 +33,7 @@ func (s Server) Address() string {
 	return net.JoinHostPort(s.Host, strconv.Itoa(s.Port))
 }
 
-// Bare is host:port without brackets, or the socket's path.
+// Bare returns host:port without brackets, or the path of the socket.
 func (s Server) Bare() string {
 	if s.Path != "" {
 		return s.Path
@@ -40,7 +41,7 @@ func (s Server) Bare() string {
 	return s.Host + ":" + strconv.Itoa(s.Port)
 }
 
-// Text is the server's name, or its Address.
+// Text returns the server's name, or its Address if it has none.
 func (s Server) Text() string {
 	if s.Name != "" {
 		return s.Name

@@ -1,29 +1,30 @@
 package ring
 
-// A table of servers looked up by the remainder of the hash.
+// A table of servers that is indexed by the remainder of the hash.
 
-// Table gives hash h to its entry h mod len.
+// Table maps hash h to its entry h mod len.
 type Table struct {
 	owners  []int32
 	servers int
 	walk    Walk
 	next    bool
-	space   float64 // how many different hashes there are; 2^64 is no integer of 64 bits
+	space   float64 // number of different hashes; a float because 2^64 does not fit into 64 bits
 	noun    string
 }
 
-// TableOptions are what a client does with its table beyond looking up.
+// TableOptions describe what a client does beyond the plain lookup.
 type TableOptions struct {
-	Walk      Walk   // hash again for the next server
-	Next      bool   // or take the next entry of the table, around its end
-	SpaceBits int    // the key hash sets only so many low bits; 0 means 32
-	Noun      string // what people call an entry; "entry" if empty
+	Walk      Walk   // hash again to find the next server; zero: don't
+	Next      bool   // or use the next entry of the table, wrapping at its end
+	SpaceBits int    // number of low bits that the key hash can set; 0 means 32
+	Noun      string // name of an entry in explanations; "entry" if empty
 }
 
-// NewTable returns the table whose entries are indices of servers. Without a
-// walk of its own it goes on over the entries from a place and by a step that
-// other bits of the hash give, so that a dead server's keys spread over all
-// others by their weight: (h+1) mod n would double one neighbour's load.
+// NewTable returns a table whose entries are indices of servers. If neither Walk
+// nor Next is set, the next servers are found by walking over the entries. The
+// start and the step of the walk depend on other bits of the hash. A dead server's
+// keys then spread over all others by weight; (h+1) mod n would double the load of
+// one neighbor.
 func NewTable(servers int, entries []int, o TableOptions) *Table {
 	t := &Table{servers: servers, walk: o.Walk, next: o.Next, noun: o.Noun}
 	for _, s := range entries {
@@ -76,8 +77,8 @@ func (t *Table) Explain(_ []byte, h uint64) Hit {
 	return Hit{Kind: t.noun, Index: int(h % uint64(len(t.owners))), Of: len(t.owners)}
 }
 
-// Shares are exact for the range of the key hash: with 15 bits the first
-// entries of a table get one hash more than the last.
+// Shares is exact for the range of the key hash. With 15 bits, for example, the
+// first entries of a table get one hash more than the last.
 func (t *Table) Shares() []float64 {
 	shares := make([]float64, t.servers)
 	size := float64(len(t.owners))

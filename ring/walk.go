@@ -1,18 +1,19 @@
 package ring
 
-// What clients look up next when a server is dead: hashes of the key and the
-// number of the try.
+// How clients find the next server when one is dead: they hash the key together
+// with the number of the try.
 
 import "strconv"
 
-// keyRoom is room on the stack for a key with something before or behind it.
-// Longer ones (no memcached key is) cost an allocation.
+// keyRoom is the size of a stack buffer for a key with a prefix or suffix. Longer
+// input allocates, but no memcached key is that long.
 const keyRoom = 320
 
-// Walk is a client's own way on from a dead server: another hash for each try,
-// looked up in the same ring. The zero Walk means that the client has none.
+// Walk is a client's rule for the next server after a dead one: each try looks up
+// another hash in the same ring. The zero Walk means that the client has no such
+// rule.
 type Walk struct {
-	Tries int // lookups in all, the first one included
+	Tries int // number of lookups, including the first
 	Hash  func(key []byte, h uint64, n int) uint64
 }
 
@@ -23,7 +24,7 @@ func (w *Walk) at(key []byte, h uint64, n int) (uint64, bool) {
 	return w.Hash(key, h, n), true
 }
 
-// TryBefore hashes the decimal try number and the key; the first new hash has
+// TryBefore hashes the decimal try number followed by the key. The first retry has
 // try number from.
 func TryBefore(a Algorithm, from, tries int) Walk {
 	return Walk{tries, func(key []byte, _ uint64, n int) uint64 {
@@ -31,8 +32,8 @@ func TryBefore(a Algorithm, from, tries int) Walk {
 	}}
 }
 
-// AddTryBefore adds such a hash to the one before, at every try. The sum is
-// cut to so many low bits.
+// AddTryBefore adds the hash of TryBefore to the previous hash at each try. The sum
+// is cut to the low bits given by bits.
 func AddTryBefore(a Algorithm, from, tries, bits int) Walk {
 	mask := uint64(1)<<bits - 1
 	return Walk{tries, func(key []byte, h uint64, n int) uint64 {
@@ -43,7 +44,7 @@ func AddTryBefore(a Algorithm, from, tries, bits int) Walk {
 	}}
 }
 
-// TryBehind hashes the key, a dash and the decimal try number, from 0.
+// TryBehind hashes the key, a dash and the decimal try number, counted from 0.
 func TryBehind(a Algorithm, tries int) Walk {
 	return Walk{tries, func(key []byte, _ uint64, n int) uint64 {
 		var buf [keyRoom]byte
@@ -52,8 +53,8 @@ func TryBehind(a Algorithm, tries int) Walk {
 	}}
 }
 
-// HashOfHash hashes the decimal hash before with the decimal try number, from
-// 0, behind it.
+// HashOfHash hashes the previous hash in decimal, followed by the decimal try
+// number, counted from 0.
 func HashOfHash(a Algorithm, tries int) Walk {
 	return Walk{tries, func(_ []byte, h uint64, n int) uint64 {
 		for i := range n {

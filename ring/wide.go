@@ -1,6 +1,6 @@
 package ring
 
-// A circle of 128-bit points, for the clients that compare whole digests.
+// A hash circle of 128-bit points, for clients that compare whole digests.
 
 import (
 	"cmp"
@@ -8,15 +8,15 @@ import (
 	"slices"
 )
 
-// WidePoint is one place on a Wide circle.
+// WidePoint is one point of a server on a Wide circle.
 type WidePoint struct {
 	Hi, Lo uint64
 	Server int
 }
 
-// Wide is a circle of 128-bit points searched for the first one after the
-// hash. A Hash has 64 bits, so it gives the upper half of a key's place, and
-// the lower half is computed only where the upper one meets a point.
+// Wide is a circle of 128-bit points. A key belongs to the first point after its
+// hash. A Hash has 64 bits, so it is only the upper half of the key's position. The
+// lower half is computed only if the upper half equals that of a point.
 type Wide struct {
 	hi, lo  []uint64
 	owners  []int32
@@ -24,8 +24,8 @@ type Wide struct {
 	low     Hash
 }
 
-// NewWide returns the circle of points. low gives the lower half of a key's
-// place. Of equal points the one added last owns the place.
+// NewWide returns a circle of the given points. low computes the lower half of a
+// key's position. If points are equal, the one added last wins.
 func NewWide(servers int, points []WidePoint, low Hash) *Wide {
 	points = slices.Clone(points)
 	slices.Reverse(points)
@@ -86,7 +86,7 @@ func (w *Wide) Explain(key []byte, h uint64) Hit {
 	return Hit{Kind: "point", Value: fmt.Sprintf("%016x%016x", w.hi[i], w.lo[i]), Index: i + 1, Of: len(w.hi)}
 }
 
-// Shares are the arcs between the upper halves.
+// Shares measures the arcs between the upper halves of the points.
 func (w *Wide) Shares() []float64 {
 	shares := make([]float64, w.servers)
 	for i, p := range w.hi {

@@ -1,27 +1,29 @@
-// Package fault says what is wrong, on purpose, with which server.
+// Package fault records the faults that an operator injects into servers.
 //
-// An operator who wants to know what an outage does to his application sets a
-// fault and looks. Ringside applies it to its own connections to the server
-// (package loop); the server itself notices at most that connections end.
+// An operator sets a fault to see how his application copes with an outage.
+// Ringside applies the fault to its own connections to the server (package loop).
+// The server itself notices at most that connections close.
 //
-//	refuse     its connections are reset and new ones are refused, as when its process has ended
-//	hang       bytes stand still in both directions, new connections are not made; when it is lifted all goes on
-//	delay      every answer comes later by Delay
-//	drop       Percent of the segments are lost and come later, as TCP sends them again: after 200 ms, 600 ms,
-//	           1.4 s …; so do attempts to connect, after 1 s, 3 s …
-//	reset      a connection is reset in the middle of the first answer behind the greeting
-//	partition  bytes are taken and never delivered, in both directions, and new connections are not made; when
-//	           it is lifted, connections that have lost bytes are reset
+//	refuse     connections are reset and new ones are refused, as if the server's process had exited
+//	hang       no byte moves in either direction and no connection is made; after the fault everything continues
+//	delay      every reply arrives later by Delay
+//	drop       Percent of the TCP segments are lost and arrive late, as if TCP had sent them again: after
+//	           200 ms, 600 ms, 1.4 s …; connection attempts are delayed by 1 s, 3 s …
+//	reset      a connection is reset in the middle of the first reply after the greeting
+//	partition  bytes are accepted and discarded in both directions, and no connection is made; after the
+//	           fault, connections that have lost bytes are reset
 //
 // # Choices
 //
-//   - A server may have several faults, one of each kind. Setting a kind again
-//     replaces it.
-//   - A byte stream has no requests to drop: what a network drops, TCP sends
-//     again, and everything behind it waits. So drop is lateness, in steps. At
-//     100 percent nothing comes before it is lifted or the connection is given up.
-//   - A fault that is lifted lets go at once of what it has kept.
-//   - A server is meant by its address: pools that share it share the fault.
+//   - A server may have several faults, at most one of each kind. Setting a kind
+//     again replaces it.
+//   - A byte stream has no requests to drop: TCP sends lost segments again, and all
+//     later bytes wait for them. So drop is a delay, in steps. At
+//     100 percent each segment is late by minutes (ten losses in a row). In practice
+//     the connection is closed before that.
+//   - Lifting a fault releases at once all bytes that it has held up.
+//   - A fault applies to the address of a server. All pools that use the address
+//     share it.
 package fault
 
 import (
@@ -33,10 +35,10 @@ import (
 	"time"
 )
 
-// Kind is one way to be broken.
+// Kind is a kind of fault.
 type Kind string
 
-// The kinds. See the package doc.
+// The kinds. The package comment describes them.
 const (
 	Refuse    Kind = "refuse"
 	Hang      Kind = "hang"
@@ -49,24 +51,24 @@ const (
 // Kinds lists all kinds.
 func Kinds() []Kind { return []Kind{Refuse, Hang, Delay, Drop, Reset, Partition} }
 
-// Bounds of what may be asked for.
+// The limits that Add enforces.
 const (
 	MaxDelay = time.Minute
 	MaxFor   = 24 * time.Hour
 )
 
-// Fault is one thing that is wrong with one server.
+// Fault is one fault of one server.
 type Fault struct {
-	ID               int    // given by Add
-	Network, Address string // of the server
+	ID               int    // set by Add
+	Network, Address string // address of the server
 	Kind             Kind
-	Delay            time.Duration // of kind Delay
-	Percent          int           // of kind Drop, 1 to 100
-	For              time.Duration // it lifts itself after this; 0: it stays until it is lifted
-	Since            time.Time     // given by Add
+	Delay            time.Duration // delay of each reply; only for kind Delay
+	Percent          int           // percentage of lost segments, 1 to 100; only for kind Drop
+	For              time.Duration // Add lifts the fault after this time; 0: it stays until Lift
+	Since            time.Time     // set by Add
 }
 
-// Check says what is wrong with k: it may be no kind at all.
+// Check returns an error if k is not a known kind.
 func (k Kind) Check() error {
 	if slices.Contains(Kinds(), k) {
 		return nil
@@ -78,7 +80,7 @@ func (k Kind) Check() error {
 	return fmt.Errorf("unknown kind of fault %q: it is one of %s", k, strings.Join(names, ", "))
 }
 
-// check says what is wrong with f itself.
+// check returns an error if a field of f is out of range or does not fit its kind.
 func (f Fault) check() error {
 	if err := f.Kind.Check(); err != nil {
 		return err
@@ -98,11 +100,12 @@ func (f Fault) check() error {
 	return nil
 }
 
-// State is all that is wrong with one server.
+// State is the combination of all faults of one server. The zero State means no
+// fault.
 type State struct {
 	Refuse, Hang, Reset, Partition bool
 	Delay                          time.Duration
-	Drop                           int // percent
+	Drop                           int // percentage of lost segments
 }
 
 func (s *State) add(f Fault) {
@@ -122,27 +125,27 @@ func (s *State) add(f Fault) {
 	}
 }
 
-// Set is the faults of a process. Its methods are safe for concurrent use; a
-// nil Set has none and never will.
+// Set is the set of all faults of a process. Its methods are safe for concurrent
+// use. A nil Set is always empty.
 type Set struct {
-	states atomic.Pointer[map[string]State] // by network and address; what drivers read
+	states atomic.Pointer[map[string]State] // states by "network address"; immutable once stored, so drivers read it without a lock
 
 	mu     sync.Mutex
-	last   int // ID
+	last   int // ID of the newest fault
 	list   []Fault
-	timers map[int]*time.Timer // by ID
+	timers map[int]*time.Timer // running timers of faults with For, by ID
 	watch  []func()
 }
 
-// Watch makes Add and the lifting of a fault call f when Of says something
-// new, and wait for it.
+// Watch registers f. Add and Lift call f whenever a result of Of has changed, and
+// wait for f to return.
 func (s *Set) Watch(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.watch = append(s.watch, f)
 }
 
-// Of is what is wrong with a server.
+// Of returns the combined faults of a server.
 func (s *Set) Of(network, address string) State {
 	if s == nil {
 		return State{}
@@ -153,7 +156,7 @@ func (s *Set) Of(network, address string) State {
 	return State{}
 }
 
-// List returns the faults, in the order in which they were set.
+// List returns the faults in the order in which they were added.
 func (s *Set) List() []Fault {
 	if s == nil {
 		return nil
@@ -163,7 +166,8 @@ func (s *Set) List() []Fault {
 	return slices.Clone(s.list)
 }
 
-// Add sets f, and returns it with its ID. The error says what is wrong with it.
+// Add adds f and returns it with ID and Since set. It replaces a fault of the same
+// kind on the same server. It returns an error if f is invalid.
 func (s *Set) Add(f Fault) (Fault, error) {
 	if err := f.check(); err != nil {
 		return Fault{}, err
@@ -189,12 +193,12 @@ func (s *Set) Add(f Fault) (Fault, error) {
 	return f, nil
 }
 
-// Lift ends the fault with that ID. It reports whether there was one.
+// Lift removes the fault with the given ID. It reports whether there was one.
 func (s *Set) Lift(id int) bool {
 	return s.lift(func(f Fault) bool { return f.ID == id }) > 0
 }
 
-// LiftAll ends all faults and returns how many there were.
+// LiftAll removes all faults and returns how many there were.
 func (s *Set) LiftAll() int { return s.lift(func(Fault) bool { return true }) }
 
 func (s *Set) lift(which func(Fault) bool) int {
@@ -223,7 +227,9 @@ func (s *Set) forget(id int) {
 	}
 }
 
-// publish tells the drivers. It is called with mu held and releases it.
+// publish stores the new states and calls the functions given to Watch. The caller
+// must have locked mu. publish unlocks it before these calls, so that these functions may call
+// Of and List.
 func (s *Set) publish() {
 	m := map[string]State{}
 	for _, f := range s.list {

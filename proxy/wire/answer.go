@@ -1,12 +1,12 @@
 package wire
 
-// Answers: what memcached says, in the client's dialect, and what quiet hides.
+// Replies of memcached in the dialect of the client, and which ones quiet hides.
 
 import "encoding/base64"
 
-// Answers that a proxy gives by itself.
+// Replies that a proxy sends without asking a server.
 const (
-	AnswerEnd      = "END\r\n"   // to a text read or stats: no more
+	AnswerEnd      = "END\r\n"   // to a text read or stats: the end
 	AnswerMiss     = "EN\r\n"    // to mg: a miss, without the flags of AppendAnswer
 	AnswerBarrier  = "MN\r\n"    // to mn
 	AnswerOK       = "OK\r\n"    // to flush_all, verbosity
@@ -15,17 +15,19 @@ const (
 	AnswerShutdown = "ERROR: shutdown not enabled\r\n"
 )
 
-// TooOld ends the error line for a command that a server's release doesn't know.
+// TooOld is the end of the error line for a command that the server's release
+// doesn't support.
 const TooOld = "too old for this command"
 
-// MarkFlags are the client flags of a mark: an empty item that says that somebody
-// is at work on the key, and that this server knows nothing of it. An item is a
-// mark by its flags alone.
+// MarkFlags are the client flags of a tombstone. A tombstone is an empty item
+// stored in place of a key's value while an instance works on the key. It means
+// that this server does not know the value. An item is a tombstone if it has these
+// flags; nothing else is checked.
 const MarkFlags = "1381191169" // 0x52534e01
 
-// What memcached answers to malformed requests.
+// memcached's replies to malformed requests.
 var (
-	// EndLine ends the answer to a text read or stats; CRLF ends every line.
+	// EndLine ends the reply to a text read or stats. CRLF ends every line.
 	EndLine = []byte(AnswerEnd)
 	CRLF    = []byte("\r\n")
 
@@ -58,13 +60,14 @@ var (
 
 func clientError(text string) []byte { return AppendClientError(nil, text) }
 
-// AppendServerError appends the line SERVER_ERROR text. Control characters
-// become spaces: a second line would be taken for the next answer.
+// AppendServerError appends the line SERVER_ERROR text. Control characters are
+// replaced by spaces, because a client would take a second line for the next reply.
 func AppendServerError(dst []byte, text string) []byte {
 	return appendLine(append(dst, "SERVER_ERROR "...), text)
 }
 
-// AppendClientError appends the line CLIENT_ERROR text, as AppendServerError.
+// AppendClientError appends the line CLIENT_ERROR text, with control characters
+// replaced as in AppendServerError.
 func AppendClientError(dst []byte, text string) []byte {
 	return appendLine(append(dst, "CLIENT_ERROR "...), text)
 }
@@ -80,7 +83,7 @@ func appendLine(dst []byte, text string) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// words spells the kinds that are the whole answer, in either dialect.
+// words are the replies that consist of one word, by kind and dialect.
 var words = [NumKinds][2]string{
 	End:       {"END", "EN"},
 	Miss:      {"END", "EN"},
@@ -96,11 +99,10 @@ var words = [NumKinds][2]string{
 	Error:     {"ERROR", "ERROR"},
 }
 
-// AppendAnswer appends the answer of kind k to r, which was parsed from buf,
-// in the dialect of r: STORED or HD, END or EN, and so on. In the meta dialect
-// the opaque and the key come back if r asks for them. Kinds that carry more
-// than their name (Value, Number, Item, Stat, VersionIs, ClientError,
-// ServerError) cannot be made here and append nothing.
+// AppendAnswer appends the reply of kind k to r, parsed from buf, in the dialect of
+// r: STORED or HD, END or EN, and so on. In the meta dialect it adds the opaque and
+// the key if r asks for them. For kinds that consist of more than a word (Value,
+// Number, Item, Stat, VersionIs, ClientError, ServerError) it appends nothing.
 func AppendAnswer(dst, buf []byte, r *Request, k Kind) []byte {
 	word := words[k][r.Dialect]
 	if word == "" {
@@ -124,11 +126,12 @@ func AppendAnswer(dst, buf []byte, r *Request, k Kind) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// echoed are the flags that come back, opaque is one of them.
+// echoed are the flags that the reply repeats with their argument. opaque is one of
+// them.
 var echoed, opaque = letters("Ok"), letters("O")
 
-// appendKey appends a key as memcached sends it back: base64 is made anew from
-// the bytes that it stands for.
+// appendKey appends a key as memcached returns it. A key in base64 is decoded and
+// encoded again, which normalizes it.
 func appendKey(dst, key []byte, f Flags) []byte {
 	if f&Base64 == 0 {
 		return append(dst, key...)
@@ -138,15 +141,14 @@ func appendKey(dst, key []byte, f Flags) []byte {
 	return append(base64.StdEncoding.AppendEncode(dst, raw), " b"...)
 }
 
-// Hidden reports whether a client that asked for this doesn't get an answer of
-// kind k. Under noreply memcached answers nothing at all. Under q each meta
-// command hides what it calls the normal case: EN of mg, HD of ms and md, HD
-// and VA of ma; errors, NS, EX and NF are always shown.
+// Hidden reports whether a reply of kind k is not sent to the client, because the
+// request was quiet. With noreply memcached sends no reply at all. With q each meta
+// command hides its normal result: EN of mg, HD of ms and md, HD and VA of ma.
+// Errors, NS, EX and NF are always sent.
 //
-// No release from 1.6.0 to 1.6.45 hides NF, as the source of each says, though
-// the documentation says so of md and ma. The one difference between versions is
-// not in the answer: up to 1.6.39 an ma with N and q that creates its item
-// shows HD; here, as since 1.6.40, it is hidden.
+// The documentation says that md and ma hide NF, but the source of no release from
+// 1.6.0 to 1.6.45 does. Releases differ in one case: up to 1.6.39, an ma with N and
+// q that creates its item sends HD. Here, as since 1.6.40, it is hidden.
 func Hidden(op Op, d Dialect, f Flags, k Kind) bool {
 	switch {
 	case f&Quiet == 0:

@@ -1,13 +1,13 @@
 package wire
 
-// Meta requests spelled as text commands, and text answers as meta answers.
+// Translates meta requests to text commands, and their replies back to meta.
 
 import (
 	"bytes"
 	"strconv"
 )
 
-// textFlags are those that a text command can mean, by op.
+// textFlags are the meta flags that a text command can express, by op.
 var textFlags = func() (f [NumOps]Letters) {
 	always := letters("OkqbPL")
 	f[Get] = always | letters("vfscT")
@@ -23,16 +23,16 @@ var textFlags = func() (f [NumOps]Letters) {
 
 var showsCas = letters("c")
 
-// AppendAsText appends the text command that means the same as r, a meta
-// request parsed from buf, to a server with these features. Its answer can be
-// counted, whether or not r is quiet. If there is none ok is false.
+// AppendAsText appends the text command with the same meaning as r, a meta request
+// parsed from buf, for a server with the features has. The command is never quiet,
+// so the server always replies. ok is false if there is no such command.
 func AppendAsText(dst, buf []byte, r *Request, has Features) (line []byte, ok bool) {
 	key := r.Key.Of(buf)
 	if r.Flags&Base64 != 0 {
 		key, _ = DecodeKey(nil, key)
 	}
 	letters := r.Letters
-	if r.Flags&Binary != 0 && r.Op != Get { // the cas of a write is worth less than the write
+	if r.Flags&Binary != 0 && r.Op != Get { // execute the write even if its reply can't contain the cas id
 		letters &^= showsCas
 	}
 	if letters&^textFlags[r.Op] != 0 || r.Flags&TooLarge != 0 || r.Opaque.Len()+1 > maxOpaque || bytes.ContainsAny(key, " \n\x00") {
@@ -59,7 +59,7 @@ func AppendAsText(dst, buf []byte, r *Request, has Features) (line []byte, ok bo
 	return s.line, s.ok
 }
 
-// speller spells a text command.
+// speller builds a text command.
 type speller struct {
 	line, buf []byte
 	ok        bool
@@ -72,8 +72,8 @@ func (s *speller) command(op Op, key []byte) {
 
 func (s *speller) word(word []byte) { s.line = append(append(s.line, ' '), word...) }
 
-// get spells an mg. With T it wants the server to have gat, or touch if nothing
-// of the item is asked for.
+// get translates an mg. With flag T it needs a server with gat; touch is enough if
+// the reply shows nothing of the item.
 func (s *speller) get(r *Request, key []byte, has Features) {
 	shown := r.Letters&letters("vfsc") != 0
 	cas := r.Letters.Has('c')
@@ -107,7 +107,8 @@ func (s *speller) store(r *Request, key []byte) {
 	}
 }
 
-// unsigned appends a number of so many bits, or otherwise if there is none.
+// unsigned appends a number of at most bits bits. If the span is empty, it appends
+// otherwise.
 func (s *speller) unsigned(at Span, bits int, otherwise string) {
 	b := at.Of(s.buf)
 	if len(b) == 0 {
@@ -118,7 +119,7 @@ func (s *speller) unsigned(at Span, bits int, otherwise string) {
 	s.line = strconv.AppendUint(append(s.line, ' '), n, 10)
 }
 
-// exptime appends an exptime, or 0 if there is none.
+// exptime appends an exptime. If the span is empty, it appends 0.
 func (s *speller) exptime(at Span) {
 	n, err := int64(0), error(nil)
 	if at.Len() > 0 {
@@ -128,8 +129,8 @@ func (s *speller) exptime(at Span) {
 	s.line = strconv.AppendInt(append(s.line, ' '), n, 10)
 }
 
-// AppendAsMeta appends the meta answer to r, a request parsed from buf, that
-// the whole answer to its text command, an op, stands for.
+// AppendAsMeta appends the meta reply to r, a request parsed from buf. answer is
+// the complete reply to the text command op that was sent in place of r.
 func AppendAsMeta(dst, buf []byte, r *Request, op Op, answer []byte) []byte {
 	var rep Reply
 	NextReply(op, Text, answer, &rep)
@@ -147,8 +148,8 @@ func AppendAsMeta(dst, buf []byte, r *Request, op Op, answer []byte) []byte {
 	}
 }
 
-// appendShown appends VA, or HD if r does not ask for the value, with what r
-// asks for of the item.
+// appendShown appends VA, or HD if r does not ask for the value, followed by the
+// flags that r asks for.
 func appendShown(dst, buf []byte, r *Request, answer []byte, rep *Reply) []byte {
 	body := rep.Body.Of(answer)
 	if rep.Kind == Number {
@@ -166,7 +167,7 @@ func appendShown(dst, buf []byte, r *Request, answer []byte, rep *Reply) []byte 
 		case 's':
 			dst = strconv.AppendInt(append(dst, " s"...), int64(len(body)), 10)
 		case 'c':
-			if rep.Unique.Len() > 0 { // else it was a write
+			if rep.Unique.Len() > 0 { // the text reply to a write has no cas id
 				dst = append(append(dst, " c"...), rep.Unique.Of(answer)...)
 			}
 		case 'O':

@@ -8,9 +8,10 @@ import (
 	"testing"
 )
 
-// TestClassicAsMemcached sends each of many random meta requests to one
-// memcached as it is, and to another as text. What is made of the text's answer
-// is what the other says, byte for byte, and both hold the same afterwards.
+// TestClassicAsMemcached sends many random meta requests to one memcached as meta,
+// and to another as text. The meta reply made from the text reply must equal the
+// reply of the first server byte for byte. Both servers must store the same values
+// afterwards.
 func TestClassicAsMemcached(t *testing.T) {
 	modern := &server{t: t, conn: dial(t, startMemcached(t))}
 	classic := &server{t: t, conn: dial(t, startMemcached(t))}
@@ -28,7 +29,7 @@ func TestClassicAsMemcached(t *testing.T) {
 		word := pick("mg mg mg ms ms md ma ma")
 		key := pick("a b c d eA== eQ==")
 		line := []string{word, key}
-		body := pick("x 500000 500000 hello") // a decr never shortens it: whether memcached then pads it depends on its other threads
+		body := pick("x 500000 500000 hello") // a decr must not shorten the number: whether memcached then pads it depends on its other threads
 		if word == "ms" {
 			line = append(line, fmt.Sprint(len(body)))
 		}
@@ -82,7 +83,8 @@ func TestClassicAsMemcached(t *testing.T) {
 	t.Logf("as text: %v; not: %d", as, refused)
 }
 
-// TestClassicFeatures: text that the server doesn't know is no way out either.
+// TestClassicFeatures: a request is not translated to a text command that the
+// server's release lacks.
 func TestClassicFeatures(t *testing.T) {
 	for in, want := range map[string]string{
 		"mg a T1\r\n":              "1.4.8",
@@ -98,7 +100,7 @@ func TestClassicFeatures(t *testing.T) {
 		"ms YSAx 1 b\r\nx\r\n":     "",
 		"ms YQpi 1 b\r\nx\r\n":     "",
 		"ms YQBi 1 b\r\nx\r\n":     "",
-		"ms YQliCQ== 1 b\r\nx\r\n": "1.4.0", // tabs separate nothing
+		"ms YQliCQ== 1 b\r\nx\r\n": "1.4.0", // tabs do not separate words
 		"mg a T9999999999\r\n":     "",
 		"ma a O" + strings.Repeat("o", 32) + "\r\n": "",
 	} {

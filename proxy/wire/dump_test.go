@@ -1,6 +1,6 @@
 package wire
 
-// The listing of a server's keys.
+// The reply to Dump, which lists the keys of a server.
 
 import "testing"
 

@@ -17,14 +17,14 @@ import (
 	"ringside/proxy/wire/wiretest"
 )
 
-// testLimits are those of a memcached with its default -I 1m.
+// testLimits are the limits of a memcached with its default -I 1m.
 var testLimits = Limits{Value: 1 << 20}
 
 // patience is how long a server may take before the test fails.
 const patience = 20 * time.Second
 
-// startMemcached runs a memcached of its own for this test, on a port that it
-// chooses and says itself.
+// startMemcached starts a memcached for this test. It chooses its own port and
+// writes it to a file.
 func startMemcached(t *testing.T) (addr string) {
 	t.Helper()
 	said := filepath.Join(t.TempDir(), "port")
@@ -65,7 +65,7 @@ type server struct {
 	buf  []byte
 }
 
-// ask forwards a request and returns the answer's bytes and last kind.
+// ask forwards a request and returns the bytes of the reply and its last kind.
 func (s *server) ask(op Op, d Dialect, request []byte) (answer []byte, last Kind) {
 	s.t.Helper()
 	s.conn.SetDeadline(time.Now().Add(patience))
@@ -95,7 +95,7 @@ func (s *server) ask(op Op, d Dialect, request []byte) (answer []byte, last Kind
 	}
 }
 
-// ending is how a stream leaves the connection.
+// ending is the state of the connection at the end of a stream.
 type ending int
 
 const (
@@ -104,8 +104,8 @@ const (
 	closed
 )
 
-// proxy is a proxy reduced to what this package does: it forwards what is
-// good, answers what is Bad and hides what quiet hides.
+// proxy is a minimal proxy that uses only this package. It forwards valid requests,
+// answers Bad ones and hides the replies that quiet hides.
 func proxy(t *testing.T, s *server, data []byte) (out []byte, end ending) {
 	t.Helper()
 	for len(data) > 0 {
@@ -153,14 +153,14 @@ func proxy(t *testing.T, s *server, data []byte) (out []byte, end ending) {
 	return out, open
 }
 
-// plain is what memcached answers to the bare stream. It must close by itself
-// when end says so, else when the client does.
+// plain returns memcached's reply to the unchanged stream. If end is closed,
+// memcached must close the connection; otherwise the client closes its side first.
 func plain(t *testing.T, addr, data string, end ending) []byte {
 	t.Helper()
 	c := dial(t, addr)
 	defer c.Close()
 	go func() {
-		io.WriteString(c, data) // fails when memcached closes first
+		io.WriteString(c, data) // fails if memcached closes first
 		if end != closed {
 			c.CloseWrite()
 		}
@@ -172,9 +172,9 @@ func plain(t *testing.T, addr, data string, end ending) []byte {
 	return out.Bytes()
 }
 
-// TestMemcached sends each stream through the model proxy, to a memcached, and
-// holds the answer against what the release says that is the model for it: the
-// same memcached's bare one, or the record of 1.6.45.
+// TestMemcached sends each stream through the minimal proxy to a memcached. It
+// compares the reply with that of the release which the stream's mark selects: the
+// same memcached without a proxy, or the recorded replies of 1.6.45.
 func TestMemcached(t *testing.T) {
 	streams, err := wiretest.Streams()
 	if err != nil {

@@ -1,21 +1,23 @@
 package wire
 
-// The meta commands: mg k v t, ms k 5 T60.
+// Parses the meta commands, such as mg k v t and ms k 5 T60.
 
 import "bytes"
 
 const (
-	// maxMetaTokens bounds the words of a meta command, the command included.
+	// maxMetaTokens is the largest number of words of a meta command, including the
+	// command.
 	maxMetaTokens = 19
-	// maxOpaque is the most bytes of an opaque, its letter included.
+	// maxOpaque is the largest size in bytes of an opaque, including its letter.
 	maxOpaque = 32
 )
 
-// knownFlags are the flags of memcached 1.6.18, whatever the command: each
-// command accepts them all and ignores what it has no use for.
+// knownFlags are the flags of memcached 1.6.18. Every command accepts all of them
+// and ignores those that it doesn't use.
 var knownFlags = letters("bNTRlOPLkstcfvhuqFCMJDI")
 
-// effectFlags make an mg change the item. l, h and u are about bookkeeping.
+// effectFlags are the flags with which an mg changes the item. l, h and u only
+// concern bookkeeping (last access, hit before, no LRU bump).
 var effectFlags = letters("NTR")
 
 func letters(s string) (l Letters) {
@@ -25,7 +27,7 @@ func letters(s string) (l Letters) {
 	return l
 }
 
-// meta parses the command with this second letter.
+// meta parses a meta command with the given second letter.
 func (p *parser) meta(letter byte, at uint32) (int, error) {
 	r := p.r
 	r.Dialect = Meta
@@ -64,9 +66,9 @@ func (p *parser) meta(letter byte, at uint32) (int, error) {
 		wrong = answerFlag
 	}
 	known := r.Letters&^knownFlags == 0
-	// memcached refuses an opaque that is too long only when it writes the
-	// answer. By then an ma has counted and an mg has made or changed its item;
-	// only the server can do that.
+	// memcached refuses an opaque that is too long only when it writes the reply.
+	// By then an ma has counted, and an mg may have created or changed its item.
+	// Only the server can do that, so these requests are forwarded.
 	switch {
 	case wrong != nil:
 	case r.Op == Incr:
@@ -88,8 +90,8 @@ func (p *parser) meta(letter byte, at uint32) (int, error) {
 	return p.size, nil
 }
 
-// metaStore parses <key> <datalen> <flags>*. Once the length is known the data
-// block of a command that is refused is discarded, as in store.
+// metaStore parses <key> <datalen> <flags>*. If the command is refused after the
+// length was read, its data block is discarded, as in store.
 func (p *parser) metaStore(at uint32) (int, error) {
 	r := p.r
 	key := nextToken(p.buf, at, p.end)
@@ -123,7 +125,8 @@ func (p *parser) metaStore(at uint32) (int, error) {
 	switch {
 	case wrong != nil:
 	case r.Letters&^knownFlags != 0:
-		// The server may know it. If not it discards the data block unseen.
+		// A server may know this flag. If not, it discards the data block without
+		// looking at it.
 		badChunk = answerFlagUnknown
 		if size > p.limits.MaxValue() {
 			wrong = answerFlagUnknown
@@ -164,7 +167,7 @@ func (p *parser) decodable() bool {
 	return ok
 }
 
-// tooManyTokens counts the words of the line.
+// tooManyTokens reports whether the line has more than maxMetaTokens words.
 func (p *parser) tooManyTokens() bool {
 	if bytes.Count(p.r.Line.Of(p.buf), []byte{' '}) < maxMetaTokens {
 		return false
@@ -179,14 +182,14 @@ func (p *parser) tooManyTokens() bool {
 	return true
 }
 
-// flags reads the meta flags of r, which follow the word that ends at at, and
-// returns the answer to what is wrong with them. Like memcached it stops at a
-// repeated flag and at one that no version can have; of other faults the last is
-// told. When there is a letter that memcached 1.6.18 doesn't know, the server is
-// the judge.
+// flags parses the meta flags of r, which begin after the word that ends at at. It
+// returns the error reply, or nil. Like memcached it stops at a repeated flag and
+// at one that no version can have. If there are several other faults, it returns
+// the error for the last one. If there is a letter that memcached 1.6.18 doesn't
+// know, the server decides, so most faults are ignored.
 func (p *parser) flags(at uint32) (wrong []byte) {
 	r := p.r
-	wrong = answerFormat // which 1.6.18 says of an F that is no number
+	wrong = answerFormat // the reply of 1.6.18 to an F that is not a number
 	faulty, decodes := false, true
 	for t := nextToken(p.buf, r.MetaFlags.Start, p.end); t.Len() > 0; {
 		next := nextToken(p.buf, t.End, p.end)
@@ -198,7 +201,7 @@ func (p *parser) flags(at uint32) (wrong []byte) {
 		case letter|0x20 < 'a' || letter|0x20 > 'z':
 			return answerFlagUnknown
 		case repeated && letter == 'q':
-			r.Flags |= Rewrite // one Drop cannot hold them both
+			r.Flags |= Rewrite // a single Drop span cannot cover both
 		}
 		r.Letters.add(letter)
 		var fault []byte
@@ -251,7 +254,7 @@ func (p *parser) flags(at uint32) (wrong []byte) {
 	return nil
 }
 
-// number puts value into to if it fits, else it returns fault.
+// number stores value in to if fits accepts it, else it returns fault.
 func (p *parser) number(value Span, fits func([]byte) bool, to *Span, fault []byte) []byte {
 	if !fits(value.Of(p.buf)) {
 		return fault
@@ -260,7 +263,8 @@ func (p *parser) number(value Span, fits func([]byte) bool, to *Span, fault []by
 	return nil
 }
 
-// storeMode turns Set into what the mode of an ms says; false if nothing.
+// storeMode replaces Set by the op of the ms's mode. It returns false if the mode
+// is invalid.
 func (p *parser) storeMode() bool {
 	r := p.r
 	letter := byte('S')
@@ -288,15 +292,15 @@ func (p *parser) storeMode() bool {
 	return true
 }
 
-// incrMode turns Incr into Decr if the mode of an ma says so; false if it says
-// neither.
+// incrMode replaces Incr by Decr if the ma's mode is decrement. It returns false if
+// the mode is neither increment nor decrement.
 func (p *parser) incrMode() bool {
 	if !p.r.Letters.Has('M') {
 		return true
 	}
 	mode, _ := FlagArg(p.buf, p.r.MetaFlags, 'M')
 	if mode.Len() != 1 {
-		return true // a fault that is the server's to tell
+		return true // an error that the server reports
 	}
 	switch p.buf[mode.Start] {
 	case 'I', '+':

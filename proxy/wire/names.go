@@ -1,6 +1,6 @@
 package wire
 
-// Names of things, for people and metrics.
+// Names of operations and releases, for metrics and messages.
 
 import "fmt"
 
@@ -9,7 +9,7 @@ var opNames = [NumOps]string{
 	"touch", "delete", "debug", "noop", "flush_all", "version", "verbosity", "cache_memlimit", "stats", "quit", "shutdown", "dump", "auth", "bad",
 }
 
-// String is the command word of op in the text dialect, where it has one.
+// String returns the text command of op, or a descriptive name if it has none.
 func (op Op) String() string { return opNames[op] }
 
 func (v Release) String() string { return fmt.Sprintf("%d.%d.%d", v.Major, v.Minor, v.Patch) }

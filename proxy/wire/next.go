@@ -1,6 +1,6 @@
 package wire
 
-// Requests: the line, its end, and which command it is.
+// Requests: finds the end of the line and the command.
 
 import (
 	"bytes"
@@ -15,15 +15,16 @@ const (
 	defaultLine  = 64 << 10
 	defaultValue = 8 << 20
 
-	// shortLine is how many bytes memcached reads before it expects the end of
-	// a line that is no multi-get.
+	// shortLine is the number of bytes that memcached reads before it requires the
+	// end of the line, except for a multi-get.
 	shortLine = 2048
 
-	// maxBody is the longest data block memcached takes: an int with its \r\n.
+	// maxBody is the longest data block that memcached accepts: with its \r\n the
+	// size must fit an int32.
 	maxBody = math.MaxInt32 - 2
 )
 
-// MaxKey is the limit of a key that is in force, and MaxValue that of a value.
+// MaxKey returns the effective limit for keys, in bytes.
 func (l *Limits) MaxKey() int {
 	if l.Key > 0 && l.Key < defaultKey {
 		return l.Key
@@ -39,21 +40,21 @@ func (l *Limits) MaxValue() int {
 	return cmp.Or(l.Value, defaultValue)
 }
 
-// parser is one call of Next.
+// parser is the state of one call of Next.
 type parser struct {
 	limits *Limits
 	buf    []byte
 	r      *Request
-	size   int    // of the line with its ending
-	end    uint32 // of what memcached reads of the line
-	tail   uint32 // of the line without its ending; past end if there is a NUL
+	size   int    // size of the line with its ending
+	end    uint32 // end of what memcached reads of the line
+	tail   uint32 // end of the line without its ending; greater than end if there is a NUL
 }
 
-// Next parses the request at the start of buf into r and returns its size, its
-// data block and line endings included. The only error is ErrShort, and then
-// the size is 0: call again with the same start and more bytes, at least
-// r.Need in all if that is set. Malformed input is a request too, of Op Bad.
-// The result depends on the bytes alone, not on how many follow.
+// Next parses the request at the start of buf into r. It returns the size of the
+// request, including its data block and line endings. The only error is ErrShort,
+// with size 0: call again with the same start and more bytes (at least r.Need in
+// total, if that is set). Malformed input is returned as a request of Op Bad. Bytes
+// after the request do not affect the result.
 func (l *Limits) Next(buf []byte, r *Request) (int, error) {
 	several := r.Several[:0]
 	*r = Request{}
@@ -98,15 +99,16 @@ func (l *Limits) Next(buf []byte, r *Request) (int, error) {
 	return p.command(word)
 }
 
-// plainGet parses what most requests are, a get of one key without an odd byte, and
-// returns its size; of all else it says 0 and leaves r alone.
+// plainGet parses the most frequent request, a get of one key without unusual
+// bytes, and returns its size. For everything else it returns 0 and does not modify
+// r.
 func (l *Limits) plainGet(buf []byte, r *Request) (size int) {
 	const start = len("get ")
 	if len(buf) < start || string(buf[:start]) != "get " {
 		return 0
 	}
 	at, odd := start, uint64(0)
-	for ; at <= len(buf)-8; at += 8 { // it ends at the key's end: that of the line need not be looked for
+	for ; at <= len(buf)-8; at += 8 { // finds the end of the key, so the end of the line need not be searched
 		if odd = below(binary.LittleEndian.Uint64(buf[at:at+8]), ' '+1); odd != 0 {
 			at += bits.TrailingZeros64(odd) / 8
 			break
@@ -123,8 +125,8 @@ func (l *Limits) plainGet(buf []byte, r *Request) (size int) {
 	return at + 2
 }
 
-// isRead reports whether a line that is too long so far is one that may be:
-// a read of many keys. memcached looks past 100 spaces at most.
+// isRead reports whether a line may exceed 2048 bytes, because it is a read of many
+// keys. memcached skips at most 100 leading spaces.
 func isRead(buf []byte) bool {
 	i := 0
 	for i <= 100 && buf[i] == ' ' {
@@ -141,8 +143,8 @@ func isRead(buf []byte) bool {
 	return false
 }
 
-// refuse makes a request Bad that has no line end in more than limit bytes. The
-// connection closes: where the request ends no longer matters.
+// refuse makes r a Bad request, because it has no line end within limit bytes. The
+// connection will be closed, so the end of the request doesn't matter.
 func refuse(r *Request, answer []byte, limit int) int {
 	*r = Request{Op: Bad, Flags: CloseAfter, Answer: answer, Several: r.Several[:0]}
 	return limit + 1
@@ -163,7 +165,7 @@ func (p *parser) command(word Span) (int, error) {
 		return p.readTouch(Gat, word.End)
 	case "gats":
 		return p.readTouch(Gats, word.End)
-	case "bget": // an old spelling of get that memcached dropped after 1.6.39
+	case "bget": // an old synonym of get, removed in memcached 1.6.40
 		p.r.Flags |= Rewrite
 		return p.read(Get, word.End)
 	case "set":
@@ -213,30 +215,30 @@ func (p *parser) plain(op Op) (int, error) {
 	return p.size, nil
 }
 
-// bad ends the request as malformed; answer may be nil.
+// bad makes the request Bad; answer may be nil.
 func (p *parser) bad(answer []byte) (int, error) {
 	*p.r = Request{Op: Bad, Dialect: p.r.Dialect, Line: p.r.Line, Answer: answer, Several: p.r.Several[:0]}
 	return p.size, nil
 }
 
-// discard is bad for a storage command whose data block, of size bytes, is
-// thrown away.
+// discard is bad for a storage command whose data block of size bytes is discarded.
 func (p *parser) discard(size int, answer []byte) (int, error) {
 	n, err := p.bad(answer)
 	p.r.Swallow = int64(size) + 2
 	return n, err
 }
 
-// pastNUL makes the line end where its line end is, for a storage command whose
-// length may be behind a NUL. It reports whether there is one.
+// pastNUL extends the line beyond a NUL to its real end. A storage command needs
+// this if its length follows the NUL. It reports whether the line contains a NUL.
 func (p *parser) pastNUL() bool {
 	cut := p.end < p.tail
 	p.end, p.r.Line.End = p.tail, p.tail
 	return cut
 }
 
-// unknown answers ERROR, but closes at once when the line looks like HTTP: a
-// browser that is tricked into posting commands gets no second line.
+// unknown answers ERROR. If the line looks like HTTP it closes the connection
+// instead: a browser that was tricked into sending commands in a POST must not get
+// a second line executed.
 func (p *parser) unknown() (int, error) {
 	last := lastToken(p.buf, p.r.Line)
 	if last.Start > p.r.Line.Start && bytes.HasPrefix(last.Of(p.buf), []byte("HTTP/")) {
@@ -247,10 +249,9 @@ func (p *parser) unknown() (int, error) {
 	return p.bad(answerError)
 }
 
-// body takes the data block of n bytes, or refuses a value over the limit. A
-// block that doesn't end in \r\n is answered with badChunk: memcached has read
-// it by then, and goes on behind it. tooLarge is the answer to a value over
-// the limit.
+// body parses the data block of n bytes, or refuses a value over the limit with
+// tooLarge. A block that doesn't end in \r\n is answered with badChunk; the next
+// request begins after the block, because memcached has read it by then.
 func (p *parser) body(n int, badChunk, tooLarge []byte) (int, error) {
 	r := p.r
 	r.NumKeys = 1

@@ -1,6 +1,6 @@
 package wire
 
-// Requests: every field, every split, no allocation.
+// Requests: every field, input cut at every byte, no allocations.
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 	"ringside/proxy/wire/wiretest"
 )
 
-// show prints what is set in a request, one word per field.
+// show prints the fields of a request that are set, one word per field.
 func show(buf []byte, n int, r *Request) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "op=%d n=%d", r.Op, n)
@@ -49,7 +49,7 @@ func TestNext(t *testing.T) {
 	for _, c := range []struct {
 		in   string
 		op   Op
-		want string // of show, without the op
+		want string // result of show, without the op
 	}{
 		{"get a\r\nget b\r\n", Get, `n=7 Key="a" Keys="a"`},
 		{"gets a  bb c\r\n", Gets, `n=14 Key="a" Keys="a  bb c" keys=3`},
@@ -154,7 +154,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// Words of every length, at every place, between bytes of every kind.
+// Words of every length, at every position, between bytes of every kind.
 func TestNextToken(t *testing.T) {
 	alphabet := []byte("  a\x00\t!\x1f\x7f\x80\x9f\xa0\xa1\xff")
 	random := rand.New(rand.NewPCG(1, 2))
@@ -253,9 +253,9 @@ func TestAppendPlain(t *testing.T) {
 	}
 }
 
-// checkNext holds what Next promises for the request at the start of data,
-// with any number of bytes behind it, and returns its size; 0 when it is not
-// complete.
+// checkNext checks what Next guarantees for the request at the start of data,
+// whatever bytes follow it. It returns the size of the request, or 0 if it is
+// incomplete.
 func checkNext(t *testing.T, l *Limits, data []byte, splits []int) int {
 	t.Helper()
 	var whole Request
@@ -309,7 +309,8 @@ func checkNext(t *testing.T, l *Limits, data []byte, splits []int) int {
 	return n
 }
 
-// checkPlain: the plain spelling means the same and is plain itself.
+// checkPlain checks that AppendPlain keeps the meaning of r and that its result
+// parses as plain.
 func checkPlain(t *testing.T, l *Limits, data []byte, r *Request) {
 	t.Helper()
 	plain := AppendPlain(nil, data, r)
@@ -432,7 +433,7 @@ func BenchmarkNext(b *testing.B) {
 	}
 }
 
-// What memcached keeps of client flags is the low 32 bits, however they are spelled.
+// memcached stores the low 32 bits of client flags, however they are spelled.
 func TestClientFlags(t *testing.T) {
 	for flags, want := range map[string]bool{
 		"1381191169": true, "01381191169": true, "+0001381191169": true, "5676158465": true, "-18446744072328360447": true,

@@ -1,13 +1,14 @@
 package wire
 
-// Commands for the operator of a server: who refuses them, and with which words.
+// Commands for the operator of a server: which ones are refused, and with which
+// reply.
 
 import (
 	"bytes"
 	"strconv"
 )
 
-// What memcached 1.6.18 says to wrong arguments of these commands.
+// Replies of memcached 1.6.18 to wrong arguments of these commands.
 var (
 	answerLimitSmall = []byte("MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n")
 	answerLimitLarge = []byte("MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n")
@@ -38,7 +39,7 @@ func (p *parser) memlimit() (int, error) {
 	return p.size, nil
 }
 
-// refusals are the answers to the commands that are refused.
+// refusals are the replies to the commands that this package refuses, by command.
 var refusals = func() map[string][]byte {
 	m := map[string][]byte{}
 	for _, name := range [...]string{"slabs", "lru", "lru_crawler", "extstore", "watch", "refresh_certs"} {
@@ -47,12 +48,12 @@ var refusals = func() map[string][]byte {
 	return m
 }()
 
-// operate answers a command that is refused, or whose form is wrong.
+// operate returns the reply to a command that is refused or malformed.
 func (p *parser) operate() (answer []byte) {
 	var o operation
 	o.buf = p.buf
 	o.n = split(p.buf, p.r.Line, &o.tok)
-	quiet := o.n > 1 // whether a noreply counts
+	quiet := o.n > 1 // whether a noreply as last word hides the reply
 	switch string(o.word(0)) {
 	case "slabs":
 		answer = o.slabs()
@@ -76,8 +77,9 @@ func (p *parser) operate() (answer []byte) {
 	return answer
 }
 
-// operation is the words of such a command, as far as maxArgs go. Its methods
-// say what memcached says to a wrong form, or nil.
+// operation is such a command, split into its first maxArgs words. Its methods
+// return memcached's reply to a malformed command, or nil if the command is
+// well-formed.
 type operation struct {
 	buf []byte
 	tok [maxArgs]Span

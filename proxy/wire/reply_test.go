@@ -1,6 +1,6 @@
 package wire
 
-// Replies, what quiet hides, answers in the client's dialect, versions.
+// Replies, replies that quiet hides, replies in the client's dialect, versions.
 
 import (
 	"fmt"
@@ -124,7 +124,7 @@ func TestNextReplyShort(t *testing.T) {
 	}
 }
 
-// checkReply holds what NextReply promises, whatever follows the reply.
+// checkReply checks what NextReply guarantees, whatever bytes follow the reply.
 func checkReply(t *testing.T, op Op, d Dialect, data []byte, splits []int) int {
 	t.Helper()
 	var whole Reply

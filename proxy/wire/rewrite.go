@@ -1,15 +1,16 @@
 package wire
 
-// Requests as a server gets them where it must not get the client's own bytes.
+// Requests that are not forwarded byte for byte.
 
 import "strconv"
 
-// RawKey reports whether r, which was parsed from buf, asks for its key in base64
-// back (flags k and b) and the bytes that it stands for are no word. memcached up
-// to 1.6.45 forgets of an item which mg or ma made with N, or which ma made anew to
-// count, that it has a key in base64, and answers with those bytes. They may hold
-// line ends: the rest would be paired with the next request on the connection. So
-// no server must get such a k: CutKey takes it out, KeyEcho puts it back.
+// RawKey reports whether r, parsed from buf, has flags k and b, and its decoded key
+// contains spaces or control characters. memcached up to 1.6.45 sometimes forgets
+// that an item's key was sent in base64: if mg or ma created the item with N, or if
+// ma replaced it to change the number. It then replies with the decoded bytes.
+// These may contain line ends, and the rest would be taken for the reply to the
+// next request. So such a k is never sent to a server: CutKey removes it, and
+// KeyEcho adds the key to the reply.
 func (r *Request) RawKey(buf []byte) bool {
 	return r.Flags&(ReturnKey|Base64) == ReturnKey|Base64 && rawKey(r.Key.Of(buf))
 }
@@ -20,14 +21,15 @@ func rawKey(b64 []byte) bool {
 	return plainWord(key) < len(key)
 }
 
-// KeyEcho is what memcached answers to a flag k that CutKey has taken out, " k<key> b".
+// KeyEcho is the key in a reply, " k<key> b", that memcached would have sent if
+// CutKey had not removed flag k.
 type KeyEcho struct {
 	Text   []byte
 	before Letters // flags of the request before k
 }
 
-// KeyEcho returns the echo of r, which was parsed from buf: empty unless its k is
-// to be cut.
+// KeyEcho returns the echo for r, parsed from buf. It is empty unless CutKey would
+// remove k.
 func (r *Request) KeyEcho(buf []byte) (e KeyEcho) {
 	if !r.RawKey(buf) {
 		return e
@@ -39,9 +41,9 @@ func (r *Request) KeyEcho(buf []byte) (e KeyEcho) {
 	return e
 }
 
-// At is where the echo belongs in the answer r, which was parsed from buf:
-// memcached answers flags in the order of the request, and then what it has to
-// say unasked. ok is false for an answer that has no flags, an error.
+// At returns the position of the echo in the reply r, parsed from buf. memcached
+// replies to flags in the order of the request and then adds flags of its own. ok
+// is false for an error line, because it has no flags.
 func (e *KeyEcho) At(buf []byte, r *Reply) (at uint32, ok bool) {
 	if len(e.Text) == 0 || r.Kind.Failed() {
 		return 0, false
@@ -57,8 +59,8 @@ func (e *KeyEcho) At(buf []byte, r *Reply) (at uint32, ok bool) {
 	return t.Start - 1, true
 }
 
-// CutKey takes flag k out of line, which was parsed into r, if its key is a
-// RawKey, and parses what is left of it into r.
+// CutKey removes flag k from line, which was parsed into r, if r.RawKey reports
+// true. It parses the result into r again.
 func (l *Limits) CutKey(line []byte, r *Request) []byte {
 	if !r.RawKey(line) {
 		return line
@@ -74,12 +76,11 @@ func (l *Limits) CutKey(line []byte, r *Request) []byte {
 	return kept
 }
 
-// AppendPlain appends r, which was parsed from buf, as a request that every
-// memcached reads alike: one space between words, nothing that is ignored,
-// \r\n, and without noreply or q, so that its answer can be counted. r must
-// not be Bad or TooLarge.
+// AppendPlain appends r, parsed from buf, in a form that every memcached reads
+// alike: single spaces, no ignored words, \r\n. It omits noreply or q, so that the
+// server always replies. r must not be Bad or TooLarge.
 func AppendPlain(dst, buf []byte, r *Request) []byte {
-	sizeAt := -1 // which word is the length of the data block
+	sizeAt := -1 // index of the word that is the length of the data block; -1: none
 	switch {
 	case r.Op.Stores() && r.Dialect == Meta:
 		sizeAt = 2

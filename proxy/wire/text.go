@@ -1,9 +1,9 @@
 package wire
 
-// The text commands: set k 0 0 5 noreply.
+// Parses the text commands, such as set k 0 0 5 noreply.
 
-// read parses the keys of get and gets, and with an exptime before them those
-// of gat and gats.
+// read parses the keys of get and gets. readTouch calls it after the exptime of gat
+// and gats.
 func (p *parser) read(op Op, at uint32) (int, error) {
 	r := p.r
 	first := nextToken(p.buf, at, p.end)
@@ -31,17 +31,16 @@ func (p *parser) readTouch(op Op, at uint32) (int, error) {
 		return p.bad(answerExptime)
 	}
 	if nextToken(p.buf, exptime.End, p.end).Len() == 0 {
-		return p.bad(EndLine) // no keys, no misses, no complaint
+		return p.bad(EndLine) // memcached answers END, without an error
 	}
 	p.r.Exptime = exptime
 	p.r.Flags |= Effects
 	return p.read(op, exptime.End)
 }
 
-// args splits the line into words. memcached takes a noreply as last word
-// before it looks at anything else, so the answers to what else is wrong are
-// already subject to it; and it takes any other last word for noise. min and
-// max bound the number of words, the command included.
+// args splits the line into words. min and max are the allowed numbers of words,
+// including the command. Like memcached, args checks for noreply in the last word
+// first, so noreply also hides later errors. Any other last word is ignored.
 func (p *parser) args(tok *[maxArgs]Span, min, max int) (n int, ok bool) {
 	n = split(p.buf, p.r.Line, tok)
 	if n < min || n > max {
@@ -53,7 +52,7 @@ func (p *parser) args(tok *[maxArgs]Span, min, max int) (n int, ok bool) {
 	return n, true
 }
 
-// unlessQuiet is the answer, or none when the client asked for none.
+// unlessQuiet returns answer, or nil if the client sent noreply.
 func (p *parser) unlessQuiet(answer []byte) []byte {
 	if p.r.Flags&Quiet != 0 {
 		return nil
@@ -61,22 +60,22 @@ func (p *parser) unlessQuiet(answer []byte) []byte {
 	return answer
 }
 
-// dropBehind drops all of the line behind its last argument that counts.
+// dropBehind sets Drop to everything after the last argument that counts.
 func (p *parser) dropBehind(last Span) {
 	if last.End < p.tail {
 		p.r.Drop = Span{last.End, p.tail}
 	}
 }
 
-// oneKey checks and sets the key of a command that has one.
+// oneKey sets op and its single key, and reports whether the key is short enough.
 func (p *parser) oneKey(op Op, key Span) bool {
 	p.r.Op, p.r.Key, p.r.NumKeys = op, key, 1
 	return key.Len() <= p.limits.MaxKey()
 }
 
-// store parses <key> <flags> <exptime> <bytes> [<cas>] [noreply] and takes what
-// else follows for noise. Once the length is known the data block of a command
-// that is refused is discarded: it must never be taken for commands.
+// store parses <key> <flags> <exptime> <bytes> [<cas>] [noreply] and ignores
+// further words. If the command is refused after the length was read, its data
+// block is discarded, so that it is never executed as commands.
 func (p *parser) store(op Op) (int, error) {
 	want := 5
 	if op == Cas {
@@ -118,8 +117,8 @@ func (p *parser) store(op Op) (int, error) {
 	return p.body(size, p.unlessQuiet(answerChunk), p.unlessQuiet(answerTooLarge))
 }
 
-// keyAndNumber parses <key> <delta> [noreply] of incr and decr, <key> <exptime> [noreply] of
-// touch.
+// keyAndNumber parses <key> <delta> [noreply] of incr and decr, and <key> <exptime>
+// [noreply] of touch.
 func (p *parser) keyAndNumber(op Op, number *Span, fits func([]byte) bool, wrong []byte) (int, error) {
 	var tok [maxArgs]Span
 	_, ok := p.args(&tok, 3, 4)
@@ -137,8 +136,8 @@ func (p *parser) keyAndNumber(op Op, number *Span, fits func([]byte) bool, wrong
 	return p.size, nil
 }
 
-// delete parses <key> [0] [noreply]. The 0 is a delay of old, no other is
-// accepted.
+// delete parses <key> [0] [noreply]. The 0 is an obsolete delay; memcached accepts
+// no other value.
 func (p *parser) delete() (int, error) {
 	var tok [maxArgs]Span
 	n := split(p.buf, p.r.Line, &tok)

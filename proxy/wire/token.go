@@ -1,6 +1,6 @@
 package wire
 
-// Words, keys and numbers as memcached's tokenizer and the C library see them.
+// Words, keys and numbers, parsed as memcached's tokenizer and the C library do.
 
 import (
 	"bytes"
@@ -8,26 +8,26 @@ import (
 	"math/bits"
 )
 
-// Words are looked through eight bytes at a time: most end in the first eight
-// or the next, and a call of bytes.IndexByte takes as long as both.
+// Words are searched eight bytes at a time. Most end within the first 16 bytes, and
+// a call of bytes.IndexByte takes as long as two such steps.
 
-// each times a byte is that byte in all places of a word.
+// each, multiplied by a byte, is a 64-bit word with that byte in all eight places.
 const each = 0x0101010101010101
 
-// zeros has, of the bytes of w that are zero, the first one's top bit set, and
-// no bit of those before it.
+// zeros returns a word in which the top bit of the first zero byte of w is set. No
+// bit of an earlier byte is set; later bytes are undefined.
 func zeros(w uint64) uint64 { return below(w, 1) }
 
-// below is zeros for bytes less than n, which is 0x80 at most.
+// below is like zeros, for the first byte less than n. n is at most 0x80.
 func below(w, n uint64) uint64 { return (w - n*each) &^ w & (0x80 * each) }
 
-// nextToken finds the first token in buf[p:end]. Only the space separates:
-// tabs and other control characters are part of a token. At the end the
-// token is empty.
+// nextToken finds the first token in buf[p:end]. Only spaces separate tokens: tabs
+// and other control characters are part of a token. If there is no token, the
+// result is empty.
 func nextToken(buf []byte, p, end uint32) Span {
 	p = skipSpaces(buf, p, end)
 	at := int(p)
-	for ; at <= len(buf)-8 && at < int(end); at += 8 { // what is behind end does no harm
+	for ; at <= len(buf)-8 && at < int(end); at += 8 { // bytes after end are read, but do no harm
 		if spaces := zeros(binary.LittleEndian.Uint64(buf[at:at+8]) ^ ' '*each); spaces != 0 {
 			return Span{p, min(uint32(at+bits.TrailingZeros64(spaces)/8), end)}
 		}
@@ -38,7 +38,7 @@ func nextToken(buf []byte, p, end uint32) Span {
 	return Span{p, min(uint32(at), end)}
 }
 
-// lastToken finds the last token of a line. If there is none it is empty.
+// lastToken returns the last token of a line, or an empty span if there is none.
 func lastToken(buf []byte, line Span) Span {
 	end := line.End
 	for end > line.Start && buf[end-1] == ' ' {
@@ -47,7 +47,7 @@ func lastToken(buf []byte, line Span) Span {
 	return Span{line.Start + uint32(bytes.LastIndexByte(buf[line.Start:end], ' ')+1), end}
 }
 
-// skipSpaces is where the first token in buf[p:end] begins, or the end.
+// skipSpaces returns the position of the first token in buf[p:end], or end.
 func skipSpaces(buf []byte, p, end uint32) uint32 {
 	for p < end && buf[p] == ' ' {
 		p++
@@ -55,8 +55,8 @@ func skipSpaces(buf []byte, p, end uint32) uint32 {
 	return p
 }
 
-// plainWord is the number of bytes at the start of b that are no space and no
-// control character below it.
+// plainWord returns how many bytes at the start of b are greater than a space,
+// which excludes spaces and control characters below it.
 func plainWord(b []byte) int {
 	at := 0
 	for ; at <= len(b)-8; at += 8 {
@@ -70,18 +70,18 @@ func plainWord(b []byte) int {
 	return at
 }
 
-// PlainKey reports whether a line can carry a key as it is.
+// PlainKey reports whether a command line can contain key without base64.
 func PlainKey(key []byte) bool { return plainWord(key) == len(key) }
 
-// NextKey splits the first key off rest, a part of Request.Keys. At the end
-// the key is empty.
+// NextKey splits the first key off rest, which is a part of Request.Keys. At the
+// end the key is empty.
 func NextKey(buf []byte, rest Span) (key, remaining Span) {
 	key = nextToken(buf, rest.Start, rest.End)
 	return key, Span{key.End, rest.End}
 }
 
-// FlagArg finds a flag among the meta flags of a request or a reply and
-// returns what follows its letter.
+// FlagArg finds a flag among the meta flags of a request or a reply. It returns the
+// text after the letter.
 func FlagArg(buf []byte, flags Span, letter byte) (arg Span, ok bool) {
 	for p := flags.Start; ; {
 		t := nextToken(buf, p, flags.End)
@@ -95,10 +95,12 @@ func FlagArg(buf []byte, flags Span, letter byte) (arg Span, ok bool) {
 	}
 }
 
-// maxArgs is the most tokens of a text command with one key: cas with noreply.
+// maxArgs is the largest number of words of a text command with one key: a cas with
+// noreply.
 const maxArgs = 7
 
-// split finds the tokens of a line; n counts no further than one past maxArgs.
+// split finds the tokens of a line and returns their number. If there are more than
+// maxArgs, it returns maxArgs+1.
 func split(buf []byte, line Span, tok *[maxArgs]Span) (n int) {
 	p := line.Start
 	for {
@@ -117,10 +119,10 @@ func split(buf []byte, line Span, tok *[maxArgs]Span) (n int) {
 
 func isSpace(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
 
-// magnitude reads a number as strtol and strtoull do: white space, a sign,
-// digits. White space may follow and anything after that. ok is false for
-// what memcached's wrappers refuse: no digits, junk behind them, or more than
-// 64 bits.
+// magnitude parses a number as strtol and strtoull do: white space, a sign, digits.
+// After a further white space anything may follow. ok is false if memcached's
+// wrappers refuse the number: no digits, other bytes directly after them, or more
+// than 64 bits.
 func magnitude(b []byte) (v uint64, negative, ok bool) {
 	i := 0
 	if len(b) > 0 && b[0]-'0' > 9 {
@@ -135,7 +137,7 @@ func magnitude(b []byte) (v uint64, negative, ok bool) {
 	first := i
 	for ; i < len(b) && b[i]-'0' <= 9; i++ {
 		d := uint64(b[i] - '0')
-		if v > (1<<64-10)/10 && v > (1<<64-1-d)/10 { // the first holds of no usual number, and takes no division
+		if v > (1<<64-10)/10 && v > (1<<64-1-d)/10 { // the first condition is false for usual numbers, which saves the division
 			return 0, negative, false
 		}
 		v = v*10 + d
@@ -143,23 +145,23 @@ func magnitude(b []byte) (v uint64, negative, ok bool) {
 	return v, negative, i > first && (i == len(b) || isSpace(b[i]))
 }
 
-// length is the length of a data block. Unlike memcached 1.6.18, which keeps the
-// low 32 bits, it is refused when it is negative or longer than maxBody.
+// length parses the length of a data block. It refuses a length that is negative or
+// more than maxBody, unlike memcached 1.6.18, which uses the low 32 bits.
 func length(b []byte) (n int, ok bool) {
 	u, negative, ok := magnitude(b)
 	return int(u), ok && u <= maxBody && (!negative || u == 0)
 }
 
-// signed reports whether b is a number where memcached uses strtol: an exptime, of
-// which it keeps the low 32 bits.
+// signed reports whether b is a number where memcached uses strtol, which it does
+// for an exptime. memcached uses the low 32 bits of the result.
 func signed(b []byte) bool {
 	u, negative, ok := magnitude(b)
 	return ok && (u < 1<<63 || negative && u == 1<<63)
 }
 
 // unsigned reports whether b is a number where memcached uses strtoull: client
-// flags, a cas unique, a delta. A minus sign counts only when the result has
-// the top bit set.
+// flags, a cas unique, a delta. If the result has the top bit set, memcached
+// refuses a number with a minus sign.
 func unsigned(b []byte) bool {
 	u, negative, ok := magnitude(b)
 	if negative {
@@ -168,12 +170,12 @@ func unsigned(b []byte) bool {
 	return ok && (int64(u) >= 0 || bytes.IndexByte(b, '-') < 0)
 }
 
-// ClientFlags is what memcached keeps of client flags as a client writes them: the low 32
-// bits, and not how they were spelled.
+// ClientFlags returns the client flags that memcached stores for b: the low 32 bits
+// of the number, however it is spelled.
 func ClientFlags(b []byte) uint32 { return uint32(Unsigned(b)) }
 
-// Unsigned is the number of client flags or a delta as memcached reads it. Commands of text
-// take a sign there; not all releases take one in a flag of a meta command.
+// Unsigned returns the number of client flags or a delta as memcached reads it.
+// Text commands accept a sign; not all releases accept one in a meta flag.
 func Unsigned(b []byte) uint64 {
 	u, negative, _ := magnitude(b)
 	if negative {
@@ -182,23 +184,23 @@ func Unsigned(b []byte) uint64 {
 	return u
 }
 
-// Signed is the number of an exptime, likewise.
+// Signed returns the number of an exptime as memcached reads it.
 func Signed(b []byte) int64 { return int64(Unsigned(b)) }
 
-// SameFlags says whether memcached keeps the same of client flags and of others.
+// SameFlags reports whether memcached stores the same client flags for both texts.
 func SameFlags(flags []byte, others string) bool {
 	return ClientFlags(flags) == ClientFlags([]byte(others))
 }
 
-// plainNumber reports whether b is a decimal number without sign, spaces or
-// leading zeros, of at most nine digits: every version reads it alike.
+// plainNumber reports whether b is a decimal number of at most nine digits, without
+// sign, spaces or leading zeros. Every version reads such a number alike.
 func plainNumber(b []byte) bool {
 	end, _ := number(b, 0)
 	return end == len(b) && end > 0 && end <= 9 && (b[0] != '0' || end == 1)
 }
 
-// base64Values maps a byte to its six bits, or to 0x80 where it has none.
-// The padding counts as zero bits.
+// base64Values maps a byte to its six bits, or to 0x80 if it is not in the base64
+// alphabet. The padding counts as zero bits.
 var base64Values = func() (t [256]byte) {
 	for i := range t {
 		t[i] = 0x80
@@ -211,10 +213,9 @@ var base64Values = func() (t [256]byte) {
 	return t
 }()
 
-// DecodeKey appends the key that memcached makes of a base64 key (meta flag
-// b) to dst. It is as lenient as memcached: bytes outside of the alphabet are
-// skipped and what follows the padding is not read. A key that is no base64,
-// or that decodes to nothing, gives false.
+// DecodeKey decodes a key in base64 (meta flag b) and appends it to dst. It is as
+// lenient as memcached: it skips bytes outside the alphabet and ignores what
+// follows the padding. ok is false if b64 is not base64 or decodes to nothing.
 func DecodeKey(dst, b64 []byte) (key []byte, ok bool) {
 	digits := 0
 	for _, c := range b64 {

@@ -1,40 +1,41 @@
 package wire
 
-// Which memcached a server is, from its answer to version, and what that one
-// understands.
+// The release of a server, from its reply to version, and the features of that
+// release.
 
 import (
 	"bytes"
 	"cmp"
 )
 
-// Release is a version of memcached. The zero Release is older than all.
+// Release is a version of memcached. The zero Release is older than all others.
 type Release struct{ Major, Minor, Patch int }
 
-// Oldest is the release that a server counts as whose version can't be read.
-// One that calls itself older counts as it, too.
+// Oldest is the oldest supported release. A server counts as Oldest if its version
+// is older or unreadable.
 var Oldest = Release{1, 4, 0}
 
-// Features are what not every release since Oldest understands. A command that
-// a server does not understand is not just refused by it: the data block of an
-// ms, for one, is then executed as commands.
+// Features is a set of commands and flags that some releases since Oldest don't
+// understand. Such a command must not be sent to a server without the feature. The
+// server may do worse than refuse it: for example, it executes the data block of an
+// ms as commands.
 type Features uint16
 
 // The features.
 const (
-	Basics     Features = 1 << iota // what Oldest understands; no request has to name it
+	Basics     Features = 1 << iota // commands of Oldest; no request has to require it
 	Touching                        // touch
 	Memlimits                       // cache_memlimit
 	GetTouches                      // gat, gats
-	Metas                           // the meta dialect as Ringside speaks it
+	Metas                           // the meta dialect as Ringside uses it
 	ProxyFlags                      // meta flags P and L
-	BareGets                        // mg without flags; its misses have flags O and k then, too
-	HashDumps                       // lru_crawler metadump hash, which leaves out no key that stays
-	ChosenCAS                       // meta flags E, with which the client chooses the cas, and x
+	BareGets                        // mg without flags; misses then also return flags O and k
+	HashDumps                       // lru_crawler metadump hash, which lists every key that stays during the dump
+	ChosenCAS                       // meta flag E, with which the client chooses the cas id, and meta flag x
 )
 
-// since says with which release a feature came. The meta dialect came with
-// 1.6.0, but up to 1.6.9 with OK for HD and with another syntax of ms.
+// since lists the first release of each feature. 1.6.0 introduced the meta dialect,
+// but releases up to 1.6.9 reply OK instead of HD and have another syntax of ms.
 var since = [...]struct {
 	feature Features
 	release Release
@@ -50,7 +51,7 @@ var since = [...]struct {
 	{ChosenCAS, Release{1, 6, 27}},
 }
 
-// Features are all that v understands.
+// Features returns the features of release v.
 func (v Release) Features() (f Features) {
 	for _, s := range since {
 		if !v.Older(s.release) {
@@ -65,9 +66,9 @@ var textNeeds = [NumOps]Features{Touch: Touching, Gat: GetTouches, Gats: GetTouc
 
 var proxyFlags, chosenFlags, quietFlag = letters("PL"), letters("Ex"), letters("q")
 
-// Needs are the features that a server must have to understand r. A meta flag
-// that no release has, as far as is known here, needs none: the server is the
-// judge. All releases with Metas allow an opaque of 31 bytes.
+// Needs returns the features that a server must have to understand r. A meta flag
+// that is in no known release requires none: the server decides. All releases with
+// Metas allow an opaque of 31 bytes.
 func (r *Request) Needs() Features {
 	if r.Dialect == Text {
 		return textNeeds[r.Op]
@@ -83,15 +84,15 @@ func (r *Request) metaNeeds() Features {
 	if r.Letters&chosenFlags != 0 {
 		needs |= ChosenCAS
 	}
-	if r.Op == Get && r.Letters&^quietFlag == 0 { // q is not sent
+	if r.Op == Get && r.Letters&^quietFlag == 0 { // q is not forwarded
 		needs |= BareGets
 	}
 	return needs
 }
 
-// ParseVersion reads the line that answers version, "VERSION 1.6.18" with or
-// without its first word. What follows the third number doesn't matter
-// ("1.6.0-beta1", "1.4.25 Ubuntu"); a missing number is 0.
+// ParseVersion parses the reply to version, "VERSION 1.6.18", with or without the
+// first word. It ignores what follows the third number ("1.6.0-beta1", "1.4.25
+// Ubuntu"). A missing number is 0.
 func ParseVersion(line []byte) (Release, bool) {
 	line = bytes.TrimPrefix(line, []byte("VERSION "))
 	var part [3]int
@@ -113,15 +114,15 @@ func ParseVersion(line []byte) (Release, bool) {
 	return Release{part[0], part[1], part[2]}, true
 }
 
-// Older says whether v came before other.
+// Older reports whether v was released before other.
 func (v Release) Older(other Release) bool {
 	return cmp.Or(cmp.Compare(v.Major, other.Major), cmp.Compare(v.Minor, other.Minor), cmp.Compare(v.Patch, other.Patch)) < 0
 }
 
-// ReleaseOf is the release that a server counts as which answers version with
-// line. One that can't be read counts as Oldest; so does one that is no version
-// of memcached, older than Oldest or from 2.0 on: another program, which may
-// take the data block of an ms for commands.
+// ReleaseOf returns the release to assume for a server, given its reply to version.
+// It is Oldest if the line is unreadable, or names a version before Oldest or from
+// 2.0 on. Such a server is another program, which may execute the data block of an
+// ms as commands.
 func ReleaseOf(line []byte) Release {
 	if v, ok := ParseVersion(line); ok && !v.Older(Oldest) && v.Major == Oldest.Major {
 		return v

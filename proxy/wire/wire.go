@@ -1,117 +1,119 @@
-// Package wire turns memcached protocol bytes into offsets and back.
+// Package wire parses and builds memcached's text and meta protocols.
 //
-// It parses in place: a Request or a Reply holds spans of the caller's buffer
-// and never a copy, so a request that needs no change is forwarded as it came.
-// Text and meta commands meet in one Op; only this package knows how either
-// dialect spells a command or an answer.
+// It parses in place. A Request or Reply contains spans of the caller's buffer and
+// never copies, so a request that needs no change is forwarded byte for byte. Text
+// and meta commands are both represented by an Op. Only this package knows how the
+// two dialects spell commands and replies.
 //
-// What a real memcached answers to malformed input is part of the protocol: such
-// input parses into an Op Bad that carries those bytes. A request that is not Bad
-// is one that every memcached since 1.6.10 answers with exactly one reply, so
-// replies can be counted; what only the server can know (is the value a number,
-// does this version have that meta flag) is left to the server.
+// memcached's replies to malformed input are part of the protocol. Such input parses
+// into a request of Op Bad, which contains the reply. A request that is not Bad gets
+// exactly one reply from every memcached since 1.6.10, so replies can be matched to
+// requests by counting. Some errors only the server can detect, for example a value
+// that is not a number, or a meta flag that its version lacks. Such requests are
+// forwarded.
 //
 // # The model
 //
-// Releases differ in what they say to malformed input. The model is memcached
-// 1.6.18, byte for byte, but 1.6.45 where that is the safer of the two: it never
-// takes the data block of a storage command for commands once it could read the
-// block's length. wiretest/testdata/streams.txt has the streams that are compared
-// with both, and marks which release each follows where they differ; 1.6.18 is
-// asked, the answers of 1.6.45 are recorded. As 1.6.45, and unlike 1.6.18:
+// Releases reply differently to malformed input. This package behaves like memcached
+// 1.6.18, byte for byte, except where 1.6.45 is safer: once 1.6.45 has read the
+// length of a data block, it never executes the block as commands. The tests compare
+// the streams in wiretest/testdata/streams.txt with both releases. If the releases
+// differ, the file marks which one is followed. The tests run 1.6.18; the replies of
+// 1.6.45 are recorded. As in 1.6.45, and unlike 1.6.18:
 //
-//   - A storage command with a key that is too long, bad client flags, exptime or
-//     cas unique, a cas without one, an ms with too many flags: refused, and the
-//     data block is discarded.
-//   - Words behind those that a text storage command takes are noise, however
-//     many. The last one counts if it is noreply.
-//   - A length that is negative or more than 2^31-3 is refused at once. 1.6.18
-//     keeps its low 32 bits and stores 4294967297 as 1.
-//   - Any unknown command whose last word begins with HTTP/ closes.
+//   - These storage commands are refused and their data block is discarded: a key
+//     that is too long; invalid client flags, exptime or cas unique; a cas without
+//     cas unique; an ms with too many flags.
+//   - Extra words after the arguments of a text storage command are ignored, however
+//     many. If the last one is noreply, it counts.
+//   - A length that is negative or more than 2^31-3 is refused at once. 1.6.18 uses
+//     its low 32 bits, so it stores 4294967297 bytes as 1.
+//   - An unknown command closes the connection if its last word begins with HTTP/.
 //
-// As 1.6.18, and unlike 1.6.45, which refuses these and takes the data block for
-// commands: spaces before the command, a length like +5, 007 or one with a tab
-// behind it, a NUL behind the length, an ms with a flag like {. Where both are
-// equally safe 1.6.18 is followed too: most differ only in which error they name.
+// As in 1.6.18: spaces before the command, a length like +5 or 007, and a tab or NUL
+// after the length are accepted. An ms with a flag like { is refused and its data
+// block is discarded. 1.6.45 refuses all of these and executes the data block as
+// commands. If both releases are equally safe, 1.6.18 is followed too. Most of these
+// cases only differ in which error is reported.
 //
-// Where the length cannot be read nobody knows where the data block ends. Both
-// releases go on at the next line, and so does this package.
+// If the length cannot be read, the end of the data block is unknown. Both releases
+// continue at the next line, and so does this package.
 //
-// # Where neither is followed
+// # Differences from both releases
 //
-//   - A storage command whose length is behind a NUL is refused, and its data block
-//     is discarded. 1.6.18 takes the NUL for the end of the line and the block for
-//     commands; 1.6.45 has keys with NULs.
-//   - An ms of 20 words, which only 1.6.45 takes, is refused with its data block.
-//   - The answer to a refused storage command doesn't wait for the end of its data
-//     block. A noreply also hides that a length is too big, which 1.6.45 shows.
-//   - Without a line end after 2048 bytes memcached 1.6.18 closes, unless the
-//     line is a get or gets; if one read brings the whole line, it serves it.
-//     Here the bytes decide, not their arrival: such a line is always refused,
-//     and gat and gats may be long like get.
-//   - memcached has no limit for the line of a get; here it is Limits.Line.
-//   - memcached forgets answers that it has not sent yet when a later request
-//     of the same read closes the connection (HTTP) or is a read with a key
-//     that is too long. Here earlier requests keep their answers.
-//   - A read with a key that is too long is refused as a whole, as memcached
-//     does; but memcached has by then looked up (gat: touched) the keys before.
-//   - Flag k of a key in base64 that stands for spaces or control characters is
-//     not left to the server: see Request.RawKey.
-//   - Commands that make no sense through a proxy (lru_crawler, watch, slabs,
-//     cache_memlimit, lru, extstore, …) are unknown: ERROR.
-//   - Commands for the operator of one server are refused with a sentence: see
+//   - A storage command with a NUL before the length is refused, and its data block
+//     is discarded. In 1.6.18 the NUL ends the line and the block is executed as
+//     commands. 1.6.45 allows a NUL in a key.
+//   - An ms of 20 words, which only 1.6.45 accepts, is refused and its data block is
+//     discarded.
+//   - The reply to a refused storage command is not delayed until the end of its data
+//     block. noreply also hides the error for a length that is too large, which
+//     1.6.45 shows.
+//   - memcached 1.6.18 closes the connection after 2048 bytes without a line end,
+//     except for get and gets. But if one read returns the whole line, it serves the
+//     line. Here only the bytes matter, not how they arrive: such a line is always
+//     refused. gat and gats may be as long as get.
+//   - memcached does not limit the line of a get. Here Limits.Line does.
+//   - memcached drops replies that it has not sent yet if a later request in the same
+//     read closes the connection (HTTP) or is a read with a key that is too long.
+//     Here earlier requests get their replies.
+//   - A read with a key that is too long is refused as a whole, as in memcached. But
+//     memcached has then already looked up (gat: touched) the keys before it.
+//   - Flag k is not sent to the server if the key is in base64 and its bytes include
+//     spaces or control characters. See Request.RawKey.
+//   - Commands for the operator of one server are refused with an explanation; see
 //     below.
-//   - A meta command with a flag that memcached 1.6.18 doesn't know is left to
-//     the server. If it is also wrong in another way the two may disagree on
-//     which error comes first.
+//   - A meta command with a flag that memcached 1.6.18 doesn't know is forwarded. If
+//     the command has another error too, the server may report the other error first.
 //
 // # Servers without meta commands
 //
-// What a meta request is as text, where text has the same meaning and an answer
-// of which the meta answer can be made (AppendAsText, AppendAsMeta):
+// AppendAsText and AppendAsMeta translate a meta request to text, and the reply back.
+// They do so only if the text command has the same meaning and its reply contains all
+// that the meta reply needs:
 //
 //	mg k [v f s c]            get, with c gets
-//	mg k T [v f s c]          gat, with c gats; touch if the answer shows nothing of the item
+//	mg k T [v f s c]          gat, with c gats; touch if the reply shows nothing of the item
 //	ms k n [F T MS]           set; with ME add, MR replace, MA append, MP prepend
 //	ms k n C [F T MS MR]      cas
 //	md k                      delete
 //	ma k [D MI MD v]          incr, decr
-//	O k q b, and P L          with each of them; P and L mean nothing to any memcached
+//	O k q b, and P L          with each of them; P and L have no effect in any memcached
 //
-// All else has none: me, the flags t h l u N R I J E x, c but with mg, C but with
-// an ms that sets or replaces. Nor has a key that a text command can't carry, or
-// a number that is not written plainly: how an old server reads that is not sure,
-// and where it refuses the line of a storage command it takes the data block for
-// commands.
+// Everything else cannot be translated: me; the flags t h l u N R I J E x; c except
+// with mg; C except with an ms that sets or replaces. Nor can a key that a text
+// command can't contain, or a number that is not a plain decimal number. It is unclear
+// how an old server would read such a number. If it refused the line of a storage
+// command, it would execute the data block as commands.
 //
 // # Commands for the operator of a server
 //
-//	cache_memlimit       every server does it, as flush_all
+//	cache_memlimit       sent to every server, as flush_all is
 //	slabs reassign, slabs automove
 //	lru tune, lru mode, lru temp_ttl
 //	lru_crawler enable, disable, sleep, tocrawl, crawl, metadump, mgdump
 //	extstore, watch, refresh_certs
-//	                     refused: they are about the insides of one server, and some of the
-//	                     answers have no end by which a proxy could know it
-//	shutdown             what memcached says that was not started to allow it
-//	misbehave, debugtime ERROR: no memcached that is built for use knows them
+//	                     refused: they concern the internals of one server, and some of
+//	                     the replies have no end that a proxy could detect
+//	shutdown             the reply of a memcached that was started without -A
+//	misbehave, debugtime ERROR, because no production build of memcached has them
 //
-// What is refused is answered CLIENT_ERROR ask one server directly for …; a form
-// that memcached itself refuses gets memcached's answer, and noreply hides what
-// it hides there.
+// The reply to a refused command is CLIENT_ERROR ask one server directly for …. A
+// command that memcached itself would refuse gets memcached's reply. noreply hides
+// whatever it hides in memcached.
 package wire
 
-// The types, in the order in which a request meets them.
+// The types, in the order in which a request uses them.
 
 import (
 	"errors"
 	"math"
 )
 
-// Op is what a command does, whatever the dialect that spelled it.
+// Op is what a command does, in either dialect.
 type Op uint8
 
-// The operations. Reads first, then mutations of one key, then the rest.
+// The operations: reads, then mutations of one key, then the rest.
 const (
 	None    Op = iota
 	Get        // get, mg
@@ -137,16 +139,16 @@ const (
 	Stats
 	Quit
 	Shutdown // never forwarded: Answer holds memcached's refusal
-	Dump     // lru_crawler metadump: Ringside's own, unknown to Next
-	Auth     // of the binary protocol: who the client is; unknown to Limits.Next
-	Bad      // malformed or unknown: answer Request.Answer, see there
+	Dump     // lru_crawler metadump; only Ringside sends it, Next never returns it
+	Auth     // authentication in the binary protocol; Limits.Next never returns it
+	Bad      // malformed or unknown; the reply is Request.Answer
 	NumOps
 )
 
 // Stores reports whether op carries a data block.
 func (op Op) Stores() bool { return op >= Set && op <= Cas }
 
-// Dialect is how a client spells commands.
+// Dialect is the syntax of a command.
 type Dialect uint8
 
 // The dialects.
@@ -155,63 +157,65 @@ const (
 	Meta
 )
 
-// Flags are facts about a request that routing and settling need.
+// Flags are properties of a request.
 type Flags uint16
 
 // The flags.
 const (
 	// Quiet: the client asked for noreply (text) or q (meta).
 	Quiet Flags = 1 << iota
-	// Base64: Key is base64 (meta flag b); route and hash what DecodeKey gives.
+	// Base64: Key is in base64 (meta flag b). Routing and hashing use the result of
+	// DecodeKey.
 	Base64
-	// Effects: a read that may change the item (mg with N, R, T or a flag
-	// unknown here; gat, gats), so it must not be sent twice.
+	// Effects: the read may change the item, so it must not be sent twice: an mg
+	// with N, R, T or a flag unknown here, gat, gats.
 	Effects
-	// ReturnKey: the answer carries the key (meta flag k).
+	// ReturnKey: the reply contains the key (meta flag k).
 	ReturnKey
-	// TooLarge: a storage command whose value is over Limits.Value. Op is the
-	// storage op, Key is set, Body is empty; the caller deletes the old value,
-	// answers Answer (unless it is nil) and discards Swallow bytes. memcached
-	// deletes the old value for text set and for every ms, not for text add,
-	// replace, append, prepend and cas.
+	// TooLarge: a storage command with a value over Limits.Value. Op and Key are
+	// set, Body is empty. The caller deletes the old value, sends Answer (unless it
+	// is nil) and discards Swallow bytes. memcached deletes the old value for text
+	// set and for every ms, but not for text add, replace, append, prepend and cas.
 	TooLarge
-	// CloseAfter: memcached closes the connection after this request's answer.
+	// CloseAfter: the connection must be closed after the reply, as memcached does.
 	CloseAfter
-	// Rewrite: spelled in a way that memcached 1.6.18 accepts and another
-	// version may read differently (leading spaces, a bare newline, a NUL, a
-	// length like +5). Forward AppendPlain's bytes, else such a
-	// server could take the data block for commands.
+	// Rewrite: memcached 1.6.18 accepts this spelling, but another version may read
+	// it differently: leading spaces, a bare newline, a NUL, a length like +5.
+	// Forward the bytes of AppendPlain; such a version could otherwise execute the
+	// data block as commands.
 	Rewrite
-	// Binary: the client speaks the binary protocol, and package frame has made this
-	// of its frame. Its Line may say gets where Op is Get, for the sake of the cas.
+	// Binary: the client speaks the binary protocol, and package frame translated
+	// its frame into this request. Its Line may begin with gets although Op is Get,
+	// because the reply frame needs the cas.
 	Binary
 )
 
-// Span is a range of the buffer a Request or Reply was parsed from.
+// Span is a range of the buffer from which a Request or Reply was parsed.
 type Span struct{ Start, End uint32 }
 
 // Of returns the bytes of s in buf.
 func (s Span) Of(buf []byte) []byte { return buf[s.Start:s.End] }
 
-// Len is the number of bytes in s.
+// Len returns the number of bytes in s.
 func (s Span) Len() int { return int(s.End - s.Start) }
 
-// Request is one parsed command. All spans are offsets into the buffer given
-// to Next; a span that a command doesn't have is empty.
+// Request is one parsed command. All spans are offsets into the buffer given to
+// Next. A span that a command doesn't have is empty.
 type Request struct {
 	Op      Op
 	Dialect Dialect
 	Flags   Flags
 
-	Line Span // from the command word to the end of what memcached reads of the line
-	Key  Span // the key as on the wire; of several the first
-	Keys Span // reads: from the first key to the end of the line; NextKey walks it
-	Args Span // stats: what follows the command word; flush_all, verbosity: the argument
+	Line Span // from the command word to the last byte that memcached reads (it stops at a NUL)
+	Key  Span // the key as the client sent it; if there are several, the first
+	Keys Span // reads: from the first key to the end of the line; walk it with NextKey
+	Args Span // stats: the words after stats; flush_all, verbosity: the argument
 	Body Span // the data block without its line ending
-	Drop Span // forwarded without these bytes (" noreply", " q") the server's answer can be counted
+	Drop Span // bytes to omit when forwarding (" noreply", " q"), so that the server always replies
 
-	// What a rewriter needs. Each is the text of a number that memcached
-	// accepts, without the flag's letter in the meta dialect.
+	// The numbers of the command, for code that rewrites it. Each is a text that
+	// memcached accepts as a number. In the meta dialect it does not include the
+	// letter of the flag.
 	ClientFlags Span // text storage; meta F
 	Exptime     Span // text storage, touch, gat, flush_all (its delay); meta T
 	Unique      Span // cas; meta C
@@ -221,24 +225,23 @@ type Request struct {
 	MetaFlags Span    // meta: from the first flag to the end of the line; FlagArg searches it
 	Letters   Letters // meta: which flags are there
 
-	NumKeys int    // 0 for commands without a key
-	Several []Span // of a read of several keys: each of them; the next call that parses into this Request writes over them
+	NumKeys int    // number of keys; 0 for commands without a key
+	Several []Span // reads: all keys; the next call that parses into this Request overwrites them
 
-	// Answer holds the exact bytes to send for Bad, Shutdown and TooLarge; nil
-	// means say nothing. It points into static memory or into the buffer and
-	// must not be changed.
+	// Answer is the exact reply to Bad, Shutdown and TooLarge; nil: send nothing.
+	// It points into static memory or the buffer and must not be modified.
 	Answer []byte
 
-	// Swallow counts bytes after this request that belong to it and must be
-	// discarded as they arrive (the data block of a refused storage command).
+	// Swallow is the number of bytes after this request that belong to it and must
+	// be discarded as they arrive (the data block of a refused storage command).
 	Swallow int64
 
-	// Need is set with ErrShort: the whole size of the request when its first
-	// line is complete (then the fields of that line are set too), else 0.
+	// Need is set with ErrShort: the total size of the request if its first line is
+	// complete (the fields of that line are then set too), else 0.
 	Need int
 }
 
-// Letters is a set of meta flags.
+// Letters is a set of meta flags, by letter.
 type Letters uint64
 
 // Has reports whether the letter c is in l.
@@ -246,34 +249,35 @@ func (l Letters) Has(c byte) bool { return c >= 'A' && c <= 'z' && l&(1<<(c-'A')
 
 func (l *Letters) add(c byte) { *l |= 1 << ((c - 'A') & 63) }
 
-// NoMatch is a cas that no item has. A client of the binary protocol, where every
-// answer has one, gets it with what no cas may be decided by. 0 would be no condition
-// at all. It is positive also where 64 bits have a sign.
+// NoMatch is a cas id that no item has. Binary replies always contain a cas id, and
+// NoMatch is sent if no cas may depend on it. A client that uses NoMatch for a cas
+// therefore fails. 0 would mean an unconditional write. NoMatch is positive even as
+// a signed 64-bit number.
 const NoMatch = math.MaxInt64
 
 // Limits bound what Next accepts. Zero fields mean the default.
 type Limits struct {
-	Key   int // bytes of a key; 250, which is also the most (memcached's own limit)
-	Line  int // bytes of the line of a get, gets, gat, gats; 64 KiB, at least 2 KiB. All others: 2 KiB
-	Value int // bytes of a value; 8 MiB
+	Key   int // bytes of a key; default 250, which is memcached's own limit and the maximum
+	Line  int // bytes of the line of a get, gets, gat, gats; default 64 KiB, at least 2 KiB; other lines: 2 KiB
+	Value int // bytes of a value; default 8 MiB
 }
 
-// ErrShort: the buffer ends before the request or reply does; read more and
-// call again with the same start.
+// ErrShort means that the buffer ends before the request or reply does. Read more
+// and call again with the same start.
 var ErrShort = errors.New("wire: need more bytes")
 
-// ErrReply: these bytes are no answer to that request. Pairing is in doubt:
-// the connection must be dropped.
+// ErrReply means that the bytes are not a reply to this request. Later replies may
+// belong to the wrong requests, so the connection must be closed.
 var ErrReply = errors.New("wire: not a memcached reply")
 
-// Kind is what a reply says.
+// Kind is the kind of a reply.
 type Kind uint8
 
 // The kinds of reply.
 const (
-	NoReply     Kind = iota // there is none
+	NoReply     Kind = iota // zero value: no reply
 	Value                   // VALUE or VA, with a data block
-	End                     // END: the last of a text read or of stats
+	End                     // END, which ends the reply to a text read or stats
 	Miss                    // EN
 	Stored                  // STORED, and HD to a meta storage command
 	NotStored               // NOT_STORED, NS
@@ -282,14 +286,14 @@ const (
 	Deleted                 // DELETED, and HD to md
 	Touched                 // TOUCHED
 	Header                  // HD to mg or ma
-	Number                  // a number: incr, decr
+	Number                  // a number, the reply to incr and decr
 	OK                      // OK, and RESET of stats reset
 	Barrier                 // MN
 	Item                    // ME line
 	Stat                    // one STAT line; also the ITEM and PREFIX lines of stats
 	VersionIs               // VERSION line
-	Listed                  // a key= line of Dump; Reply.Key is escaped, see UnescapeKey
-	Busy                    // BUSY: another client dumps; MEMLIMIT_ADJUST_FAILED: the server won't
+	Listed                  // a key= line of Dump; Reply.Key is escaped, decode it with UnescapeKey
+	Busy                    // BUSY: another client is dumping; MEMLIMIT_ADJUST_FAILED: the server refused
 	Error                   // ERROR
 	ClientError             // CLIENT_ERROR text
 	ServerError             // SERVER_ERROR text
@@ -299,29 +303,29 @@ const (
 // Failed reports whether k is one of the three error lines.
 func (k Kind) Failed() bool { return k >= Error && k <= ServerError }
 
-// Answered reports whether k is a reply, and none of the error lines.
+// Answered reports whether k is a reply other than an error line.
 func (k Kind) Answered() bool { return k != NoReply && !k.Failed() }
 
-// Reply is one parsed answer, or one VALUE or STAT of an answer that has
-// several. All spans are offsets into the buffer given to NextReply.
+// Reply is one parsed reply, or one VALUE or STAT of a reply with several. All
+// spans are offsets into the buffer given to NextReply.
 type Reply struct {
 	Kind Kind
-	Last bool // this ends the answer to the request
+	Last bool // this ends the reply to the request
 
 	Line Span // the first line without its line ending
-	Key  Span // of VALUE; of a meta answer with flag k; of Listed
+	Key  Span // key of a VALUE, of a meta reply with flag k, or of Listed
 	Body Span // the data block without its line ending; may reach past the buffer with ErrShort
 
-	Awaited bool // a VALUE of the key that NextReplyOf was told; if not, it may be one all the same
+	Awaited bool // set if this VALUE is known to be of the key that NextReplyOf expected; it may be that key even if not set
 
-	ClientFlags Span // of VALUE
-	Unique      Span // of VALUE, when the server sent one
-	Opaque      Span // of a meta answer with flag O, without the letter
+	ClientFlags Span // client flags of a VALUE
+	Unique      Span // cas id of a VALUE, if the server sent one
+	Opaque      Span // opaque of a meta reply with flag O, without the letter
 
 	MetaFlags Span    // meta: from the first flag to the end of the line; FlagArg searches it
 	Letters   Letters // meta: which flags are there
 
-	// Size is the whole reply in bytes, line endings and data included. With
-	// ErrShort it is set when the first line is complete, else 0.
+	// Size is the size of the reply in bytes, including line endings and data. With
+	// ErrShort it is set if the first line is complete, else 0.
 	Size int
 }

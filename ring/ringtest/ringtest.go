@@ -1,5 +1,5 @@
-// Package ringtest is the contract of ring.Ring as a test that runs on every
-// implementation.
+// Package ringtest tests that an implementation of ring.Ring fulfills the contract
+// of the interface.
 package ringtest
 
 import (
@@ -11,16 +11,15 @@ import (
 	"ringside/ring"
 )
 
-// Bound is how far the busiest and the idlest server may be from their fair
-// share, as factors of it.
+// Bound is the range of load that a server may have, as factors of its fair share.
 type Bound struct{ Min, Max float64 }
 
-// keys is how many keys a contract is tried with.
+// keys is the number of keys that Contract looks up.
 const keys = 20000
 
-// Keys returns n keys of different lengths and alphabets, the same each time.
-// Each has a random number in it, because some clients' hashes are not even
-// over keys that look alike, and it is the rings that are tried here.
+// Keys returns n keys of different lengths and alphabets, the same on each call.
+// Each contains a random number, because the hashes of some clients are uneven for
+// similar keys and the test is about the rings.
 func Keys(n int) [][]byte {
 	forms := []string{"%016x", "user:%d:cart", "session/%032x", "ключ-%d", "k💾%d", "a-rather-long-key-that-names-many-things-and-then-one-of-them:%020d"}
 	random := rand.New(rand.NewPCG(1, 2))
@@ -31,10 +30,15 @@ func Keys(n int) [][]byte {
 	return list
 }
 
-// Contract checks a placement: every index it names is one of the list or -1,
-// it never changes its mind, it is balanced within bound by the weights (nil:
-// all the same), its fallbacks end, Distinct names every server once, shares
-// add up to 1 and agree with the keys, and nothing allocates.
+// Contract checks these properties of a placement:
+//
+//   - Every index is -1 or the index of a server.
+//   - The same key always has the same owner.
+//   - The load is balanced within bound, by weights (nil: all equal).
+//   - The order of fallbacks ends.
+//   - Distinct names every server once.
+//   - The shares add up to 1 and agree with the keys.
+//   - No lookup allocates.
 func Contract(t *testing.T, p ring.Placement, weights []int, bound Bound) {
 	t.Helper()
 	n := p.Ring.Len()
@@ -72,7 +76,8 @@ func Contract(t *testing.T, p ring.Placement, weights []int, bound Bound) {
 	allocations(t, p, list[:50])
 }
 
-// endOfWalk is more tries than any client makes, beyond one for each server.
+// endOfWalk bounds the length of an order, as a factor of the number of servers. No
+// client makes that many tries.
 const endOfWalk = 100
 
 func fallbacks(t *testing.T, p ring.Placement, list [][]byte) {

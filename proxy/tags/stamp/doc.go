@@ -1,23 +1,23 @@
-// Package stamp says which tags a value has, and by their versions whether it still
-// stands.
+// Package stamp encodes the tags of a value and checks whether the value is still
+// valid.
 //
-// A tag is a name. On every server that keeps values with it there is one empty item
-// for it, and that item's cas id is the tag's version there. A value is stored behind
-// a head that has its tags and the versions that these had at its server; it stands
-// as long as all of them are the same still.
+// A tag is a name. Each server that stores values with a tag also stores one empty
+// item for the tag. The cas id of that item is the tag's version on that server. A
+// value is stored with a head in front, which contains its tags and their versions
+// at the time. The value is valid as long as all these versions are unchanged.
 //
 //	head   magic 1 | its length 2 | the client's flags 4 | count 1 | count × (tag 8, version 8) | crc32c 4
 //
-// All numbers have their high byte first. A value with a head has the client flags
-// Flags on the server.
+// All numbers are big-endian. On the server, a value with a head has the client
+// flags Flags.
 //
 //	__rs_t:ID   a tag: ID is a hash of namespace and name, in base64url
-//	__rs_b:N    a bucket: its cas id is above that of all that has changed there since
+//	__rs_b:N    a bucket of tags: every invalidation of a tag in it rewrites this item, so its cas id increases
 //
-// A memcached gives no cas id twice in its life, so a tag that is lost, evicted or
-// deleted has another version when it is made anew: what was stamped before does not
-// stand again. Two names with one hash invalidate each other's values, which is too
-// much and never too little.
+// A memcached process never assigns a cas id twice. If a tag is lost, evicted or
+// deleted, it gets another version when it is created again, so older values stay
+// invalid. Two names with the same hash invalidate each other's values. That causes
+// extra misses, but no value is served that should be invalid.
 package stamp
 
-// The package's manual.
+// This file contains only the package comment.

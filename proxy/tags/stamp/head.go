@@ -1,38 +1,38 @@
 package stamp
 
-// The head of a value with tags.
+// The head of a value: its encoding, and the check of its versions.
 
 import (
 	"encoding/binary"
 	"hash/crc32"
 )
 
-// Flags are the client flags, on a server, of a value with a head.
+// Flags are the client flags that a value with a head has on the server.
 const Flags = "1381192775" // 0x52535447
 
-// MaxTags is how many tags a head has room for.
+// MaxTags is the largest number of tags in a head.
 const MaxTags = 255
 
 const (
 	magic = 0xd7
-	front = 8 // before the tags
+	front = 8 // bytes before the tags
 	each  = 16
 	back  = 4
 )
 
-// Version is a tag and what its version was on one server. The version 0 is that of
-// no tag: the server would not say.
+// Version is a tag and its version on one server. Version 0 never matches: the
+// server did not report one.
 type Version struct {
 	Tag Tag
 	Cas uint64
 }
 
-// HeadSize is how many bytes of a value the head of n tags takes.
+// HeadSize returns the size in bytes of a head with n tags.
 func HeadSize(n int) int { return front + n*each + back }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// AppendHead appends the head of a value with these client flags and tags.
+// AppendHead appends the head of a value with the given client flags and tags.
 func AppendHead(dst []byte, flags uint32, tags []Version) []byte {
 	from := len(dst)
 	dst = append(dst, magic)
@@ -46,11 +46,11 @@ func AppendHead(dst []byte, flags uint32, tags []Version) []byte {
 	return binary.BigEndian.AppendUint32(dst, crc32.Checksum(dst[from:], castagnoli))
 }
 
-// Head is a head in a value's bytes.
+// Head is an encoded head. It is a slice of the value that it was read from.
 type Head []byte
 
-// ReadHead finds the head of a value. It reports false if there is none that can be
-// read.
+// ReadHead returns the head of a value. ok is false if the value has no head or a
+// damaged one.
 func ReadHead(value []byte) (h Head, ok bool) {
 	if len(value) < front+back || value[0] != magic {
 		return nil, false
@@ -63,10 +63,10 @@ func ReadHead(value []byte) (h Head, ok bool) {
 	return h, binary.BigEndian.Uint32(h[size-back:]) == crc32.Checksum(h[:size-back], castagnoli)
 }
 
-// Flags are the client's.
+// Flags returns the client's flags of the value.
 func (h Head) Flags() uint32 { return binary.BigEndian.Uint32(h[3:]) }
 
-// WithFlags is h with other client flags.
+// WithFlags returns a copy of h with other client flags.
 func (h Head) WithFlags(flags uint32) Head {
 	versions := make([]Version, h.Len())
 	for i := range versions {
@@ -75,29 +75,29 @@ func (h Head) WithFlags(flags uint32) Head {
 	return AppendHead(nil, flags, versions)
 }
 
-// Len is how many tags there are.
+// Len returns the number of tags.
 func (h Head) Len() int { return int(h[7]) }
 
-// At is the tag number i.
+// At returns the tag with index i and its version.
 func (h Head) At(i int) Version {
 	b := h[front+i*each:]
 	return Version{Tag(binary.BigEndian.Uint64(b)), binary.BigEndian.Uint64(b[8:])}
 }
 
-// Verdict says what is known of a value.
+// Verdict is the result of comparing a value's versions with the current ones.
 type Verdict uint8
 
 // The verdicts.
 const (
-	Stands  Verdict = iota // all its tags have their versions still
-	Fallen                 // a tag has another version
-	Unknown                // a tag was not asked for
+	Stands  Verdict = iota // valid: all tags have the same version
+	Fallen                 // invalid: a tag has another version
+	Unknown                // the version of a tag was not requested, and no other tag differs
 )
 
-// Known are versions that one server has said.
+// Known is a list of tag versions that one server has reported.
 type Known []Version
 
-// Of is the version of a tag.
+// Of returns the version of tag t, and whether it is in the list.
 func (k Known) Of(t Tag) (cas uint64, ok bool) {
 	for i := range k {
 		if k[i].Tag == t {
@@ -107,7 +107,7 @@ func (k Known) Of(t Tag) (cas uint64, ok bool) {
 	return 0, false
 }
 
-// Judge says whether the value of h stands.
+// Judge reports whether the value with head h is valid.
 func (k Known) Judge(h Head) Verdict {
 	all := Stands
 	for i := range h.Len() {
@@ -122,7 +122,7 @@ func (k Known) Judge(h Head) Verdict {
 	return all
 }
 
-// HasAll says whether all of tags are among h's.
+// HasAll reports whether h contains all of tags.
 func (h Head) HasAll(tags []Tag) bool {
 	for _, t := range tags {
 		if !h.Has(t) {
@@ -132,7 +132,7 @@ func (h Head) HasAll(tags []Tag) bool {
 	return true
 }
 
-// Has says whether t is one of h's tags.
+// Has reports whether h contains t.
 func (h Head) Has(t Tag) bool {
 	for i := range h.Len() {
 		if h.At(i).Tag == t {

@@ -1,6 +1,6 @@
 package stamp
 
-// Tags that follow from a key.
+// Tags that are derived from a key.
 
 import (
 	"bytes"
@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// Rule says which tags the keys of a route have.
+// Rule determines the tags of the keys of a route.
 type Rule struct {
 	Namespace
 	Patterns []*Pattern
-	Prefix   []byte // of the route, as a tag of all its keys; empty: it is none
+	Prefix   []byte // prefix of the route, which is a tag of all its keys; empty: no such tag
 }
 
-// AppendTags appends the tags of key, each once.
+// AppendTags appends the tags of key to dst, without duplicates.
 func (r *Rule) AppendTags(dst []Tag, key []byte) []Tag {
 	if len(r.Prefix) > 0 {
 		dst = Add(dst, r.Tag(r.Prefix))
@@ -27,39 +27,41 @@ func (r *Rule) AppendTags(dst []Tag, key []byte) []Tag {
 	return dst
 }
 
-// Pattern matches keys, and says which tags they have.
+// Pattern matches keys and derives their tags.
 //
-// In it a * stands for any bytes, also none, and {name} for one or more that are not
-// the one behind it in the pattern; at its end, that are no colon or slash.
+// In a pattern * matches any bytes, or none. {name} matches one or more bytes up to
+// the next occurrence of the byte that follows it in the pattern. At the end of the
+// pattern, {name} stops before a colon or slash.
 type Pattern struct {
 	parts []part
 	names []string
 	tags  []template
 }
 
-// part is a text, or one of the two that stand for others.
+// part is a literal text, a * or a {name}.
 type part struct {
 	text string
-	kind byte // 0: the text itself; '*', '{'
+	kind byte // 0: literal text; '*' or '{': a wildcard
 }
 
-// template is a tag of a pattern: texts, and the numbers of names between them.
+// template is a tag of a pattern: literal texts alternate with the values of names.
 type template []slot
 
 type slot struct {
 	text string
-	name int // behind it; -1: none
+	name int // index of the name that follows text; -1: none
 }
 
 const (
 	maxNames = 8
-	maxStars = 2 // each multiplies the ways that are tried
+	maxStars = 2 // each * multiplies the number of matches to try
 )
 
-// found is what the names of a pattern stand for in a key.
+// found holds, for each name of a pattern, the start and end of its value in the
+// key.
 type found [maxNames][2]int
 
-// ParsePattern reads a pattern and its tags.
+// ParsePattern parses a pattern and the tags that its keys have.
 func ParsePattern(match string, tags []string) (*Pattern, error) {
 	p := &Pattern{}
 	for rest := match; rest != ""; {
@@ -106,7 +108,7 @@ func ParsePattern(match string, tags []string) (*Pattern, error) {
 	return p, nil
 }
 
-// cutName splits {name} off the beginning of s.
+// cutName removes {name} from the beginning of s.
 func cutName(s string) (name, rest string, ok bool) {
 	name, rest, ok = strings.Cut(s, "}")
 	if !ok || len(name) < 2 || name[0] != '{' || strings.ContainsAny(name[1:], "{*") {
@@ -115,7 +117,7 @@ func cutName(s string) (name, rest string, ok bool) {
 	return name[1:], rest, true
 }
 
-// template reads a tag.
+// template parses a tag, which may use the names of the pattern.
 func (p *Pattern) template(tag string) (t template, err error) {
 	if err := CheckName([]byte(tag)); err != nil {
 		return nil, fmt.Errorf("the tag %q: %w", tag, err)
@@ -139,7 +141,8 @@ func (p *Pattern) template(tag string) (t template, err error) {
 	return t, nil
 }
 
-// match says whether the parts match key from at on; so many names are before them.
+// match reports whether parts match key from offset at to the end. names is the
+// number of names before parts.
 func match(key []byte, parts []part, f *found, names, at int) bool {
 	for i := 0; i < len(parts); i++ {
 		switch parts[i].kind {
@@ -147,7 +150,7 @@ func match(key []byte, parts []part, f *found, names, at int) bool {
 			if i == len(parts)-1 {
 				return true
 			}
-			for from := at; ; from++ { // a text follows
+			for from := at; ; from++ { // the next part is a literal text
 				n := bytes.Index(key[from:], []byte(parts[i+1].text))
 				if n < 0 {
 					return false

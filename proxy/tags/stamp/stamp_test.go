@@ -1,6 +1,6 @@
 package stamp
 
-// Heads, names and patterns, as bytes.
+// Heads, names and patterns, byte by byte.
 
 import (
 	"bytes"
@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// TestArticle is the example of the articles: a value is made under version 25 of one
-// tag and 63 of another; it falls when the other has 64.
+// TestArticle is the example of the published articles on tags. A value is stored
+// with version 25 of one tag and version 63 of another. It becomes invalid when the
+// second tag has version 64.
 func TestArticle(t *testing.T) {
 	ns := In("")
 	a, b := ns.Tag([]byte("tag1")), ns.Tag([]byte("tag2"))
@@ -27,7 +28,7 @@ func TestArticle(t *testing.T) {
 		{Known{{a, 25}, {b, 64}}, Fallen},
 		{Known{{b, 64}}, Fallen},
 		{Known{{a, 25}}, Unknown},
-		{Known{{a, 25}, {b, 0}}, Fallen}, // the server would not say
+		{Known{{a, 25}, {b, 0}}, Fallen}, // the server did not report the version
 	} {
 		if got := c.known.Judge(h); got != c.want {
 			t.Errorf("%v: %v, want %v", c.known, got, c.want)
@@ -70,7 +71,8 @@ func FuzzHead(f *testing.F) {
 	})
 }
 
-// TestKeys holds what a tag is called on a server: all Ringsides must agree for ever.
+// TestKeys fixes the keys of tags on a server: all instances must agree, in every
+// release.
 func TestKeys(t *testing.T) {
 	for name, want := range map[string]string{
 		"user:7": "__rs_t:5GGqHvKCmy8 __rs_b:815",
@@ -104,7 +106,7 @@ func TestPatterns(t *testing.T) {
 		match string
 		tags  []string
 		key   string
-		want  string // names, with blanks between them; -: it does not match
+		want  string // expected tag names, separated by spaces; -: the pattern does not match
 	}{
 		{"post:{id}:*", []string{"post:{id}"}, "post:42:comments", "post:42"},
 		{"post:{id}:*", []string{"post:{id}"}, "post:42:", "post:42"},
@@ -155,7 +157,8 @@ func TestRuleAllocatesNothing(t *testing.T) {
 	}
 }
 
-// FuzzPattern looks for patterns and keys that take for ever, or panic.
+// FuzzPattern searches for patterns and keys that cause a panic or do not
+// terminate.
 func FuzzPattern(f *testing.F) {
 	f.Add("post:{id}:*", "post:{id}", "post:42:x")
 	f.Add("*a*b{c}/", "{c}", "aaabbb/c")

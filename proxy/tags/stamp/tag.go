@@ -1,6 +1,6 @@
 package stamp
 
-// Names of tags, and what they are on a server.
+// Names of tags, and the keys of their items on a server.
 
 import (
 	"bytes"
@@ -12,13 +12,14 @@ import (
 	"strconv"
 )
 
-// Tag is what a name is known by: a hash of it and its namespace.
+// Tag identifies a tag: it is a hash of the namespace and the name.
 type Tag uint64
 
-// Namespace is the beginning of the hash of all names in it.
+// Namespace is the hash of a namespace's name. The hashes of its tags continue from
+// it.
 type Namespace uint64
 
-// FNV-1a: all Ringsides of all releases must make the same of a name.
+// FNV-1a. All instances of all releases must compute the same hash of a name.
 const (
 	offset = 14695981039346656037
 	prime  = 1099511628211
@@ -31,12 +32,12 @@ func (n Namespace) add(name []byte) Namespace {
 	return n
 }
 
-// In is the namespace of that name.
+// In returns the namespace with the given name.
 func In(name string) Namespace {
-	return Namespace(offset).add(append([]byte(name), 0)) // no name of a tag has a zero byte
+	return Namespace(offset).add(append([]byte(name), 0)) // separates the namespace: tag names contain no zero byte
 }
 
-// Tag is the tag of that name.
+// Tag returns the tag with the given name.
 func (n Namespace) Tag(name []byte) Tag { return Tag(n.add(name)) }
 
 const (
@@ -45,19 +46,19 @@ const (
 	buckets      = 1024
 )
 
-// AppendKey appends the key of t's item.
+// AppendKey appends the key of the tag's item.
 func (t Tag) AppendKey(dst []byte) []byte {
 	var id [8]byte
 	binary.BigEndian.PutUint64(id[:], uint64(t))
 	return base64.RawURLEncoding.AppendEncode(append(dst, tagPrefix...), id[:])
 }
 
-// AppendBucket appends the key of t's bucket.
+// AppendBucket appends the key of the bucket that the tag belongs to.
 func (t Tag) AppendBucket(dst []byte) []byte {
 	return strconv.AppendUint(append(dst, bucketPrefix...), uint64(t)%buckets, 10)
 }
 
-// maxName is the longest name of a tag.
+// maxName is the length in bytes of the longest tag name.
 const maxName = 250
 
 var (
@@ -66,7 +67,7 @@ var (
 	errByte  = errors.New("the name of a tag has a comma, blank or control character")
 )
 
-// CheckName says what is wrong with the name of a tag.
+// CheckName returns an error if name is not a valid name of a tag.
 func CheckName(name []byte) error {
 	switch {
 	case len(name) == 0:
@@ -79,7 +80,8 @@ func CheckName(name []byte) error {
 	return nil
 }
 
-// AppendList appends the tags in a list of names with commas between them.
+// AppendList parses a comma-separated list of names and appends their tags, without
+// duplicates.
 func (n Namespace) AppendList(dst []Tag, list []byte) ([]Tag, error) {
 	for more := true; more; {
 		var name []byte
@@ -92,7 +94,7 @@ func (n Namespace) AppendList(dst []Tag, list []byte) ([]Tag, error) {
 	return dst, nil
 }
 
-// Add adds t to list, once.
+// Add appends t to list unless it contains t.
 func Add(list []Tag, t Tag) []Tag {
 	if slices.Contains(list, t) {
 		return list

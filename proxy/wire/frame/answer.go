@@ -1,6 +1,6 @@
 package frame
 
-// Answers: what a text or meta answer is as a frame.
+// Translates text and meta replies to frames.
 
 import (
 	"bytes"
@@ -11,11 +11,11 @@ import (
 
 const answerMagic = 0x81
 
-// Status is what the answer to a frame says.
+// Status is the status code in a reply frame.
 type Status uint16
 
-// The statuses. memcached gives those up to OutOfMemory; the rest are in its
-// protocol's documentation, for what a proxy has to say.
+// The statuses. memcached sends those up to OutOfMemory. The others are only in its
+// protocol documentation; a proxy needs them.
 const (
 	Success     Status = 0x00
 	NoSuchKey   Status = 0x01
@@ -25,16 +25,16 @@ const (
 	Unstored    Status = 0x05
 	NoNumber    Status = 0x06
 	AuthFailed  Status = 0x20
-	Continue    Status = 0x21 // the client is to say more
+	Continue    Status = 0x21 // authentication needs another step of the client
 	NoCommand   Status = 0x81
 	OutOfMemory Status = 0x82
 	Unsupported Status = 0x83
 	Internal    Status = 0x84
-	Crowded     Status = 0x85 // the documentation's Busy: too many wait already
+	Crowded     Status = 0x85 // Busy in the documentation: too many requests are waiting
 	Temporary   Status = 0x86
 )
 
-// texts are memcached's own for its statuses.
+// texts are memcached's texts for its statuses.
 var texts = map[Status]string{
 	NoSuchKey:   "Not found",
 	KeyExists:   "Data exists for key.",
@@ -47,7 +47,7 @@ var texts = map[Status]string{
 	OutOfMemory: "Out of memory",
 }
 
-// errorStatus are the statuses of error lines that have one of their own.
+// errorStatus maps texts of error lines to specific statuses.
 var errorStatus = [...]struct {
 	text   string
 	status Status
@@ -59,10 +59,10 @@ var errorStatus = [...]struct {
 	{wire.TooOld, Unsupported},
 }
 
-// AppendHead appends a frame's header, for an answer with so many bytes of extras,
-// key and value.
+// AppendHead appends the header of a reply frame. extras, key and value are sizes
+// in bytes.
 func (h Head) AppendHead(dst []byte, s Status, extras, key, value int, cas uint64) []byte {
-	b := [HeadSize]byte{answerMagic, h.Opcode, byte(key >> 8), byte(key), byte(extras)} // appended at once: number by number costs three times as much
+	b := [HeadSize]byte{answerMagic, h.Opcode, byte(key >> 8), byte(key), byte(extras)} // appended at once: appending field by field takes three times as long
 	binary.BigEndian.PutUint16(b[6:], uint16(s))
 	binary.BigEndian.PutUint32(b[8:], uint32(extras+key+value))
 	binary.BigEndian.PutUint32(b[12:], h.Opaque)
@@ -70,8 +70,9 @@ func (h Head) AppendHead(dst []byte, s Status, extras, key, value int, cas uint6
 	return append(dst, b[:]...)
 }
 
-// AppendValue appends the frame that a value is, up to its bytes. r was parsed from
-// b; key is the client's, if it is to be in the answer.
+// AppendValue appends the reply frame for a value, except the bytes of the value. r
+// was parsed from b. key is the client's key if the reply must contain it, else
+// empty.
 func (h Head) AppendValue(dst []byte, r *wire.Reply, b, key []byte) []byte {
 	flags, size := r.ClientFlags, r.Body.Len()
 	if r.Letters.Has('f') {
@@ -84,8 +85,8 @@ func (h Head) AppendValue(dst []byte, r *wire.Reply, b, key []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(dst, uint32(decimal(flags.Of(b)))), key...)
 }
 
-// casOf is the unique of the reply, which was parsed from b. What has none is of a
-// value or a write that no cas may be decided by.
+// casOf returns the cas id in reply r, parsed from b. If there is none, it returns
+// wire.NoMatch, because no cas may depend on this value or write.
 func casOf(r *wire.Reply, b []byte) uint64 {
 	at := r.Unique
 	if r.Letters.Has('c') {
@@ -97,7 +98,7 @@ func casOf(r *wire.Reply, b []byte) uint64 {
 	return decimal(at.Of(b))
 }
 
-// decimal is a number of digits.
+// decimal returns the value of the digits b.
 func decimal(b []byte) (n uint64) {
 	for _, c := range b {
 		n = n*10 + uint64(c-'0')
@@ -105,12 +106,13 @@ func decimal(b []byte) (n uint64) {
 	return n
 }
 
-// Quiet says that what h gets is hidden where it is nothing but what was expected.
+// Quiet reports whether the usual reply to h is hidden: a miss for a get, success
+// for other commands.
 func (h Head) Quiet() bool { return opcodes[h.Opcode].quiet }
 
-// AppendFrame appends what h gets for r, which was parsed from b as an answer to
-// op: nothing, where it is quiet. failure is the status of an error line that has
-// none of its own.
+// AppendFrame appends the reply frame to h for r, the reply to op, which was parsed
+// from b. If h is quiet it may append nothing. failure is the status for error
+// lines that have no specific status.
 func (h Head) AppendFrame(dst []byte, op wire.Op, r *wire.Reply, b, key []byte, failure Status) []byte {
 	quiet := h.Quiet()
 	counts := op == wire.Incr || op == wire.Decr
@@ -155,7 +157,7 @@ func (h Head) AppendFrame(dst []byte, op wire.Op, r *wire.Reply, b, key []byte, 
 		return h.AppendStatus(dst, NoCommand, "")
 	case wire.ClientError, wire.ServerError, wire.Busy:
 		return h.AppendFailure(dst, r.Line.Of(b), failure)
-	default: // done
+	default: // all other kinds mean success
 		if quiet {
 			return dst
 		}
@@ -167,8 +169,8 @@ func (h Head) AppendFrame(dst []byte, op wire.Op, r *wire.Reply, b, key []byte, 
 	}
 }
 
-// AppendStatus appends an answer that is a status and a text, by default
-// memcached's words for the status.
+// AppendStatus appends a frame with a status and a text. If text is empty,
+// memcached's text for the status is used.
 func (h Head) AppendStatus(dst []byte, s Status, text string) []byte {
 	if text == "" {
 		text = texts[s]
@@ -176,7 +178,8 @@ func (h Head) AppendStatus(dst []byte, s Status, text string) []byte {
 	return append(h.AppendHead(dst, s, 0, 0, len(text), 0), text...)
 }
 
-// AppendFailure appends the frame that an error line is.
+// AppendFailure appends the frame for an error line. s is the status if the line
+// has no specific one.
 func (h Head) AppendFailure(dst, line []byte, s Status) []byte {
 	_, text, _ := bytes.Cut(line, []byte{' '})
 	if bytes.HasPrefix(line, []byte("CLIENT_ERROR ")) {
@@ -194,9 +197,9 @@ func (h Head) AppendFailure(dst, line []byte, s Status) []byte {
 	return append(h.AppendHead(dst, s, 0, 0, len(text), 0), text...)
 }
 
-// AppendStats appends the frames that the whole answer to stats is: one for each
-// line and an empty one, or what became of it. memcached has all of detail dump in
-// one value.
+// AppendStats appends the frames for a complete reply to stats: one frame per line,
+// followed by an empty one, or a frame with the error. As in memcached, the reply
+// to stats detail dump is a single value.
 func (h Head) AppendStats(dst, b []byte, failure Status) []byte {
 	if bytes.HasPrefix(b, []byte("PREFIX ")) {
 		dst = h.appendStat(dst, []byte("detailed"), b)

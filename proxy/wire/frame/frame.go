@@ -1,48 +1,51 @@
-// Package frame turns frames of the binary protocol into requests, and replies
-// back into frames.
+// Package frame translates frames of the binary protocol to requests, and replies
+// back to frames.
 //
-// Nothing behind this package knows a third dialect: Next cuts a frame out of the
-// input, Spell says what it is as a text or meta request, which goes every
-// request's way, and AppendFrame makes a frame of the answer to that. What is
-// quiet is only hidden there, so that it is always known what became of a command.
+// Next parses a frame. Spell translates it to a text or meta request, which is then
+// handled like any other. AppendFrame translates the reply to a frame. So no other
+// package has to support the binary protocol. Requests to servers are never quiet.
+// AppendFrame hides the replies to quiet frames, so the result of each command is
+// always known.
 //
 // # The model
 //
-// memcached 1.6.18, frame by frame: package twin compares random streams. Its
-// verbosity (0x1b) is unknown there, so it is here. A frame that is malformed, or
-// whose key has more than 250 bytes, closes the connection, as in memcached.
+// This package behaves like memcached 1.6.18. The tests of package twin compare
+// random streams with it, frame by frame. That release doesn't know verbosity
+// (0x1b), so neither does this package. A malformed frame and a key of more than
+// 250 bytes close the connection, as in memcached.
 //
-// # Where it is not followed
+// # Differences from memcached
 //
-//   - An unknown command with extras or a key, and a touch, gat, gatk or stat with a
-//     value: memcached loses count of the bytes behind it. Here the frame's own
-//     length counts.
-//   - A body of 2 GiB or more is too large like any other; memcached takes its
-//     length for negative.
-//   - A key with spaces or control characters goes to servers in base64, which can
-//     carry at most 186 bytes (of 250): more are Invalid. memcached bounds the key as
-//     it is written, 186 bytes are 248 in base64, and it takes none without padding.
-//     In front of servers before 1.6.10 a key with a space, a line end or a zero byte
-//     is Unsupported.
-//   - An expiry of 2^31 or more, a time after January 2038, ends then.
-//   - A value that a server finds too large removes the old one for add, replace,
-//     append and prepend, too, as for a set; memcached does that for set only.
-//   - In front of servers before 1.6.10 the cas of a write is wire.NoMatch, a counter
-//     can't be made with an initial value, and a delete or append with a cas is
-//     Unsupported.
-//   - The cas of a value read from several copies is sealed (package replicate). It is
-//     wire.NoMatch, which fits nothing, where the copy decides no cas, where the guard
-//     serves an old value or the interim server's, and of a write that the guard has
-//     stored nowhere.
-//   - stats are those of all servers; stats conns and stats cachedump work, too.
-//   - To a client that has yet to say who it is (auth_file) version is refused, too,
-//     and PLAIN is the only mechanism.
-//   - What memcached has no status for: 0x83 a server's release is too old, 0x84 a
-//     server's error, 0x85 a queue is full, 0x86 a server can't be reached. The
-//     value says why.
+//   - An unknown command with extras or a key, and a touch, gat, gatk or stat with
+//     a value: memcached continues at the wrong byte. Here the length in the frame
+//     counts.
+//   - A body of 2 GiB or more is too large, like any other large body. memcached
+//     reads its length as negative.
+//   - A key with spaces or control characters is sent to servers in base64, which
+//     limits it to 186 bytes. A longer one is Invalid. memcached limits the encoded
+//     key to 250 bytes: 186 bytes become 248, and it accepts no base64 without
+//     padding. Servers before 1.6.10 don't understand base64. There a key with a
+//     space, a line end or a zero byte is Unsupported.
+//   - An expiry of 2^31 or more, a time after January 2038, is replaced by 2^31-1.
+//   - If a server finds a value too large, the old value is removed for add,
+//     replace, append and prepend too. memcached removes it only for set.
+//   - With servers before 1.6.10, the cas id in the reply to a write is
+//     wire.NoMatch. A counter can't be created with an initial value. A delete or
+//     append with a cas is Unsupported.
+//   - The cas id of a value read from several replicas is sealed (package
+//     replicate). It is wire.NoMatch, which matches no item, if the replica doesn't
+//     decide a cas, or if the guard serves an old value or a value of the
+//     substitute server. It is also wire.NoMatch for a write that the guard did not
+//     store.
+//   - stats covers all servers. stats conns and stats cachedump also work.
+//   - Before a client has authenticated (auth_file), version is refused too. PLAIN
+//     is the only mechanism.
+//   - Statuses for errors that memcached doesn't have: 0x83 the server's release is
+//     too old, 0x84 a server's error, 0x85 a queue is full, 0x86 a server can't be
+//     reached. The value contains the reason.
 package frame
 
-// Requests: a frame, and the text or meta request that it is to servers.
+// Parses frames and translates them to text or meta requests.
 
 import (
 	"bytes"
@@ -54,21 +57,21 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Magic is the first byte of every frame of a client that speaks the
-// binary protocol. memcached decides by a connection's first byte alone, too.
+// Magic is the first byte of every request frame. Like memcached, Ringside detects
+// the binary protocol by the first byte of a connection.
 const Magic = 0x80
 
-// maxKey is the longest key that memcached takes, maxBody the longest data block
-// that a line can announce.
+// maxKey is the longest key that memcached accepts. maxBody is the longest data
+// block that a text or meta command can announce.
 const (
 	maxKey  = 250
 	maxBody = math.MaxInt32 - 2
 )
 
-// HeadSize is how many bytes of a frame are before extras, key and value.
+// HeadSize is the size of a frame's header, which precedes extras, key and value.
 const HeadSize = 24
 
-// Head is what the answer to a frame repeats of it.
+// Head contains the fields of a request frame that its reply repeats.
 type Head struct {
 	Opcode byte
 	Opaque uint32
@@ -80,7 +83,7 @@ type Frame struct {
 	Head
 	Op    wire.Op
 	Key   wire.Span
-	Value wire.Span // of what stores; may reach past the buffer with ErrShort
+	Value wire.Span // value of a storage command; may extend past the buffer with ErrShort
 
 	cas     uint64
 	flags   uint32
@@ -88,37 +91,36 @@ type Frame struct {
 	delta   uint64
 	initial uint64
 
-	odd     bool   // the key is not one that a line can carry
-	answer  []byte // to a malformed frame: an error line, or nothing
-	closes  bool   // and then memcached closes the connection
+	odd     bool   // the key can't be in a command line without base64
+	answer  []byte // reply to a malformed frame, as an error line; nil: none
+	closes  bool   // memcached closes the connection after that reply
 	tooBig  bool   // the value is over Limits.Value
-	Swallow int64  // bytes behind the frame that belong to it and mean nothing
-	Need    int    // with ErrShort: the size of the frame, as far as that is known
+	Swallow int64  // number of bytes after the frame that belong to it and must be discarded
+	Need    int    // with ErrShort: the size of the frame, as far as it is known
 }
 
-// layout is what a frame of an opcode must look like.
+// layout is the required form of a frame.
 type layout uint8
 
 const (
 	unknown layout = iota
-	bare           // neither extras nor key nor value
-	flush          // perhaps 4 bytes of extras: the delay
-	keyed          // a key alone
+	bare           // no extras, key or value
+	flush          // optional 4 bytes of extras: the delay
+	keyed          // only a key
 	stored         // 8 bytes of extras, a key, a value
 	joined         // a key, a value
 	counted        // 20 bytes of extras, a key
-	touched        // 4 bytes of extras, a key; a value is skipped, which memcached takes for the next frame
-	named          // perhaps a key; a value as with touched
-	sasl           // a key, the mechanism, and a value
+	touched        // 4 bytes of extras, a key; a value is skipped, but memcached executes it as the next frame
+	named          // an optional key; a value is skipped, as with touched
+	sasl           // a key (the mechanism) and a value
 )
 
-// opcodes says what each opcode of memcached 1.6.18 does. verbosity (0x1b) is
-// none of them.
+// opcodes are the opcodes of memcached 1.6.18. verbosity (0x1b) is not one of them.
 var opcodes = [256]struct {
 	op     wire.Op
 	layout layout
 	quiet  bool
-	key    bool // the answer carries the key
+	key    bool // the reply contains the key
 }{
 	0x00:       {op: wire.Get, layout: keyed},
 	0x01:       {op: wire.Set, layout: stored},
@@ -159,23 +161,24 @@ var opcodes = [256]struct {
 
 const opTouch = 0x1c
 
-// The opcodes by which a client says who it is.
+// The opcodes of SASL authentication.
 const (
 	Mechanisms = 0x20
 	Begin      = 0x21
 	Step       = 0x22
 )
 
-// ReturnsKey says that the answer to h carries the key.
+// ReturnsKey reports whether the reply to h contains the key.
 func (h Head) ReturnsKey() bool { return opcodes[h.Opcode].key }
 
-// IsQuietGet says that f is a get that is silent on a miss, of a key that a line can
-// carry.
+// IsQuietGet reports whether f is a get that is silent on a miss, with a key that
+// needs no base64.
 func (f *Frame) IsQuietGet() bool { return f.Op == wire.Get && !f.odd && opcodes[f.Opcode].quiet }
 
-// NextQuietGet finds the key of the quiet get that buf begins with, and takes its head
-// into f; nil: it begins with anything else, or that is not whole, or the key is none that a
-// line can carry. For what there are many of in a row it does what Next does in a third of the time.
+// NextQuietGet returns the key of the quiet get at the start of buf and stores its
+// header in f. It returns nil if buf begins with another or an incomplete frame, or
+// if the key needs base64. Clients send many quiet gets in a row, and this takes a
+// third of the time of Next.
 func (f *Frame) NextQuietGet(l *wire.Limits, buf []byte) (key []byte) {
 	if len(buf) < HeadSize || !BeginsQuietGet(buf) || buf[4] != 0 {
 		return nil
@@ -191,8 +194,8 @@ func (f *Frame) NextQuietGet(l *wire.Limits, buf []byte) (key []byte) {
 	return key
 }
 
-// BeginsQuietGet says whether buf begins with a get that is silent on a miss, as far
-// as that can be seen.
+// BeginsQuietGet reports whether buf begins with a get that is silent on a miss. If
+// buf is too short to tell, it returns false.
 func BeginsQuietGet(buf []byte) bool {
 	if len(buf) < 2 || buf[0] != Magic {
 		return false
@@ -207,12 +210,13 @@ var (
 	answerOddKey  = wire.AppendClientError(nil, "a key with spaces or control characters is too long to be asked for in base64")
 )
 
-// noExpiry in place of the exptime of a counter says that it is not to be made.
+// noExpiry as the exptime of incr or decr means that a missing counter is not
+// created.
 const noExpiry = math.MaxUint32
 
-// Next parses the frame at the start of buf into f and returns its size.
-// The only error is ErrShort, and then the size is 0: call again with the same
-// start and at least f.Need bytes. A malformed frame is a frame, too.
+// Next parses the frame at the start of buf into f and returns its size. The only
+// error is ErrShort, with size 0: call again with the same start and at least
+// f.Need bytes. A malformed frame is returned as a Frame with Op Bad.
 func Next(l *wire.Limits, buf []byte, f *Frame) (int, error) {
 	*f = Frame{}
 	if buf[0] != Magic {
@@ -226,7 +230,7 @@ func Next(l *wire.Limits, buf []byte, f *Frame) (int, error) {
 	f.Opcode, f.Opaque = buf[1], binary.BigEndian.Uint32(buf[12:])
 	f.cas = binary.BigEndian.Uint64(buf[16:])
 	key, extras := int(binary.BigEndian.Uint16(buf[2:])), int(buf[4])
-	body := int64(binary.BigEndian.Uint32(buf[8:])) // an int of 32 bits does not hold it
+	body := int64(binary.BigEndian.Uint32(buf[8:])) // the length may not fit a 32-bit int
 	o := &opcodes[f.Opcode]
 	switch {
 	case int64(key+extras) > body:
@@ -286,8 +290,8 @@ func Next(l *wire.Limits, buf []byte, f *Frame) (int, error) {
 	return end, nil
 }
 
-// fits reports whether a frame of such a layout may have so many bytes of extras,
-// key and all in all.
+// fits reports whether a frame of layout l may have these sizes. body is the total
+// size of extras, key and value.
 func (l layout) fits(extras, key int, body int64) bool {
 	switch l {
 	case bare:
@@ -309,7 +313,8 @@ func (l layout) fits(extras, key int, body int64) bool {
 	}
 }
 
-// Oversized says that the value is over the limit, and is not there.
+// Oversized reports whether the value is over the limit. The value is then not part
+// of the frame.
 func (f *Frame) Oversized() bool { return f.tooBig }
 
 func (f *Frame) bad(answer []byte, closes bool) (int, error) {
@@ -317,14 +322,15 @@ func (f *Frame) bad(answer []byte, closes bool) (int, error) {
 	return HeadSize, nil
 }
 
-// Spell appends to dst, which must be empty, the text or meta request that f is
-// to servers, and makes r that request. buf is what f was parsed from; if its end
-// is in the middle of the value, the data block is left out. An Auth is no request
-// to servers: it must not be given to Spell.
+// Spell translates f to a text or meta request. It appends the bytes to dst, which
+// must be empty, and sets r to the parsed request. buf is the buffer from which f
+// was parsed. If buf ends in the middle of the value, the data block is omitted.
+// Spell must not be called for Auth, which is not sent to servers.
 //
-// A get becomes a gets, since its answer shows the cas, but under Op Get: whoever
-// may answer a get may answer it. Writes that show their answer ask for the cas, which
-// needs meta; a delete of any value is text.
+// A get becomes a gets, because the reply frame contains the cas id. Its Op is Get
+// nevertheless, so that everything that may answer a get, such as a cache, may
+// answer it too. Writes whose reply is shown ask for the cas id, which needs meta.
+// A delete without a cas is a text command.
 func Spell(l *wire.Limits, dst, buf []byte, f *Frame, r *wire.Request) []byte {
 	if f.Op == wire.Get && !f.odd {
 		return spellGet(dst, f.Key.Of(buf), r)
@@ -366,14 +372,14 @@ func Spell(l *wire.Limits, dst, buf []byte, f *Frame, r *wire.Request) []byte {
 		s.line = append(append(s.line, f.Value.Of(buf)...), "\r\n"...)
 	}
 	l.Next(s.line, r)
-	if f.tooBig { // how large it is may be more than a text command can say
+	if f.tooBig { // the size in the command is capped, so it may be too small
 		r.Swallow = f.Swallow
 	}
 	r.Flags |= wire.Binary
 	return s.line[:max(end, len(s.line))]
 }
 
-// spellGet is Spell for what most frames are.
+// spellGet is Spell for the most frequent frame, a get.
 func spellGet(dst, key []byte, r *wire.Request) []byte {
 	const start = len("gets ")
 	dst = append(append(append(dst, "gets "...), key...), "\r\n"...)
@@ -383,7 +389,7 @@ func spellGet(dst, key []byte, r *wire.Request) []byte {
 	return dst
 }
 
-// plainText is b with spaces for what can't be in a line.
+// plainText returns b with spaces instead of bytes that can't be in a line.
 func plainText(b []byte) []byte {
 	return bytes.Map(func(c rune) rune {
 		if c < ' ' || c > '~' {
@@ -393,20 +399,20 @@ func plainText(b []byte) []byte {
 	}, b)
 }
 
-// speller makes the line of a frame.
+// speller builds the command line for a frame.
 type speller struct {
 	line  []byte
 	frame *Frame
 	key   []byte
 }
 
-// command begins a meta command on the key.
+// command appends a meta command, its key and flags.
 func (s *speller) command(name, flags string) {
 	s.word(name)
 	s.flags(flags)
 }
 
-// word appends a command and the key as it can be written.
+// word appends a command and the key, in base64 if necessary.
 func (s *speller) word(name string) {
 	s.line = append(append(s.line, name...), ' ')
 	if s.frame.odd {
@@ -429,8 +435,8 @@ func (s *speller) number(name string, n uint64) {
 	s.line = strconv.AppendUint(append(s.line, name...), n, 10)
 }
 
-// seconds is the exptime. It has no sign in a frame; what a line can't carry is a
-// time after 2038.
+// seconds returns the exptime. It is unsigned in a frame, but signed in a command,
+// so times after 2038 are capped.
 func (s *speller) seconds() uint64 { return uint64(min(s.frame.exptime, math.MaxInt32)) }
 
 func (s *speller) cas() {
@@ -439,7 +445,7 @@ func (s *speller) cas() {
 	}
 }
 
-// shown asks for the cas, if the answer is to be seen.
+// shown adds flag c, which asks for the cas id, if the frame is not quiet.
 func (s *speller) shown() {
 	if !s.quiet() {
 		s.line = append(s.line, " c"...)
@@ -491,7 +497,7 @@ func (s *speller) store() {
 		s.line = append(s.line, " MA"...)
 	case op == wire.Prepend:
 		s.line = append(s.line, " MP"...)
-	case s.frame.cas != 0: // then memcached takes add and replace for a cas, too
+	case s.frame.cas != 0: // with a cas, memcached treats add and replace as a cas too
 	case op == wire.Add:
 		s.line = append(s.line, " ME"...)
 	case op == wire.Replace:

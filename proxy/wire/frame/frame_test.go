@@ -1,7 +1,7 @@
 package frame
 
-// Frames of the binary protocol: parsed alike however they are cut, and what they
-// are to servers.
+// Frames of the binary protocol: they parse alike at every cut, and translate to
+// the right requests.
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 	"ringside/proxy/wire"
 )
 
-// frameOf is a request of the binary protocol.
+// frameOf builds a request of the binary protocol.
 func frameOf(opcode byte, cas uint64, extras, key, value string) []byte {
 	b := append([]byte{Magic, opcode}, byte(len(key)>>8), byte(len(key)), byte(len(extras)), 0, 0, 0)
 	b = binary.BigEndian.AppendUint32(b, uint32(len(extras)+len(key)+len(value)))
@@ -21,7 +21,7 @@ func frameOf(opcode byte, cas uint64, extras, key, value string) []byte {
 	return append(b, extras+key+value...)
 }
 
-// TestSpell says what each frame is to servers.
+// TestSpell checks the request to servers for each frame.
 func TestSpell(t *testing.T) {
 	counter := "\x00\x00\x00\x00\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00\x05"
 	for _, c := range []struct {
@@ -68,8 +68,8 @@ func TestSpell(t *testing.T) {
 	}
 }
 
-// TestLargeFrame: a value over the limit is refused with nothing of it in memory,
-// however large it says it is.
+// TestLargeFrame: a value over the limit is refused without storing any of it in
+// memory, whatever its declared size.
 func TestLargeFrame(t *testing.T) {
 	for _, opcode := range []byte{0x01, 0x0e, 0x7f, 0x1c} {
 		extras := map[byte]string{0x01: "\x00\x00\x00\x00\x00\x00\x00\x00", 0x1c: "\x00\x00\x00\x00"}[opcode]
@@ -88,8 +88,8 @@ func TestLargeFrame(t *testing.T) {
 	}
 }
 
-// FuzzNext: the bytes decide, not their arrival, and what a frame becomes is
-// one request.
+// FuzzNext: the result depends on the bytes and not on how they are cut, and each
+// frame becomes one request.
 func FuzzNext(f *testing.F) {
 	f.Add(append(frameOf(0x01, 0, "\x00\x00\x00\x05\x00\x00\x00\x3c", "k", "v"), frameOf(0x0a, 0, "", "", "")...))
 	f.Add(append(frameOf(0x0d, 0, "", "k", ""), frameOf(0x1c, 0, "\x00\x00\x00\x05", "a b", "surplus")...))
@@ -119,7 +119,7 @@ func FuzzNext(f *testing.F) {
 			}
 			var r, again wire.Request
 			var line []byte
-			if whole.Op != wire.Auth { // which is no request to servers
+			if whole.Op != wire.Auth { // Auth is not sent to servers
 				line = Spell(&l, nil, data, &whole, &r)
 			}
 			if line != nil && r.Op != wire.Bad {

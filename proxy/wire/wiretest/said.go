@@ -1,6 +1,6 @@
 package wiretest
 
-// What a memcached said to a stream: heard from a live one, or recorded.
+// The reaction of a memcached to a stream: from a running server, or recorded.
 
 import (
 	"bytes"
@@ -14,16 +14,16 @@ import (
 	"time"
 )
 
-// A probe follows each stream that ends with its line: the answer shows that
-// the connection is still open and in step. (An unfinished line it would
-// complete: memcached closes the connection of one over 2048 bytes only while
-// its end is not there.)
+// probe is sent after each stream that ends with a complete line. The reply shows
+// that the connection is open and in step. After an incomplete line no probe is
+// sent, because it would complete the line. (memcached closes a connection with an
+// incomplete line of more than 2048 bytes.)
 const (
 	probe  = "mn\r\nmg probe k Oend\r\n"
-	InStep = "EN kprobe Oend\r\n" // the answer to it
+	InStep = "EN kprobe Oend\r\n" // the end of the reply to probe
 )
 
-// Probed is the stream with its probe.
+// Probed returns the stream followed by its probe.
 func (s Stream) Probed() string {
 	if strings.HasSuffix(s.Data, "\n") {
 		return s.Data + probe
@@ -31,30 +31,33 @@ func (s Stream) Probed() string {
 	return s.Data
 }
 
-// Said is what a server did with a probed stream.
+// Said is the reaction of a server to a probed stream.
 type Said struct {
-	Answer string // without what Normal hides
-	Closed bool   // by the server, although the client had not
+	Answer string // reply, without the parts that Normal replaces
+	Closed bool   // whether the server closed the connection before the client did
 }
 
-// InStep says that the connection took the probe for what it is.
+// InStep reports whether the server understood the probe as a probe, so the
+// connection is in step.
 func (s Said) InStep() bool { return strings.HasSuffix(s.Answer, InStep) }
 
-// silence is how long a memcached must say nothing, twice, to be taken for one
-// that waits for more. Between the two it answers another client: one that has no
-// processor is silent, too. It is no bound on others.
+// silence is how long a memcached must be silent, twice in a row, to count as
+// waiting for more input. Between the two periods it must answer another client,
+// because a server that gets no CPU time is silent too. Hear increases it for slow
+// servers.
 const silence = 300 * time.Millisecond
 
-// Hear sends pieces on a new connection and takes in what comes back. want is
-// what another server did before, for which this one has all of patience, or
-// nothing.
+// Hear sends pieces on a new connection and returns the reaction of the server.
+// want is the reaction of another server to the same pieces, or zero. Hear waits up
+// to patience for a reply as long as want's, or for the server to close if want is
+// closed.
 func Hear(c *net.TCPConn, pieces []string, want Said, patience time.Duration) Said {
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
 		for _, piece := range pieces {
 			if _, err := io.WriteString(c, piece); err != nil {
-				return // it has closed; what it said is on its way to the reader
+				return // the server has closed; its reply may still arrive
 			}
 		}
 	}()
@@ -66,8 +69,8 @@ func Hear(c *net.TCPConn, pieces []string, want Said, patience time.Duration) Sa
 		answer = append(answer, buf[:n]...)
 		return err
 	}
-	// A server without a processor is silent, too, and slow to answer a new client: it is given
-	// ten times what that takes.
+	// A server without CPU time is silent too, and it answers a new client slowly.
+	// It gets ten times the time of such an answer.
 	enough, start := silence, time.Now()
 	for waits := 0; !bytes.HasSuffix(answer, []byte(InStep)); {
 		wait, before := patience, len(answer)
@@ -92,12 +95,12 @@ func Hear(c *net.TCPConn, pieces []string, want Said, patience time.Duration) Sa
 			if waits++; waits > 1 && wait >= min(10*time.Since(began), patience) {
 				return Said{Normal(answer), false}
 			}
-		default: // it has not got all yet
+		default: // not all pieces have been sent
 		}
 		enough = max(enough, min(10*time.Since(began), patience))
 	}
 	c.CloseWrite()
-	for read(patience) == nil { // nothing may follow
+	for read(patience) == nil { // anything that follows makes the result differ
 	}
 	return Said{Normal(answer), false}
 }
@@ -127,8 +130,9 @@ var changing = []*regexp.Regexp{
 	regexp.MustCompile(`(?m)^(VERSION )(\S+)\r$`),
 }
 
-// Normal hides cas numbers, which count what each server has stored, versions, and what
-// Ringside adds to memcached's words about a large value.
+// Normal replaces what may differ between servers: cas ids, which depend on earlier
+// writes, and versions. It also removes the text that Ringside adds to memcached's
+// error for a large value.
 func Normal(answer []byte) string {
 	answer = bytes.ReplaceAll(answer, []byte(": the value is longer than limits.value of Ringside"), nil)
 	for _, re := range changing {
@@ -140,9 +144,10 @@ func Normal(answer []byte) string {
 //go:embed testdata/memcached-1.6.45.txt
 var recorded string
 
-// Recorded returns what memcached 1.6.45 said to each stream, by its Source.
-// Each line of testdata/memcached-1.6.45.txt has the source, and behind => the
-// answer in the form of streams.txt, and closed if it closed.
+// Recorded returns the recorded reactions of memcached 1.6.45, by the Source of the
+// stream. Each line of testdata/memcached-1.6.45.txt contains the source, then =>,
+// then the reply in the syntax of streams.txt. The word closed follows if the
+// server closed the connection.
 func Recorded() (map[string]Said, error) {
 	all := map[string]Said{}
 	for i, line := range strings.Split(strings.TrimSpace(recorded), "\n") {
@@ -165,7 +170,7 @@ func parseSaid(line string) (source string, said Said, err error) {
 	return source, said, err
 }
 
-// Record spells what was said to s as a line of that file.
+// Record returns the line of that file for stream s.
 func Record(s Stream, said Said) string {
 	line := s.Source + " => " + quote(said.Answer)
 	if said.Closed {
@@ -174,7 +179,8 @@ func Record(s Stream, said Said) string {
 	return line + "\n"
 }
 
-// quote is the text that parse reads, with long runs of a byte counted.
+// quote returns text in the syntax that parse reads. Runs of more than 100 equal
+// bytes are written with a repeat count.
 func quote(text string) string {
 	var b strings.Builder
 	from := 0

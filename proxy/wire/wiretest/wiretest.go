@@ -1,8 +1,9 @@
-// Package wiretest holds the odd and malformed streams that are compared with
-// a real memcached: by the parser's tests and by those of the whole proxy.
+// Package wiretest provides unusual and malformed client streams, and the replies
+// of memcached to them. The tests of the parser and of the whole proxy compare
+// their replies with those of a real memcached.
 package wiretest
 
-// The streams and the form they are written in.
+// The streams and the syntax of their file.
 
 import (
 	_ "embed"
@@ -16,32 +17,32 @@ var file string
 
 // Stream is what one client sends on a new connection to an empty cache.
 type Stream struct {
-	Name   string // file line and section, for messages
+	Name   string // file, line and section, for messages
 	Source string // the line of the file without its mark
 	Data   string
 	Mark   Mark
-	Want   Said // of Own
+	Want   Said // the expected reaction; only for Own
 }
 
-// Mark says which memcached a stream is answered as. The two releases agree on
-// most.
+// Mark determines which memcached release a stream is compared with. For most
+// streams both releases reply alike.
 type Mark string
 
 // The marks.
 const (
-	Both Mark = ""    // as both: they say the same
-	Old  Mark = "old" // as 1.6.18, which is installed; 1.6.45 says something else
-	New  Mark = "new" // as 1.6.45; 1.6.18 says something else
-	Own  Mark = "own" // as neither, but with what follows => in the line; package wire says why
+	Both Mark = ""    // both releases reply alike
+	Old  Mark = "old" // as 1.6.18, which the tests run; 1.6.45 replies differently
+	New  Mark = "new" // as 1.6.45, which is recorded; 1.6.18 replies differently
+	Own  Mark = "own" // as neither: the reply follows => in the line; the comment of package wire explains why
 )
 
-// Streams returns the streams of testdata/streams.txt. Each line of the file
-// that is not empty is one stream: a Mark, if it has one, and Go string
-// literals that are put together, each with an optional repeat count:
+// Streams returns the streams of testdata/streams.txt. Each nonempty line is one
+// stream: an optional Mark, followed by Go string literals, which are concatenated.
+// Each literal may have a repeat count:
 //
 //	new "set " 251*"k" " 0 0 1\r\nx\r\n"
 //
-// A line that begins with # is a heading for those below.
+// A line that begins with # is a heading for the lines after it.
 func Streams() ([]Stream, error) {
 	var all []Stream
 	heading := ""

@@ -1,6 +1,7 @@
-// Package older spells a client's stream so that memcached 1.6.18 does with it
-// what package wire does, where that follows 1.6.45: so the installed release
-// stays the measure of everything else in the stream.
+// Package older rewrites a client's stream for comparison with memcached 1.6.18. In
+// some cases package wire behaves like 1.6.45 instead. This package replaces only
+// these cases, by input to which 1.6.18 replies as package wire does. So everything
+// else in the stream can still be compared with 1.6.18, which the tests run.
 package older
 
 import (
@@ -9,17 +10,17 @@ import (
 	"ringside/proxy/wire"
 )
 
-// What makes 1.6.18 say no more than one of these lines.
+// standIn maps a reply to input for which 1.6.18 sends exactly that reply.
 var standIn = map[string]string{
 	"": "",
 	"CLIENT_ERROR bad command line format\r\n":    "touch " + strings.Repeat("k", 251) + " 0\r\n",
 	"CLIENT_ERROR options flags are too long\r\n": "mg k 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18\r\n",
 }
 
-// Stream spells data, of which any part may be malformed.
+// Stream returns data rewritten for 1.6.18. Any part of data may be malformed.
 func Stream(data string) string {
 	var out strings.Builder
-	limits := wire.Limits{Value: 1 << 30} // the server is the judge
+	limits := wire.Limits{Value: 1 << 30} // the server checks the size of values
 	var r wire.Request
 	for data != "" {
 		line, rest, whole := strings.Cut(data, "\n")
@@ -38,7 +39,7 @@ func Stream(data string) string {
 	return out.String() + data
 }
 
-// spell is what 1.6.18 gets for one request.
+// spell returns the input for 1.6.18 in place of one request.
 func spell(said, line string, n int, r *wire.Request) string {
 	if r.Op != wire.Bad {
 		return said
@@ -53,10 +54,10 @@ func spell(said, line string, n int, r *wire.Request) string {
 	if ok && (r.Swallow > 0 || n == len(line)+1 && stores(line)) {
 		return instead
 	}
-	return said // 1.6.18 refuses it alike, with its data block
+	return said // 1.6.18 also refuses it and discards its data block
 }
 
-// withoutNoise cuts off the words that only 1.6.45 takes for noise.
+// withoutNoise removes the extra words that only 1.6.45 ignores.
 func withoutNoise(line string) string {
 	text, _, _ := strings.Cut(line, "\x00")
 	words := strings.FieldsFunc(strings.TrimSuffix(text, "\r"), func(c rune) bool { return c == ' ' })
