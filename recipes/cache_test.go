@@ -148,7 +148,7 @@ func TestGuardStories(t *testing.T) {
 	g.sleep(11 * time.Second)
 	g.get(t, "somebody builds", "v2", func() (string, error) {
 		g.traced(t, "HML")
-		g.get(t, "another one meanwhile", "v1", nil) // the old value, at once
+		g.get(t, "another one meanwhile", "v1", nil) // the old value, without waiting
 		g.traced(t, "MLH")
 		return "v2", nil
 	})

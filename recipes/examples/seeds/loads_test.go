@@ -419,7 +419,7 @@ func loadArray(b *bed) {
 	e := newEntries(b)
 	b.l.work = func(worker int) error {
 		entry := e.next(worker)
-		// Some entries are removed again, which costs marks and leaves no element.
+		// One in five is removed again, which costs marks and leaves no element.
 		if strings.HasSuffix(entry, "0") || strings.HasSuffix(entry, "5") {
 			gone := "gone" + entry
 			return errors.Join(a.Add(ctx, gone), a.Remove(ctx, gone))

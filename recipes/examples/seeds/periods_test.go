@@ -90,7 +90,7 @@ type counted struct {
 
 // deviation is the difference between what is shown and what was counted.
 type deviation struct {
-	mean float64 // mean over all periods, in per cent
+	mean float64 // of the sum over all periods, in per cent
 	off  float64 // per cent of periods in which it is more than 5 %
 }
 

@@ -33,8 +33,8 @@ func keys(t *testing.T, _ *setting) []row {
 	return []row{{"S-10", "keys: md5 of the options", "page 1 and page \"1\" are two keys, each built and invalidated for itself", "parts are text, escaped; different parts never meet (property test)", ""}}
 }
 
-// crc32Rules are clients and their settings, each of which is described as "crc32
-// % n". The presets are verified against recorded results of those clients.
+// crc32Rules are clients and their settings. Each is described as "crc32 % n". The
+// presets are verified against recorded results of those clients.
 var crc32Rules = []struct{ client, distribution string }{
 	{"gomemcache", "modulo-gomemcache"},
 	{"libmemcached, HASH_CRC", "modulo-libmemcached, hash: crc"},
