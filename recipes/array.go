@@ -1,6 +1,6 @@
 package recipes
 
-// A list that is written by append and changed by cas.
+// A list that is written by append and updated by cas.
 
 import (
 	"context"
@@ -15,27 +15,28 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 )
 
-// Array is a list of texts. Its value is marks, one behind another: "+1 +3 +4 -3
-// +5 " is the list 1, 4, 5. Add and Remove append marks; Update reads, changes and
-// writes by cas. An append changes the cas id too, so both may be used at once.
-// A key with more dead marks than living ones is written anew, by cas, by the next
-// Fetch that sees it.
+// Array is a list of strings. Its value is a sequence of marks: "+1 +3 +4 -3 +5 "
+// is the list 1, 4, 5. Add and Remove append marks. Update reads, changes and
+// writes by cas. An append changes the cas id too, so both kinds of write may run
+// at once. If a key has more dead marks than elements, the next Fetch rewrites it
+// by cas.
 //
-// Guarantee: while no key is lost, no Add, Remove or Update that succeeds is lost
-// or done twice, whoever else writes. A Remove takes away all equal elements that
-// were added before it. Order is the order of additions, in each shard for itself.
-// What ends with an error has been done or not; Remove may be repeated without
-// harm, Add may double an element, which Unique hides. An Add of several elements
-// to several shards may have been done in some of them.
+// Guarantee: while no key is lost, a successful Add, Remove or Update is neither
+// lost nor executed twice, whatever other processes write. A Remove removes all
+// equal elements that were added before it. Elements are in the order of addition
+// within each shard. A call that returns an error may or may not have been
+// executed. Remove can be repeated without harm. A repeated Add may add an element
+// twice, which Unique hides. An Add to several shards may have been executed in
+// some of them.
 //
-// Cost in round trips: Add and Remove 1 for each shard they touch (2 for the
-// first), Fetch 1 and sometimes 2, Update 2 for each try. An array that is full
-// costs 5 and, without a Sizer, a read of the whole value, before ErrFull.
+// Cost in round trips: Add and Remove 1 for each shard that they change (2 for the
+// first write), Fetch 1 and sometimes 2, Update 2 per try. A full array costs 5
+// before ErrFull, plus a read of the whole value without a Sizer.
 //
-// On one copy it is lost with its server, whole, each shard for itself, and through
-// an ejection it begins anew. On two copies the loss of one server keeps it; what
-// copies can't do is in Ringside's docs/failover.md, and this type can't tell where that
-// costs elements.
+// With one copy, each shard is lost as a whole with its server, and starts empty
+// during an ejection. With two copies, the array survives the loss of one server.
+// Ringside's docs/failover.md describes the limits of copies; this type cannot
+// detect elements that are lost because of them.
 type Array struct {
 	s      *Store
 	name   string
@@ -44,21 +45,22 @@ type Array struct {
 	unique bool
 }
 
-// ArrayOptions are what an Array may have. The zero value is a list in one key
+// ArrayOptions are the options of an Array. The zero value is a list in one key
 // that never expires.
 type ArrayOptions struct {
-	// Expires is how long a key lives from its first Add, Update or compaction on.
+	// Expires is how long a key lives after its first Add, an Update or a
+	// compaction.
 	Expires time.Duration
-	// Shards is over how many keys elements are spread, by their hash: each has room
-	// for an item. At most 64; 1 unless set.
+	// Shards is the number of keys. An element's hash selects its key. Each key
+	// has room for one memcached item. At most 64; 0 is 1.
 	Shards int
-	// Unique hides all but the first of equal elements at Fetch.
+	// Unique makes Fetch return only the first of equal elements.
 	Unique bool
 }
 
 const maxShards = 64
 
-// NewArray is an array with a name.
+// NewArray returns an array with a name.
 func NewArray(s *Store, name string, o ArrayOptions) (*Array, error) {
 	seconds, err := expiryOrNever("expiry of array "+name, o.Expires)
 	if err != nil {
@@ -77,11 +79,11 @@ func NewArray(s *Store, name string, o ArrayOptions) (*Array, error) {
 	return a, nil
 }
 
-// Add puts elements at the end. ErrFull says that a key has no room, also after
+// Add appends elements. It returns ErrFull if a key has no room even after
 // compaction.
 func (a *Array) Add(ctx context.Context, elements ...string) error { return a.mark(ctx, '+', elements) }
 
-// Remove takes all that equal these elements away.
+// Remove removes all elements that equal one of these.
 func (a *Array) Remove(ctx context.Context, elements ...string) error {
 	return a.mark(ctx, '-', elements)
 }
@@ -92,7 +94,7 @@ func (a *Array) mark(ctx context.Context, sign byte, elements []string) error {
 	for _, e := range elements {
 		writeMark(&marks[a.shard(e)], sign, e)
 	}
-	for i := range marks { // before anything is sent
+	for i := range marks { // check all keys before anything is sent
 		if err := a.s.fits(a.keys[i], marks[i].Len()); err != nil {
 			return err
 		}
@@ -123,7 +125,7 @@ func (a *Array) shard(element string) int {
 	return int(h.Sum32() % uint32(len(a.keys)))
 }
 
-// Fetch reads the list. One that nobody has written is empty.
+// Fetch returns the list. It is empty if the keys are missing.
 func (a *Array) Fetch(ctx context.Context) ([]string, error) {
 	items, err := a.s.getMulti(ctx, a.keys)
 	if err != nil {
@@ -141,7 +143,7 @@ func (a *Array) Fetch(ctx context.Context) ([]string, error) {
 		}
 		list = append(list, part...)
 		if dead := marks - len(part); marks >= compactFrom && dead > len(part) {
-			a.rewrite(item, part) // if others were faster they have seen it too
+			a.rewrite(item, part) // if this loses to another process, the next Fetch tries again
 		}
 	}
 	if a.unique {
@@ -150,12 +152,12 @@ func (a *Array) Fetch(ctx context.Context) ([]string, error) {
 	return list, nil
 }
 
-// compactFrom is the number of marks from which on a list is worth compaction.
+// compactFrom is the smallest number of marks that Fetch compacts.
 const compactFrom = 16
 
-// Update changes the list by cas: change gets what is there and returns what is
-// to be there, and is called again when somebody else was faster. An array with
-// several shards has no Update.
+// Update changes the list by cas. It calls change with the current list and stores
+// the result. If another writer was faster, it calls change again. An array with
+// several shards does not support Update.
 func (a *Array) Update(ctx context.Context, change func([]string) []string) error {
 	if len(a.keys) > 1 {
 		return fmt.Errorf("recipes: update of array %s, which has %d shards: %w", a.name, len(a.keys), ErrArgument)
@@ -191,7 +193,8 @@ func (a *Array) Update(ctx context.Context, change func([]string) []string) erro
 	})
 }
 
-// compact drops dead marks if there are so many at least, and says whether it did.
+// compact drops dead marks if there are at least least of them. It reports whether
+// the key has more room now.
 func (a *Array) compact(ctx context.Context, key string, least int) (shrunk bool, err error) {
 	err = a.s.again(ctx, "compact", key, func() (bool, error) {
 		item, err := a.s.get(ctx, key)
@@ -209,7 +212,8 @@ func (a *Array) compact(ctx context.Context, key string, least int) (shrunk bool
 	return shrunk, err
 }
 
-// rewrite puts a list in an item's place by cas, and says whether it was in time.
+// rewrite replaces an item with a list by cas. It reports false if the item has
+// changed.
 func (a *Array) rewrite(item *memcache.Item, list []string) (bool, error) {
 	value := writeMarks(list)
 	if err := a.s.fits(item.Key, len(value)); err != nil {
@@ -238,14 +242,14 @@ func writeMarks(list []string) []byte {
 	return []byte(b.String())
 }
 
-// parseMarks reads a list, and how many marks it is made of.
+// parseMarks returns the list, and the number of marks in the item.
 func parseMarks(item *memcache.Item) (list []string, marks int, err error) {
 	type element struct {
 		text string
 		dead bool
 	}
 	var all []element
-	at := map[string][]int{} // where each living element stands
+	at := map[string][]int{} // indexes in all of each living element
 	for mark := range strings.SplitAfterSeq(string(item.Value), " ") {
 		if mark == "" {
 			continue

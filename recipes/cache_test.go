@@ -1,6 +1,6 @@
 package recipes_test
 
-// The two caches: stories of the articles, races, and herds.
+// The two caches: the examples of the articles, races, and many callers at once.
 
 import (
 	"context"
@@ -43,7 +43,8 @@ func TestTags(t *testing.T) {
 	}
 	late := get("invalidated", "", "tag1", "tag2")
 
-	// Whoever missed before an invalidation stores in vain after it.
+	// A value that is stored after an invalidation, for a miss before it, is not
+	// returned.
 	if err := c.Invalidate(ctx, "tag1"); err != nil {
 		t.Error(err)
 	}
@@ -56,8 +57,8 @@ func TestTags(t *testing.T) {
 	set(fill, "v2")
 	get("valid again", "v2", "tag1", "tag2")
 
-	// A tag that is lost never revives a value, also if it is lost twice, within one
-	// tick of the clock or with a clock that has gone back.
+	// A lost tag never makes an old value valid again: not if it is lost twice
+	// within one tick of the clock, and not if the clock was set back.
 	for _, back := range []time.Duration{0, 0, -time.Hour} {
 		s.Store.Now = func() time.Time { return s.clock.Now().Add(back) }
 		if err := s.spy.Client.Delete("tag:4:blog:tag1"); err != nil {
@@ -69,7 +70,7 @@ func TestTags(t *testing.T) {
 
 	s.Store.Now = s.clock.Now
 
-	// Two at once who find no version take the same.
+	// Two callers that find no version at the same time use the same new one.
 	var other *recipes.Fill
 	s.before = func(command, _ string) error {
 		if command == "add" {
@@ -94,7 +95,7 @@ func TestTags(t *testing.T) {
 	want(t, "which", err.Error(), "recipes: cache blog: tags that may not be invalidated: b: the connection broke")
 }
 
-// guardStage is a guarded cache with the letters of its trace.
+// guardStage is a guarded cache that records its trace.
 type guardStage struct {
 	*stage
 	*recipes.GuardedCache
@@ -134,7 +135,7 @@ func (g *guardStage) traced(t *testing.T, want string) {
 
 func text(v string) func() (string, error) { return func() (string, error) { return v, nil } }
 
-// The two stories that the article tells by letters.
+// The two sequences that the article describes with trace letters.
 func TestGuardStories(t *testing.T) {
 	g := newGuard(t, recipes.GuardedOptions{Expires: 10 * time.Second, Stale: 10 * time.Second})
 	g.get(t, "first", "v1", text("v1"))
@@ -147,14 +148,14 @@ func TestGuardStories(t *testing.T) {
 	g.sleep(11 * time.Second)
 	g.get(t, "somebody builds", "v2", func() (string, error) {
 		g.traced(t, "HML")
-		g.get(t, "another one meanwhile", "v1", nil) // the old value, at once
+		g.get(t, "another one meanwhile", "v1", nil) // the old value, without waiting
 		g.traced(t, "MLH")
 		return "v2", nil
 	})
 	g.traced(t, "WU")
 	g.get(t, "rebuilt", "v2", nil)
 
-	// Somebody else builds and there is no old value: wait, then hit.
+	// Another caller builds, and there is no old value: wait, then hit.
 	g.sleep(31 * time.Second)
 	done := make(chan bool)
 	g.letters = nil
@@ -174,18 +175,18 @@ func TestGuardStories(t *testing.T) {
 
 func TestGuardRaces(t *testing.T) {
 	g := newGuard(t, recipes.GuardedOptions{Expires: 10 * time.Second, Stale: 10 * time.Second, Lease: 5 * time.Second, Wait: 20 * time.Millisecond})
-	// A delete while somebody builds: what he builds goes to his caller only.
+	// A Delete during a build: only the caller gets the built value.
 	g.get(t, "built before the delete", "old", func() (string, error) {
 		return "old", g.Delete(ctx, "k")
 	})
 	g.get(t, "after the delete", "new", text("new"))
-	// The same when there is an old value.
+	// The same with an old value.
 	g.sleep(11 * time.Second)
 	g.get(t, "rebuilt before the delete", "old", func() (string, error) { return "old", g.Delete(ctx, "k") })
 	g.get(t, "after the second delete", "newer", text("newer"))
 
-	// A build that takes longer than its lease: the next one begins, and the slow one
-	// neither stores its value nor gives back the other's claim.
+	// A build that is longer than its lease: the next build starts, and the slow
+	// one neither stores its value nor releases the other's claim.
 	g.sleep(11 * time.Second)
 	g.get(t, "slow", "slow", func() (string, error) {
 		g.sleep(6 * time.Second)
@@ -194,7 +195,7 @@ func TestGuardRaces(t *testing.T) {
 	})
 	g.get(t, "after both", "fast", nil)
 
-	// A build that fails gives its claim back: with an old value, and without.
+	// A build that fails releases its claim, with an old value and without.
 	broken := errors.New("no database")
 	fail := func() (string, error) { return "", broken }
 	g.sleep(11 * time.Second)
@@ -206,7 +207,7 @@ func TestGuardRaces(t *testing.T) {
 	wantErr(t, "failure without one", g.get(t, "no value", "", fail), broken)
 	g.get(t, "after that failure", "w", text("w"))
 
-	// Nobody waits longer than he wants to.
+	// A caller waits at most Wait.
 	if err := g.Delete(ctx, "k"); err != nil {
 		t.Error(err)
 	}
@@ -215,7 +216,7 @@ func TestGuardRaces(t *testing.T) {
 		return "x", nil
 	})
 
-	// An old value is served no longer than Stale.
+	// An old value is not served for longer than Stale.
 	g.sleep(21 * time.Second)
 	g.get(t, "too old", "y", func() (string, error) {
 		wantErr(t, "too old for others", g.get(t, "too old", "", nil), recipes.ErrBuilding)
@@ -223,7 +224,7 @@ func TestGuardRaces(t *testing.T) {
 	})
 }
 
-// Fifty at once who find nothing: one builds.
+// Fifty callers miss at once, and one builds.
 func TestHerd(t *testing.T) {
 	t.Parallel()
 	m := rig.StartMemcached(t)

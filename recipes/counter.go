@@ -1,6 +1,6 @@
 package recipes
 
-// Counters that nobody has to make first.
+// Counters that create themselves at the first count.
 
 import (
 	"bytes"
@@ -13,25 +13,27 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 )
 
-// Counter counts. It is one key; the first count makes it by add, and who loses
-// that race counts again.
+// Counter is a counter in one key. The first Add creates it by add. If two
+// processes try that at once, the slower one adds to the new counter.
 //
-// Guarantee: while the key is not lost, each Add that succeeds counts once, and
-// its number is nobody else's. One that ends with an error has counted once or
-// not at all; it is never sent twice.
+// Guarantee: while the key is not lost, each successful Add counts once and
+// returns a number that no other Add returns. An Add that returns an error has
+// counted once or not at all, because it is never sent twice.
 //
-// Cost in round trips: Add 1 (2 at the first), Value 1.
+// Cost in round trips: Add 1 (2 for the first), Value 1.
 //
-// On one copy it begins at 0 again when its server is lost, and through an
-// ejection it counts in another place from 0, and that count is lost when the
-// server is back. On two copies the loss of one keeps it. Numbers wrap at 2^64.
+// With one copy, the counter restarts at 0 when its server is lost. During an
+// ejection it counts from 0 on another server, and that count is lost when the
+// server rejoins. With two copies, it survives the loss of one server. Numbers
+// wrap at 2^64.
 type Counter struct {
 	s      *Store
 	key    string
 	expiry int32
 }
 
-// NewCounter is a counter that lives so long from its first count on; 0: for ever.
+// NewCounter returns a counter that expires this long after its first count; 0 is
+// never.
 func NewCounter(s *Store, name string, expires time.Duration) (*Counter, error) {
 	seconds, err := expiryOrNever("expiry of counter "+name, expires)
 	if err != nil {
@@ -43,12 +45,12 @@ func NewCounter(s *Store, name string, expires time.Duration) (*Counter, error) 
 	return &Counter{s, s.key("count", name), seconds}, nil
 }
 
-// Add counts delta and returns the number after it.
+// Add adds delta and returns the new number.
 func (c *Counter) Add(ctx context.Context, delta uint64) (uint64, error) {
 	return c.s.count(ctx, c.key, delta, 0, c.expiry)
 }
 
-// Value is the number, 0 if nobody has counted.
+// Value returns the number. It is 0 if the key is missing.
 func (c *Counter) Value(ctx context.Context) (uint64, error) {
 	item, err := c.s.get(ctx, c.key)
 	if err != nil {
@@ -57,24 +59,24 @@ func (c *Counter) Value(ctx context.Context) (uint64, error) {
 	return number(item)
 }
 
-// ViewCounter counts views on top of a number that a database keeps. It is one
-// key. Who finds none puts a claim in its place, reads the database, and turns
-// the claim into the number by cas; the others wait meanwhile and count then.
+// ViewCounter counts views, starting from a number in a database. It is one key. A
+// View that finds the key missing stores a claim in it, reads the database, and
+// replaces the claim with the number by cas. Other Views wait until then.
 //
-// Guarantee: each View that succeeds counts once, the first ones too: n views at
-// once of a key that is not there make it the database's number + n. The database
-// is read only after the claim, and the number stored only if the key is still
-// that claim, so a slow reader can't put an old number over a newer one. A View
-// that ends with an error has counted once or not at all.
+// Guarantee: each successful View counts once, including the first ones. If n
+// views of a missing key run at once, the result is the database's number + n. A
+// View reads the database only after its claim, and stores the number only if the
+// key still contains that claim. So a slow reader cannot overwrite a newer number.
+// A View that returns an error has counted once or not at all.
 //
-// The application writes Value to the database from time to time, and there never
-// lets it go down (SET views = GREATEST(views, ?)).
+// The application writes Value to the database from time to time. It must never
+// lower the number there (SET views = GREATEST(views, ?)).
 //
-// Cost in round trips: View 1; the first one 4, and who waits for it polls with 2.
+// Cost in round trips: View 1; the first one 4, and each poll of a waiting one 2.
 //
-// On one copy the views since the last write to the database are lost with the
-// server, and again when an ejection ends; the counter then goes on from the
-// database by itself. On two copies the loss of one server loses nothing.
+// With one copy, the views since the last write to the database are lost with the
+// server, and again when an ejection ends. The counter then continues from the
+// database. With two copies, the loss of one server loses nothing.
 type ViewCounter struct {
 	s      *Store
 	key    string
@@ -82,14 +84,14 @@ type ViewCounter struct {
 	load   func(context.Context) (uint64, error)
 }
 
-// loading is how long one View may take to read the database before another
-// one tries, and how long others wait for it.
+// loading is how long one View may take to read the database before another View
+// may try. Other Views wait for twice as long.
 const loading = 10 * time.Second
 
-var claim = []byte("loading ") // in front of a token
+var claim = []byte("loading ") // prefix of the random token in a claim
 
-// NewViewCounter counts on from what load reads. The key lives so long from its
-// first view on; 0: for ever.
+// NewViewCounter returns a counter that starts from the number that load reads. It
+// expires this long after its first view; 0 is never.
 func NewViewCounter(s *Store, name string, expires time.Duration, load func(context.Context) (uint64, error)) (*ViewCounter, error) {
 	seconds, err := expiryOrNever("expiry of view counter "+name, expires)
 	if err != nil {
@@ -104,8 +106,8 @@ func NewViewCounter(s *Store, name string, expires time.Duration, load func(cont
 	return &ViewCounter{s, s.key("views", name), seconds, load}, nil
 }
 
-// View counts one view and returns the number with it. ErrBuilding says that
-// somebody else read the database all the time.
+// View counts one view and returns the new number. It returns ErrBuilding if other
+// calls were reading the database all the time.
 func (c *ViewCounter) View(ctx context.Context) (n uint64, err error) {
 	err = await(ctx, 2*loading, ErrBuilding, func() (done bool, err error) {
 		n, done, err = c.view(ctx)
@@ -117,7 +119,7 @@ func (c *ViewCounter) View(ctx context.Context) (n uint64, err error) {
 	return n, nil
 }
 
-// view counts once if the key is there, or if it can be made.
+// view counts once, if the key exists or this call can create it.
 func (c *ViewCounter) view(ctx context.Context) (n uint64, done bool, err error) {
 	n, err = c.s.Client.Increment(c.key, 1)
 	if err == nil {
@@ -141,7 +143,7 @@ func (c *ViewCounter) view(ctx context.Context) (n uint64, done bool, err error)
 	n, err = c.load(ctx)
 	if err != nil {
 		item.Value, item.Expiration = nil, -1
-		c.s.Client.CompareAndSwap(item) // or the claim expires
+		c.s.Client.CompareAndSwap(item) // if this fails, the claim expires
 		return 0, false, err
 	}
 	n++
@@ -152,7 +154,8 @@ func (c *ViewCounter) view(ctx context.Context) (n uint64, done bool, err error)
 	return n, err == nil, err
 }
 
-// claimed errs if what stood in the way of a count is not a claim: a claim ends.
+// claimed returns nil if a claim made the count fail, because a claim ends by
+// itself. It returns an error if the value is neither a claim nor a number.
 func (c *ViewCounter) claimed(ctx context.Context) error {
 	item, err := c.s.get(ctx, c.key)
 	if err != nil || item == nil || bytes.HasPrefix(item.Value, claim) {
@@ -162,8 +165,8 @@ func (c *ViewCounter) claimed(ctx context.Context) error {
 	return err
 }
 
-// Value is the number of views: the counter's, or the database's if there is no
-// counter.
+// Value returns the number of views. If the counter is missing, it is the number
+// in the database.
 func (c *ViewCounter) Value(ctx context.Context) (uint64, error) {
 	item, err := c.s.get(ctx, c.key)
 	if err != nil {

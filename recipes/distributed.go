@@ -1,6 +1,6 @@
 package recipes
 
-// A counter that many processes share without asking a server at each count.
+// A counter for many processes that needs no request per count.
 
 import (
 	"context"
@@ -14,26 +14,26 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 )
 
-// DistributedCounter counts in the process and shows the counts of the last whole
-// interval, of this process and of all. Each process has two numbers: one that
-// counts, and one that is shown; at the end of an interval the first becomes the
-// second, and is written as this process's row, which expires by itself. The sum
-// over all is one multi-get of the rows.
+// DistributedCounter counts in the process. It shows the count of the last whole
+// interval, for this process and for all processes. Each process has two numbers:
+// the count of the current interval and that of the last one. At the end of an
+// interval, the process writes the second number to its row, a key that expires by
+// itself. The total is one multi-get of all rows.
 //
-// Guarantee: a row says what its process counted in the last interval that it
-// ended. It is written by set, so that a write whose outcome is unknown is
-// repeated without harm: nothing counts twice; until then the row may be missing, as
-// Ringside deletes behind a set that it answers with an error. A process that has
-// ended drops out of the sum three intervals later at most.
+// Guarantee: a row contains what its process counted in the last interval that it
+// ended. The row is written by set, so a write with an unknown outcome can be
+// repeated, and nothing counts twice. Until the repetition the row may be missing,
+// because Ringside deletes the key after a set that failed. A process that has
+// ended disappears from the total after at most three intervals.
 //
-// Cost in round trips: Add none, Visit 1, Flush 1, Own none, Total 1.
+// Cost in round trips: Add 0, Visit 1, Flush 1, Own 0, Total 1.
 //
-// The loss of a process loses what it counted since its last interval ended. The
-// loss of a server, on one copy or at an ejection's beginning and end, leaves its
-// rows out of the sum until their processes write the next ones: one interval, and
-// Total says how many rows it has found. On two copies the loss of one server
-// loses nothing. A visitor whom two processes see counts in both, unless Visit
-// decides, which asks memcached.
+// If a process dies, its counts since the end of its last interval are lost. If a
+// server is lost (one copy), or an ejection begins or ends, its rows are missing
+// from the total until their processes write again, after one interval. Total
+// returns the number of rows that it found. With two copies, the loss of one
+// server loses nothing. A visitor that two processes count is counted twice,
+// unless they use Visit, which asks memcached.
 type DistributedCounter struct {
 	s    *Store
 	name string
@@ -42,17 +42,17 @@ type DistributedCounter struct {
 	rows []string
 
 	mu       sync.Mutex
-	counting uint64 // since the interval began
-	interval int64  // that is being counted
-	shown    uint64 // of the last interval that ended
-	written  bool   // the row of it
+	counting uint64 // count of the current interval; guarded by mu, as the fields below
+	interval int64  // number of the current interval
+	shown    uint64 // count of the last interval that ended
+	written  bool   // whether shown has been written to the row
 }
 
-// DistributedOptions say who counts.
+// DistributedOptions say which processes count, and how often they write.
 type DistributedOptions struct {
-	ID    string        // of this process
-	IDs   []string      // of all processes, this one among them; at most 1000
-	Every time.Duration // interval, in whole seconds; 10s unless set
+	ID    string        // ID of this process
+	IDs   []string      // of all processes, including this one; at most 1000
+	Every time.Duration // interval, in whole seconds; 0 is 10s
 }
 
 const (
@@ -60,7 +60,7 @@ const (
 	rowExpires = 3 // intervals
 )
 
-// NewDistributedCounter is a counter with a name.
+// NewDistributedCounter returns a counter with a name.
 func NewDistributedCounter(s *Store, name string, o DistributedOptions) (*DistributedCounter, error) {
 	if o.Every == 0 {
 		o.Every = 10 * time.Second
@@ -91,12 +91,12 @@ func NewDistributedCounter(s *Store, name string, o DistributedOptions) (*Distri
 	return c, nil
 }
 
-// number is the interval that it is now.
+// number returns the number of the current interval.
 func (c *DistributedCounter) number() int64 {
 	return floor(c.s.now().Unix(), int64(c.o.Every/time.Second))
 }
 
-// Add counts, in this process only.
+// Add adds delta to the count of this process. It sends no request.
 func (c *DistributedCounter) Add(delta uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,8 +104,8 @@ func (c *DistributedCounter) Add(delta uint64) {
 	c.counting += delta
 }
 
-// Visit counts a visitor whom no process has counted within one interval, and
-// says whether it did.
+// Visit counts a visitor unless some process has counted it within one interval.
+// It reports whether it counted.
 func (c *DistributedCounter) Visit(ctx context.Context, visitor string) (bool, error) {
 	first, err := c.s.first(ctx, "row", c.name, visitor, c.o.Every)
 	if first {
@@ -114,19 +114,20 @@ func (c *DistributedCounter) Visit(ctx context.Context, visitor string) (bool, e
 	return first, err
 }
 
-// endInterval ends the interval if its time is over.
+// endInterval starts a new interval if the current one has passed. The caller
+// holds mu.
 func (c *DistributedCounter) endInterval() {
 	now := c.number()
 	if now == c.interval {
 		return
 	}
-	if c.shown = c.counting; now != c.interval+1 { // nothing was counted in the last one
+	if c.shown = c.counting; now != c.interval+1 { // more than one interval has passed, so the last one counted nothing
 		c.shown = 0
 	}
 	c.counting, c.interval, c.written = 0, now, false
 }
 
-// Own is what this process counted in the last whole interval.
+// Own returns what this process counted in the last whole interval.
 func (c *DistributedCounter) Own() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,8 +135,8 @@ func (c *DistributedCounter) Own() uint64 {
 	return c.shown
 }
 
-// Flush writes this process's row, unless that of the last whole interval is
-// written already. After an error the next Flush tries again.
+// Flush writes this process's row, unless the count of the last whole interval is
+// already written. After an error the next Flush tries again.
 func (c *DistributedCounter) Flush(ctx context.Context) error {
 	c.mu.Lock()
 	c.endInterval()
@@ -161,8 +162,8 @@ func (c *DistributedCounter) Flush(ctx context.Context) error {
 	return nil
 }
 
-// Run flushes four times in an interval until the context ends, and returns the
-// errors of the last flush, if it failed.
+// Run calls Flush four times per interval until ctx ends. It returns the error of
+// ctx, joined with the error of the last Flush if that failed.
 func (c *DistributedCounter) Run(ctx context.Context) error {
 	var last error
 	for tick := time.Tick(c.o.Every / 4); ; {
@@ -175,7 +176,7 @@ func (c *DistributedCounter) Run(ctx context.Context) error {
 	}
 }
 
-// Total is the sum of all rows that are there, and how many they are.
+// Total returns the sum of all rows that exist, and their number.
 func (c *DistributedCounter) Total(ctx context.Context) (sum uint64, rows int, err error) {
 	return c.s.sum(ctx, c.rows)
 }

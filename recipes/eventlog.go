@@ -1,6 +1,6 @@
 package recipes
 
-// A log of events, in keys that die by themselves.
+// A log of events in keys that expire by themselves.
 
 import (
 	"bytes"
@@ -16,37 +16,37 @@ import (
 	"time"
 )
 
-// Event is what a log keeps.
+// Event is an entry of an EventLog.
 type Event struct {
 	Time time.Time
 	Data []byte
 	id   eventID
 }
 
-// eventID tells an event from all others: a record that is found twice is one event.
+// eventID identifies an event. Two records with the same ID are one event.
 type eventID [8]byte
 
-// EventLog keeps events of the last while: one key for each chunk of time, written
-// by append. The number of the chunk is in the key, and a key's expiry is counted
-// from the chunk's start, so a late event neither keeps its key alive into another
-// round nor goes with it. A key that is full is followed by a second one, and so
-// on.
+// EventLog keeps recent events: one key for each chunk of time, written by append.
+// The key contains the number of the chunk, and its expiry depends only on the
+// chunk. So a late event does not prolong the life of its key, and does not expire
+// early. When a key is full, events of its chunk are written to a second key, and
+// so on.
 //
-// Guarantee: while no key is lost, each event whose Put succeeds is read once by
-// Fetch, and once by who polls from cursor to cursor, as long as polls are closer
-// than the log is long. An append that ends with an error is sent again, twice at
-// most: the event has a number of its own by which readers know it again. A Put
-// that ends with an error may have written its event.
+// Guarantee: while no key is lost, Fetch returns each event once if its Put
+// succeeded. A reader that polls from cursor to cursor gets each such event once
+// too, if the time between two polls is shorter than the log. Put repeats an
+// append that failed, at most twice. Readers recognize the repetition by the
+// event's ID. A Put that returns an error may have written its event.
 //
-// Cost in round trips: Put 1 (2 for the first of a chunk; 5, and without a Sizer
-// a read of the key, when one is full), Fetch and Poll 1: a multi-get of all parts
-// of all chunks that may hold something.
+// Cost in round trips: Put 1 (2 for the first event of a chunk; 5 if a key is
+// full, plus a read of the key without a Sizer), Fetch and Poll 1: a multi-get of
+// all parts of all chunks that may contain events.
 //
-// On one copy the loss of a server loses the chunks that it had, and what was
-// written to others meanwhile is lost when an ejection ends; what is there is
-// never read twice. On two copies the loss of one server keeps them; what
-// copies can't do is in Ringside's docs/failover.md, and no reader can tell where that
-// costs events.
+// With one copy, the loss of a server loses its chunks. Events that are written to
+// other servers during an ejection are lost when it ends. Events that still exist
+// are never read twice. With two copies, the log survives the loss of one server.
+// Ringside's docs/failover.md describes the limits of copies; a reader cannot
+// detect events that are lost because of them.
 type EventLog struct {
 	s     *Store
 	name  string
@@ -54,26 +54,26 @@ type EventLog struct {
 	o     EventLogOptions
 
 	mu   sync.Mutex
-	full map[int64]int // chunks, and how many of their parts this process knows to be full
+	full map[int64]int // by chunk: number of leading parts that this process knows to be full; guarded by mu
 }
 
 // EventLogOptions say how much a log keeps.
 type EventLogOptions struct {
-	Chunk  time.Duration // time in one key, whole seconds; 1 minute unless set
-	Chunks int           // whole chunks that are kept; 10 unless set, 1000 at most
-	Parts  int           // keys that one chunk may fill; 4 unless set, 64 at most. A read asks for Chunks × Parts keys
-	Late   time.Duration // how old an event may be at its Put; unless set, as old as the log. A Poll reads no chunk that was closed so long before the last one
+	Chunk  time.Duration // time per key, in whole seconds; 0 is 1 minute
+	Chunks int           // whole chunks that are kept; 0 is 10, at most 1000
+	Parts  int           // keys that one chunk may fill; 0 is 4, at most 64. A read requests Chunks × Parts keys
+	Late   time.Duration // greatest age of an event at its Put; 0 is the length of the log. A Poll skips chunks that ended longer than this before the previous Poll
 }
 
 const (
 	maxChunks    = 1000
 	maxParts     = 64
-	recordHead   = len(eventID{}) + 8 // and the length of the data
+	recordHead   = len(eventID{}) + 8 // ID and time; the length of the data follows
 	putTries     = 3
-	chunksOfLead = 1 // chunks that an event may be ahead of this process's clock
+	chunksOfLead = 1 // chunks by which an event may be ahead of this process's clock
 )
 
-// NewEventLog is a log with a name.
+// NewEventLog returns a log with a name.
 func NewEventLog(s *Store, name string, o EventLogOptions) (*EventLog, error) {
 	o.Chunk, o.Chunks, o.Parts = cmp.Or(o.Chunk, time.Minute), cmp.Or(o.Chunks, 10), cmp.Or(o.Parts, 4)
 	if o.Chunks < 1 || o.Chunks > maxChunks || o.Parts < 1 || o.Parts > maxParts {
@@ -103,14 +103,15 @@ func (l *EventLog) key(chunk int64, part int) string {
 	return l.s.key("log", l.name, strconv.FormatInt(chunk, 10), strconv.Itoa(part))
 }
 
-// kept are the first and the last chunk that the log keeps now.
+// kept returns the first and the last chunk that the log keeps now.
 func (l *EventLog) kept() (first, last int64) {
 	now := l.number(l.s.now())
 	return now - int64(l.o.Chunks), now + chunksOfLead
 }
 
-// Put writes an event; a zero Time is now. ErrTime says that its time is not one
-// that the log keeps, ErrFull that all parts of its chunk are full.
+// Put writes an event. A zero Time is replaced by the current time. Put returns
+// ErrTime if the log does not keep events of that time, and ErrFull if all parts
+// of its chunk are full.
 func (l *EventLog) Put(ctx context.Context, e Event) error {
 	if e.Time.IsZero() {
 		e.Time = l.s.now()
@@ -138,7 +139,8 @@ func (l *EventLog) Put(ctx context.Context, e Event) error {
 	return err
 }
 
-// put appends a record's bytes, again where it is not known whether it is there.
+// put appends a record. It retries if it is unknown whether the append was
+// executed.
 func (l *EventLog) put(ctx context.Context, key string, data []byte, seconds int32) (err error) {
 	for i := range putTries {
 		err = l.s.appendTo(ctx, key, data, seconds)
@@ -172,7 +174,7 @@ func (l *EventLog) setFull(chunk int64, part int) {
 	}
 }
 
-// write is the event as a record: number, time, length, data.
+// write encodes the event as a record: ID, time, length, data.
 func (e Event) write() []byte {
 	b := append(make([]byte, 0, recordHead+binary.MaxVarintLen64+len(e.Data)), e.id[:]...)
 	b = binary.BigEndian.AppendUint64(b, uint64(e.Time.UnixNano()))
@@ -180,7 +182,7 @@ func (e Event) write() []byte {
 	return append(b, e.Data...)
 }
 
-// parseRecord reads the first event of data, and how many bytes it has.
+// parseRecord decodes the first event of data, and returns its length in bytes.
 func parseRecord(data []byte) (e Event, n int, ok bool) {
 	if len(data) < recordHead {
 		return e, 0, false
@@ -196,7 +198,7 @@ func parseRecord(data []byte) (e Event, n int, ok bool) {
 	return e, n + int(length), true
 }
 
-// Fetch reads the events from first to last, both included, by their time.
+// Fetch returns the events from first to last, both included, sorted by time.
 func (l *EventLog) Fetch(ctx context.Context, first, last time.Time) ([]Event, error) {
 	from, to := l.kept()
 	keys := l.keys(max(from, l.number(first)), min(to, l.number(last)))
@@ -212,7 +214,7 @@ func (l *EventLog) Fetch(ctx context.Context, first, last time.Time) ([]Event, e
 	return events, err
 }
 
-// keys are those of chunks.
+// keys returns the keys of all parts of chunks from to to.
 func (l *EventLog) keys(from, to int64) (keys []string) {
 	for chunk := from; chunk <= to; chunk++ {
 		for part := range l.o.Parts {
@@ -222,7 +224,7 @@ func (l *EventLog) keys(from, to int64) (keys []string) {
 	return keys
 }
 
-// read walks the events of keys; one that was written twice comes twice.
+// read calls each for every record in keys, including repetitions of one event.
 func (l *EventLog) read(ctx context.Context, keys []string, each func(key string, e Event)) error {
 	if len(keys) == 0 {
 		return nil
@@ -248,20 +250,20 @@ func (l *EventLog) read(ctx context.Context, keys []string, each func(key string
 	return nil
 }
 
-// Cursor is what a reader has read: the numbers of the events, not a place in a
-// key, as a key's end may be lost with a server that nobody had copied it from, and
-// be written anew by others. It has 8 bytes for each event in the chunks that the
-// next Poll asks for. The zero value has read nothing. It can be written as JSON and
-// used by another process.
+// Cursor records which events a reader has read. It contains their IDs and not an
+// offset in a key: a lost server may take the end of a key with it, and other
+// events are then appended in its place. Its size is 8 bytes for each event in the
+// chunks that the next Poll requests. The zero value has read nothing. A Cursor
+// can be marshaled as JSON and used by another process.
 type Cursor struct {
 	Time time.Time         // of the poll
-	Seen map[string][]byte // numbers of events, by key
+	Seen map[string][]byte // IDs of the events read, by key
 }
 
-// Poll reads the events that were written since the cursor, in the order of
-// chunks and, within one, of writing, and returns the cursor behind them. Events
-// that come late, or from a clock that is behind, are found too. With an error
-// the cursor stays where it was.
+// Poll returns the events that were written since the cursor, and the next cursor.
+// The order is by chunk, and by time of writing within a chunk. Poll also finds
+// late events, and those of a process with a clock that is behind. After an error
+// it returns the old cursor.
 func (l *EventLog) Poll(ctx context.Context, since Cursor) ([]Event, Cursor, error) {
 	from, to := l.kept()
 	next := Cursor{Time: l.s.now(), Seen: map[string][]byte{}}
@@ -270,7 +272,7 @@ func (l *EventLog) Poll(ctx context.Context, since Cursor) ([]Event, Cursor, err
 	}
 	keys := l.keys(from, to)
 	seen := map[eventID]bool{}
-	for _, key := range keys { // also of one that is not there now: its server may only hang
+	for _, key := range keys { // also for a missing key: its server may only be unresponsive
 		for ids := range slices.Chunk(since.Seen[key], len(eventID{})) {
 			seen[eventID(ids)] = true
 		}

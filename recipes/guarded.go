@@ -1,6 +1,6 @@
 package recipes
 
-// One rebuild at a time.
+// A cache with one rebuild at a time.
 
 import (
 	"bytes"
@@ -13,47 +13,48 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 )
 
-// GuardedCache lets one caller build a value that is missing or has expired, while
-// the others get the old value, or wait if there is none.
+// GuardedCache lets one caller build a value that is missing or has expired. Other
+// callers get the old value, or wait if there is none.
 //
-// The item lives longer than its value: the real expiry stands inside, and so does
-// the claim of who is building. Claim and value are one item, so the claim is taken
-// and given back by cas of the value itself: there is no lock to forget, to free for
-// somebody else, or to lose on another server; and what was built is stored only if
-// the item is still as it was claimed. A Delete meanwhile therefore wins over a slow
-// builder, whose value goes to its caller and nowhere else.
+// The item lives longer than its value. It contains the real expiry, and the claim
+// of the caller that builds. Claim and value are one item, so a caller claims and
+// releases by cas of the item itself. A separate lock could be forgotten, released
+// by another caller, or lost on another server. A built value is stored only if
+// the item has not changed since the claim. A Delete during a slow build therefore
+// wins: the built value is returned to its caller, but not stored.
 //
-// Guarantee: while the key is not lost, one caller builds at a time, as long as a
-// build takes less than GuardedOptions.Lease (then the next one begins). No value is
-// returned more than Stale after its expiry, nor one that was built before a Delete
-// that succeeded. A build that fails gives its claim back.
+// Guarantee: while the key is not lost, one caller builds at a time, if a build is
+// shorter than GuardedOptions.Lease. After that time, the next build starts. Get
+// does not return a value more than Stale after its expiry, or one that was built
+// before a successful Delete. A build that fails releases its claim.
 //
-// Cost in round trips: a hit 1; who builds 4 and who waits polls with 1. With a
-// clock that is d off, a value is d longer or shorter fresh for that process.
+// Cost in round trips: a hit 1, a build 4, each poll of a waiting caller 1. In a
+// process with a clock that is wrong by d, a value is fresh for d longer or shorter.
 //
-// On one copy the loss of the server is a miss, and so is an ejection at its
-// beginning and its end: one build each, though while Ringsides disagree about a
-// server there may be two. On two copies the loss of one server costs no build.
+// With one copy, the loss of the server is a miss, and so are the beginning and
+// the end of an ejection. Each costs one build, or two while instances disagree
+// about a server. With two copies, the loss of one server costs no build.
 type GuardedCache struct {
 	s    *Store
 	name string
 	o    GuardedOptions
 }
 
-// GuardedOptions say how long things take.
+// GuardedOptions are the durations of a GuardedCache.
 type GuardedOptions struct {
 	Expires time.Duration // how long a value is fresh
-	Stale   time.Duration // how long after that others get it while somebody builds; 0: not at all
-	Lease   time.Duration // how long a build may take, before another one begins; 10s unless set
-	Wait    time.Duration // how long a caller waits for another's build when there is no old value; 3s unless set
+	Stale   time.Duration // how long after Expires others get the old value during a build; 0 is never
+	Lease   time.Duration // how long a build may take before another one starts; 0 is 10s
+	Wait    time.Duration // how long a caller without an old value waits for another caller's build; 0 is 3s
 
-	// Trace, if it is set, is told what happens to a key: M, it is missing or has
-	// expired; L, this caller tries to be the one who builds; W, it writes; U, it gives
-	// the claim back; H, there was a value.
+	// Trace, if not nil, is called for each step of a Get. The letters are M: the
+	// value is missing or has expired. L: the caller tries to claim the build. W:
+	// it writes the value. U: it releases the claim. H: it returns a stored value.
 	Trace func(key string, letter byte)
 }
 
-// NewGuardedCache is a cache with a name: caches of different names share no keys.
+// NewGuardedCache returns a cache with a name. Caches with different names share
+// no keys.
 func NewGuardedCache(s *Store, name string, o GuardedOptions) (*GuardedCache, error) {
 	if o.Lease == 0 {
 		o.Lease = 10 * time.Second
@@ -92,11 +93,11 @@ func (c *GuardedCache) key(key string) (string, error) {
 	return full, nil
 }
 
-// envelope is what an item holds: when its value expires and who is building. The
-// zero time of expires says that there is no value.
+// envelope is the content of an item: the value, its expiry, and the claim of the
+// caller that builds. If expires is zero, there is no value.
 type envelope struct {
-	expires, claimed time.Time // claimed until then
-	token            [8]byte   // of the claim
+	expires, claimed time.Time // claimed is the end of the claim; zero if there is none
+	token            [8]byte   // identifies the claim
 	value            []byte
 }
 
@@ -135,9 +136,10 @@ func parseEnvelope(item *memcache.Item) (e envelope, err error) {
 	return e, nil
 }
 
-// Get returns a value, built by build if there is none that is fresh and nobody
-// else is building. ErrBuilding says that somebody else was, all the time. When
-// build fails, an old value that may still be served is returned with its error.
+// Get returns the value, and calls build if there is no fresh value and no other
+// caller is building. It returns ErrBuilding if others were building during the
+// whole wait. If build fails, Get returns its error, and the old value if that may
+// still be served.
 func (c *GuardedCache) Get(ctx context.Context, key string, build func(context.Context) ([]byte, error)) ([]byte, error) {
 	full, err := c.key(key)
 	if err != nil {
@@ -154,7 +156,7 @@ func (c *GuardedCache) Get(ctx context.Context, key string, build func(context.C
 	return g.value, nil
 }
 
-// guardedGet is one Get.
+// guardedGet is the state of one Get.
 type guardedGet struct {
 	*GuardedCache
 	ctx    context.Context
@@ -170,14 +172,15 @@ func (g *guardedGet) trace(letter byte) {
 	}
 }
 
-// hit is done with a value.
+// hit stores the result of the Get and reports that it is done.
 func (g *guardedGet) hit(value []byte) (bool, error) {
 	g.trace('H')
 	g.value = value
 	return true, nil
 }
 
-// try looks once, and builds if it may.
+// try reads the item once. It reports true if the Get is done: with a fresh or old
+// value, or with its own build.
 func (g *guardedGet) try() (bool, error) {
 	item, err := g.s.get(g.ctx, g.key)
 	if err != nil {
@@ -212,8 +215,8 @@ func (g *guardedGet) try() (bool, error) {
 	return false, nil
 }
 
-// claim marks the item as being built by this caller, and reads it back, for its
-// cas id and to see that it is so.
+// claim marks the item as being built by this caller. It then reads the item back,
+// for its cas id and to verify the claim.
 func (g *guardedGet) claim(item *memcache.Item, e envelope, now time.Time) (*memcache.Item, bool, error) {
 	e.claimed = now.Add(g.o.Lease)
 	rand.Read(e.token[:])
@@ -241,7 +244,7 @@ func (g *guardedGet) claim(item *memcache.Item, e envelope, now time.Time) (*mem
 	return mine, err == nil && found.token == e.token, err
 }
 
-// fill builds the value, and stores it in the place of the claim.
+// fill builds the value and replaces the claim with it.
 func (g *guardedGet) fill(item *memcache.Item, e envelope, old bool) error {
 	value, err := g.build(g.ctx)
 	if err == nil {
@@ -258,20 +261,21 @@ func (g *guardedGet) fill(item *memcache.Item, e envelope, old bool) error {
 		if item.Expiration >= 0 {
 			item.Expiration, _ = expiry("rest", max(e.expires.Add(g.o.Stale).Sub(g.s.now()), time.Second))
 		}
-		g.s.Client.CompareAndSwap(item) // or the claim expires
+		g.s.Client.CompareAndSwap(item) // if this fails, the claim expires
 		return err
 	}
 	g.value = value
 	g.trace('W')
-	g.trace('U') // by the same command
+	g.trace('U') // the same command releases the claim
 	item.Value = envelope{expires: g.s.now().Add(g.o.Expires), value: value}.write()
 	item.Expiration, _ = expiry("expiry", g.o.Expires+g.o.Stale+g.o.Lease)
-	// Somebody deleted it, or it could not be stored: the caller has it all the same.
+	// If a Delete came first or the value cannot be stored, the caller gets it all
+	// the same.
 	g.s.Client.CompareAndSwap(item)
 	return nil
 }
 
-// Delete makes a value miss, also one that is being built now.
+// Delete makes a value miss, including one that is being built.
 func (c *GuardedCache) Delete(ctx context.Context, key string) error {
 	full, err := c.key(key)
 	if err != nil {

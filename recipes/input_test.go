@@ -1,7 +1,7 @@
 package recipes_test
 
-// Bad input, bounds and costs: what is refused before anything is sent, that
-// every loop ends, and how many round trips things take.
+// Invalid input, limits and costs: what is rejected before a request is sent, that
+// every loop ends, and how many round trips each call costs.
 
 import (
 	"context"
@@ -137,7 +137,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// A lease that is too long is not called too short as well.
+// A lease that is too long is not also reported as too short.
 func TestLeaseTooLong(t *testing.T) {
 	_, err := recipes.NewGuardedCache(&recipes.Store{Client: rig.Client(t, "127.0.0.1:1")}, "n", recipes.GuardedOptions{Expires: time.Minute, Lease: month})
 	if text := fmt.Sprint(err); !errors.Is(err, recipes.ErrExpiry) || !strings.Contains(text, "more than 30 days") || strings.Contains(text, "at least") {
@@ -145,7 +145,8 @@ func TestLeaseTooLong(t *testing.T) {
 	}
 }
 
-// A value that a recipe sends is one that memcached takes, to the byte.
+// The largest value that a recipe sends is accepted by memcached, and one byte
+// more is not sent.
 func TestItemLimit(t *testing.T) {
 	m := rig.StartMemcached(t)
 	s := &recipes.Store{Client: rig.Client(t, m.Address)}
@@ -159,7 +160,8 @@ func TestItemLimit(t *testing.T) {
 		}
 		largest = n
 	}
-	// What memcached itself takes is 4 bytes more: those of flags, which recipes don't use.
+	// memcached itself accepts 4 bytes more: those of flags, which recipes do not
+	// use.
 	want(t, "largest value", largest, 1<<20-59-4-len("member:1:t:m=")-1+len("="))
 }
 
@@ -186,7 +188,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// Different parts never give one key, and every key is legal.
+// Different parts never produce the same key, and every key is legal.
 func TestKeysNeverMeet(t *testing.T) {
 	t.Parallel()
 	part := rapid.OneOf(
@@ -212,8 +214,8 @@ func TestKeysNeverMeet(t *testing.T) {
 	})
 }
 
-// stubborn refuses every store and finds nothing, as a server in trouble may,
-// and says so for ever; or it errs.
+// stubborn is a client that finds nothing and rejects every store, as a broken
+// server may. If err is set, every call returns it instead.
 type stubborn struct {
 	err error
 	n   int
@@ -238,7 +240,7 @@ func (s *stubborn) Increment(string, uint64) (uint64, error) {
 	return 0, s.say(memcache.ErrCacheMiss)
 }
 
-// everything is one call of each kind that has a loop.
+// everything returns one call of each kind that has a loop.
 func everything(s *recipes.Store) map[string]func(context.Context) error {
 	lock := must(recipes.NewLock(s, "n", time.Minute))
 	counter := must(recipes.NewCounter(s, "n", 0))
@@ -267,15 +269,15 @@ func everything(s *recipes.Store) map[string]func(context.Context) error {
 	}
 }
 
-// A server that refuses for ever, one that errs, and a context that has ended:
-// nothing spins, and an error says why.
+// Every loop ends with an error and few requests: if the server always rejects, if
+// it returns errors, and if the context has ended.
 func TestEveryLoopEnds(t *testing.T) {
 	t.Parallel()
 	const tries = 8
 	c := &stubborn{}
 	for what, call := range everything(&recipes.Store{Client: c, Tries: tries}) {
 		if what == "rows" || what == "views" {
-			continue // one never loops, the other waits for its claim's end: below
+			continue // rows never loops; views waits for the end of a claim and is tested below
 		}
 		c.n = 0
 		err := call(ctx)
@@ -311,7 +313,7 @@ func TestEveryLoopEnds(t *testing.T) {
 	want(t, "requests after the context's end", c.n, 0)
 }
 
-// What a doc says of round trips.
+// Each call needs as many round trips as its doc comment says.
 func TestRoundTrips(t *testing.T) {
 	s := newStage(t)
 	lock := must(recipes.NewLock(s.Store, "n", time.Minute))

@@ -1,6 +1,6 @@
 package recipes
 
-// Keys: what is legal, and how parts of any kind become a key.
+// Which keys are legal, and how arbitrary parts become a key.
 
 import (
 	"crypto/sha256"
@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// reserved begins Ringside's own keys.
+// reserved is the prefix of Ringside's internal keys.
 const reserved = "__rs"
 
-// CheckKey says what is wrong with a key: memcached takes 1 to 250 bytes without
-// blanks and control bytes, and Ringside keeps those that begin with __rs.
+// CheckKey returns an error if key is not legal. memcached accepts 1 to 250 bytes
+// without blanks and control bytes. Ringside reserves keys that begin with __rs.
 func CheckKey(key string) error {
 	switch {
 	case key == "":
@@ -32,22 +32,24 @@ func CheckKey(key string) error {
 }
 
 const (
-	plainKey = 200 // bytes up to which a key is plain; longer ones are hashed
-	keptPart = 100 // bytes of the first part, at most, that stay in front of a hash
+	plainKey = 200 // longest key in bytes that Key does not hash
+	keptPart = 100 // longest first part in bytes that Key keeps before the hash
 )
 
-// Key makes a legal key from parts: Key("user", "42", "photo of me") is
-// "user:42:photo%20of%20me". Different parts never give one key: the colon, the
-// per cent sign, blanks, control bytes and all that is not ASCII are escaped,
-// and an empty part is %-. A key of more than 200 bytes keeps its first part, so
-// that a route by prefix still finds it, and has a SHA-256 of the whole behind,
-// in a form (%~) that no plain key can have; two of those meet as often as two
-// SHA-256 do.
+// Key builds a legal key from parts: Key("user", "42", "photo of me") returns
+// "user:42:photo%20of%20me". Different parts never produce the same key, because
+// Key escapes the colon, the percent sign, blanks, control bytes and non-ASCII
+// bytes. It writes an empty part as %-.
 //
-// Parts are text: an application says itself that 1 and "1", or two orders of
-// the same options, are one key or two. A part that changes with the form of
-// what is stored (a schema number) saves a flush when that form changes. Braces
-// stay as they are, so Key("{user7}", "list") has Ringside's hash tag user7.
+// If the key is longer than 200 bytes, Key returns the first part and a SHA-256 of
+// the whole key. A route by prefix therefore still matches. The hash begins with
+// %~, which no unhashed key contains, so only two hashed keys can collide, and
+// only if their SHA-256 sums do.
+//
+// Parts are text. The application decides whether 1 and "1", or two orders of the
+// same options, are one key or two. With a schema number as a part, a change of
+// the stored format does not require a flush. Key keeps braces, so Key("{user7}",
+// "list") has the Ringside hash tag user7.
 func Key(parts ...string) (string, error) {
 	if len(parts) == 0 {
 		return "", fmt.Errorf("recipes: a key without parts: %w", ErrKey)
@@ -76,8 +78,8 @@ func Key(parts ...string) (string, error) {
 
 const hex = "0123456789ABCDEF"
 
-// escape writes a part so that it holds no colon, no blank, no control byte and
-// a per cent sign only as an escape.
+// escape writes part without colons, blanks and control bytes. A percent sign in
+// its output always begins an escape sequence.
 func escape(b *strings.Builder, part string) {
 	if part == "" {
 		b.WriteString("%-")
@@ -91,7 +93,7 @@ func escape(b *strings.Builder, part string) {
 	}
 }
 
-// unescape is the part that escape wrote.
+// unescape reverses escape. It returns false if text is not an output of escape.
 func unescape(text string) (string, bool) {
 	if text == "%-" {
 		return "", true

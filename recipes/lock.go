@@ -1,6 +1,6 @@
 package recipes
 
-// A lock that only its holder can give back.
+// A lock that only its holder can release.
 
 import (
 	"context"
@@ -13,41 +13,46 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 )
 
-// Lock lets one process at a time work on something. It is one key, made by add,
-// whose value is a token of its holder and whose expiry ends it when the holder
-// has died; beside it stands the key of its fencing numbers. Locks cost nothing that
-// nobody holds, so take one for each thing that is changed, not one for all.
+// Lock lets one process at a time work on something. It is one key that add
+// creates. The value is a token of the holder, and the expiry ends the lock if the
+// holder has died. A second key, which never expires, counts the fencing numbers.
+// A lock that is not held has no other cost, so use one lock for each thing that
+// is changed, not one for all.
 //
-// Guarantee: as long as the key is not lost, nobody else gets the lock before
-// Lease.Until, and nobody's Release or Renew touches a lock that is not his: both
-// are a cas on the item that has his token. Fencing numbers (Lease.Fence) grow
-// from grant to grant: whoever writes to a place that refuses a lower number than
-// it has seen is safe even where the lock is not. They come from a counter, not
-// from the cas id, which begins anew when a server does; a counter that is lost
-// begins at the time in microseconds, which is above all numbers before it as
-// long as clocks are closer than two grants.
+// Guarantee: while the key is not lost, no other caller gets the lock before
+// Lease.Until. Release and Renew never change a lock of another holder, because
+// both are a cas of the item with the holder's own token.
 //
-// An Acquire, Renew or Release that ends with an error other than ErrLocked may
-// have been done. An acquisition in doubt is never taken for one (Ringside may
-// delete it behind the error); the lock then stays until its expiry at worst.
+// Each grant has a higher fencing number (Lease.Fence) than the one before. A
+// writer is safe even if the lock is not, if its target rejects numbers lower than
+// the highest one seen. The numbers come from a counter and not from the cas id,
+// because cas ids restart when a server does. A lost counter restarts at the time
+// in microseconds. That is higher than all earlier numbers if clocks differ by
+// less than the time between two grants.
 //
-// Cost in round trips: Acquire 2 (3 at the first fencing number), each poll of a
+// An Acquire, Renew or Release that returns an error other than ErrLocked may have
+// been executed. Acquire never treats an uncertain add as a grant. It releases the
+// lock (and Ringside may delete the key after the error); at worst the lock stays
+// until its expiry.
+//
+// Cost in round trips: Acquire 2 (3 for the first fencing number), each poll of a
 // held lock 1, Renew 2, Release 2.
 //
-// On one copy a lock dies with its server, and through an ejection there may be
-// two holders: the fencing number is what remains, and after a kill of the server
-// both its key and the lock's begin anew. On two copies the loss of one server
-// keeps the lock. What no copy can promise: a holder that stops for longer than
-// the expiry (a pause of its machine) goes on as if it still held it; look at
-// Until before each step, or fence.
+// With one copy, a lock is lost with its server. During an ejection there may be
+// two holders, and only the fencing number protects the data. If the server was
+// killed, the counter and the lock both restart. With two copies, the lock
+// survives the loss of one server. No number of copies helps against a holder that
+// pauses for longer than the expiry (a suspended machine) and then continues as if
+// it still held the lock. Check Until before each step, or use fencing numbers.
 type Lock struct {
 	s          *Store
 	key, fence string
 	expiry     int32
 }
 
-// NewLock is a lock that ends after expiry, 2 s at least, unless it is renewed:
-// memcached's clock has whole seconds, so one second of it can't be relied on.
+// NewLock returns a lock that expires after expires, at least 2 s, unless it is
+// renewed. memcached's clock has whole seconds, so an expiry of 1 s could end at
+// once.
 func NewLock(s *Store, name string, expires time.Duration) (*Lock, error) {
 	seconds, err := expiry("expiry of lock "+name, expires)
 	if err == nil && seconds < 2 {
@@ -71,9 +76,9 @@ type Lease struct {
 	until time.Time
 }
 
-// Acquire takes the lock, waiting for it so long at most; with a wait of 0 it
-// tries once. ErrLocked says that somebody else had it all the time,
-// ErrLockLost that it was granted and over before it could be used.
+// Acquire gets the lock, and waits for it at most wait. With a wait of 0 it tries
+// once. It returns ErrLocked if others held the lock all the time, and ErrLockLost
+// if the lock was granted but expired before Acquire could return it.
 func (l *Lock) Acquire(ctx context.Context, wait time.Duration) (*Lease, error) {
 	var x *Lease
 	err := await(ctx, wait, ErrLocked, func() (done bool, err error) {
@@ -86,7 +91,7 @@ func (l *Lock) Acquire(ctx context.Context, wait time.Duration) (*Lease, error) 
 	return x, nil
 }
 
-// try takes the lock if nobody has it.
+// try gets the lock if it is free. It returns a nil Lease if it is held.
 func (l *Lock) try(ctx context.Context) (*Lease, error) {
 	x := &Lease{l: l, token: []byte(rand.Text()), until: l.until()}
 	if err := l.s.Client.Add(&memcache.Item{Key: l.key, Value: x.token, Expiration: l.expiry}); isNotStored(err) {
@@ -97,7 +102,7 @@ func (l *Lock) try(ctx context.Context) (*Lease, error) {
 	var err error
 	x.fence, err = l.s.count(ctx, l.fence, 1, uint64(l.s.now().UnixMicro()), 0)
 	if err == nil && !l.s.now().Before(x.until) {
-		err = ErrLockLost // the number may be above that of the next holder
+		err = ErrLockLost // the fencing number may be higher than that of the next holder
 	}
 	if err != nil {
 		return nil, errors.Join(err, x.withdraw(ctx))
@@ -105,14 +110,14 @@ func (l *Lock) try(ctx context.Context) (*Lease, error) {
 	return x, nil
 }
 
-// until is when a lock that is taken now can't be relied on any more: counted
-// from before the request, and a second early, as the server's second may end
-// right after it.
+// until returns the time up to which a lock requested now is reliable. It counts
+// from before the request, and ends one second early because the server's current
+// second may end right after the request.
 func (l *Lock) until() time.Time {
 	return l.s.now().Add(time.Duration(l.expiry-1) * time.Second)
 }
 
-// withdraw gives a lock back that may have been granted.
+// withdraw releases a lock that may have been granted.
 func (x *Lease) withdraw(ctx context.Context) error {
 	if err := x.Release(ctx); !errors.Is(err, ErrLockLost) {
 		return err
@@ -120,18 +125,18 @@ func (x *Lease) withdraw(ctx context.Context) error {
 	return nil
 }
 
-// Fence is the fencing number of this grant.
+// Fence returns the fencing number of this grant.
 func (x *Lease) Fence() uint64 { return x.fence }
 
-// Until is when the lock can't be relied on any more unless it is renewed.
+// Until returns the time up to which the lock is reliable unless it is renewed.
 func (x *Lease) Until() time.Time {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.until
 }
 
-// Renew makes the lock last for its whole expiry from now. ErrLockLost says that
-// it was lost, or is somebody else's.
+// Renew restarts the expiry of the lock. It returns ErrLockLost if the lock has
+// expired or belongs to another holder.
 func (x *Lease) Renew(ctx context.Context) error {
 	until := x.l.until()
 	if err := x.swap(ctx, "renew lock", x.token, x.l.expiry); err != nil {
@@ -143,12 +148,13 @@ func (x *Lease) Renew(ctx context.Context) error {
 	return nil
 }
 
-// Release gives the lock back. ErrLockLost says that it was not held any more.
+// Release releases the lock. It returns ErrLockLost if the lock was no longer
+// held.
 func (x *Lease) Release(ctx context.Context) error {
-	return x.swap(ctx, "release lock", nil, -1) // an item that has expired is as good as none
+	return x.swap(ctx, "release lock", nil, -1) // memcached treats an item with a negative expiry as deleted
 }
 
-// swap puts a value in the place of the lock's, if that is still this lease's.
+// swap replaces the lock's value if it is still the token of this lease.
 func (x *Lease) swap(ctx context.Context, what string, value []byte, seconds int32) error {
 	item, err := x.l.s.get(ctx, x.l.key)
 	if err != nil {

@@ -1,6 +1,6 @@
 package recipes_test
 
-// Locks and counters, on a memcached whose clock is moved.
+// Locks and counters, on a memcached with a clock that the test moves.
 
 import (
 	"context"
@@ -32,7 +32,7 @@ func TestLock(t *testing.T) {
 	_, err = lock.Acquire(ctx, 0)
 	wantErr(t, "a lock that was renewed", err, recipes.ErrLocked)
 
-	s.sleep(3 * time.Second) // a's time is over
+	s.sleep(3 * time.Second) // a's lock has expired
 	b := must(lock.Acquire(ctx, 0))
 	wantErr(t, "release of what another has", a.Release(ctx), recipes.ErrLockLost)
 	wantErr(t, "renewal of what another has", a.Renew(ctx), recipes.ErrLockLost)
@@ -47,7 +47,7 @@ func TestLock(t *testing.T) {
 	wantErr(t, "second release", b.Release(ctx), recipes.ErrLockLost)
 	c := must(lock.Acquire(ctx, 0))
 
-	// A server that is lost: cas ids begin anew, fencing numbers don't.
+	// A server is lost: cas ids restart, fencing numbers do not.
 	s.flush(t)
 	s.sleep(2 * time.Second)
 	d := must(lock.Acquire(ctx, 0))
@@ -56,8 +56,8 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// Between the look and the cas of a release, the lock becomes another's: that
-// one keeps it.
+// The lock changes its holder between the get and the cas of a Release. The new
+// holder keeps it.
 func TestReleaseIsOneStep(t *testing.T) {
 	s := newStage(t)
 	lock := must(recipes.NewLock(s.Store, "n", 10*time.Second))
@@ -76,7 +76,7 @@ func TestReleaseIsOneStep(t *testing.T) {
 	wantErr(t, "b's lock", err, recipes.ErrLocked)
 }
 
-// An acquisition whose answer is lost is none, and is given back.
+// If the reply to an Acquire is lost, it is not a grant, and its lock is released.
 func TestLockInDoubt(t *testing.T) {
 	s := newStage(t)
 	lock := must(recipes.NewLock(s.Store, "n", 10*time.Second))
@@ -91,7 +91,7 @@ func TestLockInDoubt(t *testing.T) {
 	s.after = nil
 	must(lock.Acquire(ctx, 0))
 
-	// A holder that comes to its fencing number too late has no lock.
+	// A holder that gets its fencing number too late does not get the lock.
 	slow := must(recipes.NewLock(s.Store, "slow", 10*time.Second))
 	s.before = func(command, _ string) error {
 		if command == "incr" {
@@ -104,12 +104,12 @@ func TestLockInDoubt(t *testing.T) {
 	wantErr(t, "late lock", err, recipes.ErrLockLost)
 }
 
-// What printed locks give away: the expiry of a pause. Until and the fencing
-// number tell.
+// A holder pauses for longer than the expiry, which the printed locks ignore.
+// Until and the fencing number stop its write.
 func TestFenceStopsALateWriter(t *testing.T) {
 	s := newStage(t)
 	lock := must(recipes.NewLock(s.Store, "n", 5*time.Second))
-	highest := uint64(0) // of the place that is written to
+	highest := uint64(0) // highest fencing number that the target has seen
 	write := func(l *recipes.Lease) bool {
 		if l.Fence() < highest {
 			return false
@@ -146,7 +146,7 @@ func TestLockManyGoroutines(t *testing.T) {
 				if l.Fence() <= last {
 					t.Errorf("fence %d after %d", l.Fence(), last)
 				}
-				last = l.Fence() // a race, if there are two
+				last = l.Fence() // a data race if there are two holders
 				grants.Add(1)
 				holders.Add(-1)
 				if err := l.Release(ctx); err != nil {
@@ -169,7 +169,7 @@ func TestCounter(t *testing.T) {
 	s.sleep(61 * time.Second)
 	want(t, "after its end", must(c.Value(ctx)), 0)
 
-	// Who loses the race of the first count counts all the same.
+	// A count that loses the race to create the key still counts.
 	s.before = func(command, key string) error {
 		if command == "add" {
 			s.before = nil
@@ -194,8 +194,9 @@ func TestViewCounter(t *testing.T) {
 	want(t, "second", must(views.View(ctx)), 1002)
 	want(t, "loads", loads, 2)
 
-	// A reader of the database that is slow: meanwhile its claim ends, others count,
-	// what they counted is saved, and the key is lost. An add would put 1001 there.
+	// A View reads the database slowly. In that time its claim expires, 50 Views
+	// count, their number is saved to the database, and the key is lost. An add
+	// would store 1001.
 	s.flush(t)
 	slow := must(recipes.NewViewCounter(s.Store, "n", 0, func(context.Context) (uint64, error) {
 		old := database
@@ -216,10 +217,11 @@ func TestViewCounter(t *testing.T) {
 	failing := must(recipes.NewViewCounter(s.Store, "n", 0, func(context.Context) (uint64, error) { return 0, broken }))
 	_, err := failing.View(ctx)
 	wantErr(t, "database", err, broken)
-	want(t, "the next one", must(views.View(ctx)), 1051) // at once: the claim was given back
+	want(t, "the next one", must(views.View(ctx)), 1051) // at once, because the claim was released
 }
 
-// A thousand first views at once are the database's number and a thousand.
+// A thousand concurrent first views result in the database's number plus a
+// thousand.
 func TestFirstViews(t *testing.T) {
 	t.Parallel()
 	m := rig.StartMemcached(t)
@@ -283,15 +285,15 @@ func TestPeriods(t *testing.T) {
 	want(t, "again", must(online.Visit(ctx, "someone with blanks")), false)
 	s.sleep(2 * time.Minute)
 	want(t, "after five minutes", must(online.Visit(ctx, "someone with blanks")), true)
-	// A counter named x:0 and one named x share nothing.
+	// Counters with similar names share nothing.
 	other := must(recipes.NewVisitorCounter(s.Store, "0:x", 30*time.Second))
 	count(1)
 	s.sleep(30 * time.Second)
 	want(t, "another name", must(other.Value(ctx)), 0)
 }
 
-// A process whose clock is a second behind counts the visits of that second into
-// the period before, and no more.
+// A process with a clock that is a second behind counts the visits of that second
+// for the period before, and nothing else.
 func TestPeriodsWithSkew(t *testing.T) {
 	s := newStage(t)
 	late := *s.Store
@@ -299,7 +301,7 @@ func TestPeriodsWithSkew(t *testing.T) {
 	right := must(recipes.NewVisitorCounter(s.Store, "x", 10*time.Second))
 	behind := must(recipes.NewVisitorCounter(&late, "x", 10*time.Second))
 	s.sleep(3 * time.Second)
-	for i := range 40 { // two visits a second, from :20.3 on, one to each
+	for i := range 40 { // two visits per second from :20.3 on, one to each counter
 		if err := errors.Join(right.Count(ctx), behind.Count(ctx)); err != nil {
 			t.Fatal(err)
 		}
@@ -313,7 +315,7 @@ func TestPeriodsWithSkew(t *testing.T) {
 	}
 }
 
-// Run writes the row without being asked, until its context ends.
+// Run writes the row until its context ends.
 func TestDistributedCounterRuns(t *testing.T) {
 	s := newStage(t)
 	c := must(recipes.NewDistributedCounter(s.Store, "site", recipes.DistributedOptions{ID: "a", IDs: []string{"a"}, Every: time.Second}))
@@ -358,14 +360,14 @@ func TestDistributedCounter(t *testing.T) {
 	total("one interval", 60, 3)
 	want(t, "own", all[2].Own(), 30)
 
-	// A flush whose answer is lost is repeated and counts once.
+	// If the reply to a flush is lost, it is repeated and counts once.
 	all[0].Add(7)
 	s.sleep(10 * time.Second)
 	s.after = func(command, _ string) error { return errBroken }
 	wantErr(t, "flush", all[0].Flush(ctx), errBroken)
 	s.after = nil
 	flush(all[0], all[0], all[1])
-	total("after a flush in doubt", 37, 3) // web3's last row stands
+	total("after a flush in doubt", 37, 3) // web3's last row still exists
 
 	s.sleep(21 * time.Second)
 	flush(all[:2]...)

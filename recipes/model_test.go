@@ -1,7 +1,7 @@
 package recipes_test
 
 // Array, EventLog and Table against models: random calls, crashes between two
-// requests, answers that are lost, keys that are lost.
+// requests, lost replies and lost keys.
 
 import (
 	"cmp"
@@ -23,7 +23,7 @@ import (
 	"ringside/recipes/internal/rig"
 )
 
-// Thirty cases each time; -rapid.checks says otherwise.
+// Run 30 cases per test; -rapid.checks overrides this.
 func init() { flag.Set("rapid.checks", "30") }
 
 var names = rapid.SampledFrom([]string{"", "1", "a b", "a:b", "-", "+", "%", "ü", strings.Repeat("x", 300)})
@@ -55,7 +55,8 @@ func TestArrayModel(t *testing.T) {
 				remove(e)
 			},
 			"update": func(r *rapid.T) {
-				// Somebody appends between the look and the cas: the update is made again.
+				// An Add runs between the read and the cas of the Update, which
+				// must retry.
 				e := names.Draw(r, "element")
 				s.before = func(command, _ string) error {
 					if command == "cas" || command == "add" {
@@ -83,7 +84,7 @@ func TestArrayModel(t *testing.T) {
 	})
 }
 
-// The article's example, as it stands on the server.
+// The article's example, as memcached stores it.
 func TestArrayMarks(t *testing.T) {
 	s := newStage(t)
 	a := must(recipes.NewArray(s.Store, "a", recipes.ArrayOptions{}))
@@ -111,7 +112,7 @@ func TestArrayMarks(t *testing.T) {
 	want(t, "unique", fmt.Sprint(got), "[a b]")
 }
 
-// full is a store whose memcached takes items of 2 kB only.
+// full returns a store with a memcached that accepts only items up to 2 kB.
 func full(t *testing.T) *recipes.Store {
 	m := rig.StartMemcached(t, "-I", "2k", "-o", "slab_chunk_max=1024")
 	return &recipes.Store{Client: rig.Client(t, m.Address), MaxItem: 2048}
@@ -128,7 +129,7 @@ func TestArrayFull(t *testing.T) {
 	}
 	wantErr(t, "no room", err, recipes.ErrFull)
 	want(t, "elements before it was full", len(must(a.Fetch(ctx))), n-1)
-	// What is dead makes room.
+	// Elements that were removed make room.
 	if err := a.Update(ctx, func(l []string) []string { return l[:5] }); err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +170,8 @@ func TestEventLogModel(t *testing.T) {
 			o.Late = 15 * time.Second
 		}
 		name := fmt.Sprint("l", n)
-		// Another process for each put: what one knows of full keys is its own.
+		// Each put uses another EventLog, as another process would: it does not
+		// share its knowledge of full keys.
 		open := func() *recipes.EventLog { return must(recipes.NewEventLog(s.Store, name, o)) }
 		log := open()
 		type event struct {
@@ -188,7 +190,7 @@ func TestEventLogModel(t *testing.T) {
 			for _, e := range events {
 				polled[string(e.Data)]++
 			}
-			// A cursor outlives its process.
+			// A cursor can be passed to another process.
 			text := must(json.Marshal(next))
 			cursor = recipes.Cursor{}
 			if err := json.Unmarshal(text, &cursor); err != nil {
@@ -221,7 +223,7 @@ func TestEventLogModel(t *testing.T) {
 			},
 			"poll": func(r *rapid.T) { poll(r) },
 			"time": func(r *rapid.T) {
-				poll(r) // no event may leave the log unread
+				poll(r) // read all events before the log drops them
 				s.sleep(time.Duration(rapid.IntRange(1, 12).Draw(r, "seconds")) * time.Second)
 			},
 			"": func(r *rapid.T) {
@@ -237,7 +239,7 @@ func TestEventLogModel(t *testing.T) {
 				for _, e := range must(log.Fetch(ctx, first, last)) {
 					got = append(got, string(e.Data))
 				}
-				slices.Sort(want) // events of one moment have no order across chunks' writers
+				slices.Sort(want) // events of the same time have no defined order
 				slices.Sort(got)
 				if !slices.Equal(got, want) {
 					r.Fatalf("fetched %q, want %q", got, want)
@@ -262,9 +264,9 @@ func TestTableModel(t *testing.T) {
 		o := recipes.TableOptions{Shards: rapid.IntRange(1, 3).Draw(r, "shards")}
 		table := must(recipes.NewTable(s.Store, fmt.Sprint("t", n), o))
 		model := map[string]string{}
-		half := map[string]bool{} // where a call died: either is right
+		half := map[string]bool{} // members with a call that crashed half-way; either result is right
 		look := func(r *rapid.T) {
-			s.sleep(11 * time.Second) // marks of removals end
+			s.sleep(11 * time.Second) // the marks of Remove expire
 			must(table.Repair(ctx))
 			members := must(table.Members(ctx))
 			all := must(table.All(ctx))
@@ -334,7 +336,7 @@ func TestTableModel(t *testing.T) {
 	})
 }
 
-// Losses that a table mends by itself, one by one.
+// Each loss that a table repairs by itself.
 func TestTableRepair(t *testing.T) {
 	s := newStage(t)
 	sure := must(recipes.NewTable(s.Store, "t", recipes.TableOptions{Audit: 1}))
@@ -370,8 +372,8 @@ func TestTableRepair(t *testing.T) {
 	want(t, "an audit puts it back", must(sure.Has(ctx, "c")), true)
 	want(t, "list after it", fmt.Sprint(must(lazy.Members(ctx))), "[c]")
 
-	// An auditor reads the list, the member is removed, the auditor makes its index:
-	// the mark of the removal is in its way.
+	// An audit reads the list, the member is removed, and the audit creates its
+	// index: the mark of the Remove prevents that.
 	lose("member:1:t:c")
 	s.before = func(command, key string) error {
 		if command == "add" {
@@ -387,7 +389,7 @@ func TestTableRepair(t *testing.T) {
 	want(t, "list after the removal", len(must(lazy.Members(ctx))), 0)
 }
 
-// Eight writers at once, each way; nothing is lost and nothing is there twice.
+// Eight writers per type at once. Nothing is lost and nothing is stored twice.
 func TestWritersAtOnce(t *testing.T) {
 	t.Parallel()
 	m := rig.StartMemcached(t)
@@ -435,7 +437,7 @@ func TestWritersAtOnce(t *testing.T) {
 	}
 }
 
-// retry is what a caller does who is told that others were faster.
+// retry repeats a call until other writers were not faster.
 func retry(do func() error) error {
 	for {
 		if err := do(); !errors.Is(err, recipes.ErrContended) {
@@ -451,8 +453,8 @@ func texts(events []recipes.Event) (all []string) {
 	return all
 }
 
-// A log in time: late events don't keep keys alive, nor go with them; a key that
-// was lost and made anew is read from its start.
+// Late events neither prolong the life of their key nor expire early. A key that
+// was lost and created again is read from its start.
 func TestEventLogInTime(t *testing.T) {
 	s := newStage(t)
 	log := must(recipes.NewEventLog(s.Store, "l", recipes.EventLogOptions{Chunk: 10 * time.Second, Chunks: 3}))
@@ -482,9 +484,9 @@ func TestEventLogInTime(t *testing.T) {
 	put(0, "3")
 	poll("after the loss", &c, "3")
 
-	// The end of a key is lost, as with a server whose last append nobody had
-	// acknowledged, and others write on: what a reader has read stays read, and what
-	// stands in its place is read.
+	// The end of a key is lost, as with a server that dies before it acknowledges
+	// its last append. Others then append more. The reader does not get the events
+	// that it has read again, and it gets those that replaced the lost end.
 	key := s.asked[len(s.asked)-2]
 	key = key[strings.IndexByte(key, ' ')+1:]
 	before := must(s.spy.Client.Get(key))
@@ -495,13 +497,13 @@ func TestEventLogInTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(0, "in its place 1")
-	if err := s.spy.Client.Append(&memcache.Item{Key: key, Value: lost}); err != nil { // tried again
+	if err := s.spy.Client.Append(&memcache.Item{Key: key, Value: lost}); err != nil { // as a retry would
 		t.Fatal(err)
 	}
 	put(0, "in its place 2")
 	poll("after its loss", &c, "in its place 1", "in its place 2")
 	s.sleep(30 * time.Second)
-	put(29*time.Second, "4") // into the chunk of 3, which is about to end
+	put(29*time.Second, "4") // into the chunk of event 3, which is about to expire
 	poll("late", &c, "4")
 	s.sleep(10 * time.Second)
 	put(0, "5")

@@ -1,7 +1,7 @@
 package recipes_test
 
-// What the tests share: a memcached in this process whose clock they move, and a
-// client that counts, fails and interleaves as it is told.
+// What the tests share: a memcached in this process with a clock that they move,
+// and a client that counts requests, injects errors and interleaves other calls.
 
 import (
 	"context"
@@ -35,13 +35,13 @@ func (c *clock) sleep(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// spy is a client that is told of each request before and after it.
+// spy is a client that calls before and after for each request.
 type spy struct {
 	recipes.Client
 	mu     sync.Mutex
-	asked  []string                        // "command key"
-	before func(command, key string) error // an error: the request is not sent
-	after  func(command, key string) error // an error in the place of the answer
+	asked  []string                        // each is "command key"
+	before func(command, key string) error // if it returns an error, the request is not sent
+	after  func(command, key string) error // its error, if any, replaces the result
 }
 
 func (s *spy) do(command, key string, run func() error) error {
@@ -114,7 +114,7 @@ type stage struct {
 	node *memnode.Node
 }
 
-// start is in the middle of a second and of a minute, as life is.
+// start is in the middle of a second and of a minute, as most real times are.
 var start = time.Date(2026, 11, 22, 12, 0, 17, 300e6, time.UTC)
 
 func newStage(t testing.TB) *stage {
@@ -136,7 +136,7 @@ func (s *stage) flush(t testing.TB) {
 	}
 }
 
-// rounds counts the requests of do.
+// rounds checks the number of requests that do sends.
 func (s *stage) rounds(t testing.TB, want int, what string, do func() error) {
 	t.Helper()
 	before := s.count()
@@ -148,7 +148,7 @@ func (s *stage) rounds(t testing.TB, want int, what string, do func() error) {
 	}
 }
 
-// must stops the test at an error.
+// must panics if err is not nil.
 func must[V any](v V, err error) V {
 	if err != nil {
 		panic(err)

@@ -1,6 +1,7 @@
 package recipes
 
-// What all recipes share: the client, the bounds, and what is refused before it is sent.
+// What all recipes share: the client, the limits, and the checks before a request
+// is sent.
 
 import (
 	"context"
@@ -14,12 +15,12 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 )
 
-// Client is what a recipe needs of a memcached client. The errors are those of
-// gomemcache, also where another client stands behind: ErrCacheMiss, ErrNotStored
-// and ErrCASConflict are answers of a server, any other error leaves it open
-// whether a write was done; but the error of an Increment of what is no number
-// has memcached's word non-numeric in its text. Items that Get and GetMulti return
-// carry the cas id.
+// Client is the part of a memcached client that recipes use. Its errors are those
+// of gomemcache, even if it wraps another client. ErrCacheMiss, ErrNotStored and
+// ErrCASConflict are replies of a server. After any other error, a write may or
+// may not have been executed. The exception is an Increment of a value that is not
+// a number: its error contains memcached's word non-numeric. Items returned by Get
+// and GetMulti contain the cas id.
 type Client interface {
 	Get(key string) (*memcache.Item, error)
 	GetMulti(keys []string) (map[string]*memcache.Item, error)
@@ -31,16 +32,16 @@ type Client interface {
 	Delete(key string) error
 }
 
-// Sizer is a Client that can say how large a value is without fetching it. A
-// recipe whose append was refused uses it to see whether the key is full.
+// Sizer is a Client that can return the size of a value without fetching it. After
+// a rejected append, a recipe uses it to find out whether the key is full.
 type Sizer interface {
 	Size(key string) (int, error)
 }
 
 var _ Client = (*memcache.Client)(nil)
 
-// Errors that recipes return, wrapped in a text that says of what and where. An
-// error of the client that is none of these is wrapped as it is.
+// Errors that recipes return, wrapped in a text that names the operation and the
+// key. Any other error of the client is wrapped too.
 var (
 	ErrKey       = errors.New("not a legal key")
 	ErrExpiry    = errors.New("not an expiry that memcached takes")
@@ -56,27 +57,28 @@ var (
 	ErrTime      = errors.New("outside of the time that the log keeps")
 )
 
-// Store is memcached as recipes see it. Only Client must be set. A Store must
-// not be changed once a recipe has it.
+// Store is the client that recipes use, and its limits. Only Client must be set. A
+// Store must not be changed after it was passed to a recipe.
 type Store struct {
 	Client  Client
-	Prefix  string           // in front of every key; at most 100 bytes. A route of Ringside may name it
-	Now     func() time.Time // the clock; time.Now unless set. Waiting is always real
-	MaxItem int              // bytes of an item: memcached's -I; 1 MiB unless set
-	Tries   int              // bound of a loop in which others can be faster; 64 unless set
+	Prefix  string           // first part of every key; at most 100 bytes. A Ringside route can match it
+	Now     func() time.Time // the clock; nil is time.Now. Waits always use real time
+	MaxItem int              // largest item in bytes, as memcached's -I; 0 is 1 MiB
+	Tries   int              // most tries of a loop that competes with other writers; 0 is 64
 }
 
 const (
 	maxKey    = 250
 	maxPrefix = 100
-	// itemOverhead is what memcached 1.6 counts beside key and value: 48 bytes of
-	// header, 8 of cas, 3 of line ends, 4 of flags.
+	// itemOverhead is what memcached 1.6 counts in addition to key and value: 48
+	// bytes of header, 8 of cas, 3 of line ends, 4 of flags.
 	itemOverhead = 63
-	// maxExpiry is the longest relative expiry; memcached takes more for a date.
+	// maxExpiry is the longest relative expiry. memcached reads a larger one as a
+	// date.
 	maxExpiry = 30 * 24 * time.Hour
 )
 
-// check says whether the store can be used.
+// check returns an error if the store is not usable.
 func (s *Store) check() error {
 	switch {
 	case s == nil || s.Client == nil:
@@ -114,8 +116,9 @@ func (s *Store) tries() int {
 	return s.Tries
 }
 
-// key is the key of a recipe's name. Fields stand in front of the name and
-// hold no colon, so whatever the name holds, no two keys of one kind are equal.
+// key returns a key of the recipe with this name. Fields precede the name and
+// contain no colon. So no two keys of one kind are equal, whatever the name
+// contains.
 func (s *Store) key(kind, name string, fields ...string) string {
 	var b strings.Builder
 	b.WriteString(s.Prefix)
@@ -127,13 +130,13 @@ func (s *Store) key(kind, name string, fields ...string) string {
 	return b.String()
 }
 
-// pair is a key that has two names in it, of which each may hold anything.
+// pair returns a key that contains two names. Both may contain any legal byte.
 func (s *Store) pair(kind, first, second string) string {
 	return s.key(kind, second, strconv.Itoa(len(first)), first)
 }
 
-// checkName refuses a store that can't be used, and a name whose longest key
-// would not be legal.
+// checkName returns an error if the store is not usable, or if the longest key of
+// the name would not be legal.
 func (s *Store) checkName(what, name, kind string, fields ...string) error {
 	if err := s.check(); err != nil {
 		return err
@@ -147,7 +150,8 @@ func (s *Store) checkName(what, name, kind string, fields ...string) error {
 	return nil
 }
 
-// fits says whether memcached takes a value of so many bytes.
+// fits returns ErrTooLarge if memcached does not accept a value of this many
+// bytes.
 func (s *Store) fits(key string, bytes int) error {
 	if size := len(key) + bytes + itemOverhead; size > s.maxItem() {
 		return fmt.Errorf("recipes: %s: an item of %d bytes, at most %d are possible: %w", key, size, s.maxItem(), ErrTooLarge)
@@ -155,7 +159,7 @@ func (s *Store) fits(key string, bytes int) error {
 	return nil
 }
 
-// expiry is a duration as memcached takes it, in whole seconds, rounded up.
+// expiry returns d in memcached's unit: whole seconds, rounded up.
 func expiry(what string, d time.Duration) (int32, error) {
 	switch {
 	case d <= 0:
@@ -166,7 +170,7 @@ func expiry(what string, d time.Duration) (int32, error) {
 	return int32((d + time.Second - 1) / time.Second), nil
 }
 
-// expiryOrNever is an expiry where 0 means never.
+// expiryOrNever is expiry, except that 0 means that the item never expires.
 func expiryOrNever(what string, d time.Duration) (int32, error) {
 	if d == 0 {
 		return 0, nil
@@ -174,7 +178,7 @@ func expiryOrNever(what string, d time.Duration) (int32, error) {
 	return expiry(what, d)
 }
 
-// What a server said.
+// Meanings of a client's errors.
 func isMiss(err error) bool      { return errors.Is(err, memcache.ErrCacheMiss) }
 func isNotStored(err error) bool { return errors.Is(err, memcache.ErrNotStored) }
 
@@ -182,7 +186,8 @@ func isNonNumeric(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "non-numeric")
 }
 
-// isChanged says whether a cas was refused because the item is not the one that was read.
+// isChanged reports whether a cas was rejected because the item has changed since
+// it was read.
 func isChanged(err error) bool {
 	return errors.Is(err, memcache.ErrCASConflict) || isMiss(err) || isNotStored(err)
 }
@@ -192,7 +197,8 @@ func failed(what, key string, err error) error {
 	return fmt.Errorf("recipes: %s %s: %w", what, key, err)
 }
 
-// again calls try until it is done or errs, at most Store.Tries times.
+// again calls try until it is done or returns an error, at most Store.Tries times.
+// It pauses after each call.
 func (s *Store) again(ctx context.Context, what, key string, try func() (done bool, err error)) error {
 	for i := range s.tries() {
 		if err := ctx.Err(); err != nil {
@@ -208,8 +214,8 @@ func (s *Store) again(ctx context.Context, what, key string, try func() (done bo
 	return fmt.Errorf("recipes: %s %s: %w, %d times", what, key, ErrContended, s.tries())
 }
 
-// await calls try until it is done or errs, or until wait is over; it then
-// returns over. The first try is always made.
+// await calls try until it is done or returns an error. When wait has passed, it
+// returns over. It calls try at least once unless ctx has already ended.
 func await(ctx context.Context, wait time.Duration, over error, try func() (done bool, err error)) error {
 	end := time.Now().Add(wait)
 	for i := 0; ; i++ {
@@ -228,8 +234,8 @@ func await(ctx context.Context, wait time.Duration, over error, try func() (done
 	}
 }
 
-// pause waits a random time, at most 1 ms in round 0, doubled at each further
-// one up to 32 ms, or until the context ends.
+// pause waits for a random time or until ctx ends. The time is at most 1 ms in
+// round 0, and the limit doubles each round up to 32 ms.
 func pause(ctx context.Context, round int) error {
 	t := time.NewTimer(rand.N(time.Millisecond << min(round, 5)))
 	defer t.Stop()
@@ -241,8 +247,9 @@ func pause(ctx context.Context, round int) error {
 	}
 }
 
-// count adds delta to the number at key; the first one makes it, with initial
-// in front and an expiry. Who loses that race counts again.
+// count adds delta to the number at key. If the key is missing, count creates it
+// with initial + delta and an expiry. If another process creates it first, count
+// adds again.
 func (s *Store) count(ctx context.Context, key string, delta, initial uint64, seconds int32) (n uint64, err error) {
 	err = s.again(ctx, "count", key, func() (bool, error) {
 		if n, err = s.Client.Increment(key, delta); err == nil {
@@ -260,12 +267,13 @@ func (s *Store) count(ctx context.Context, key string, delta, initial uint64, se
 	return n, err
 }
 
-// number reads a counter; one that is not there is 0.
+// number parses a counter. A nil item is 0.
 func number(item *memcache.Item) (uint64, error) {
 	if item == nil {
 		return 0, nil
 	}
-	// After a decr memcached keeps the length and pads with blanks.
+	// After a decr memcached keeps the length of the value and pads it with
+	// blanks.
 	n, err := strconv.ParseUint(strings.TrimRight(string(item.Value), " "), 10, 64)
 	if err != nil {
 		return 0, fmt.Errorf("recipes: %s: %.20q is no number: %w", item.Key, item.Value, ErrCorrupt)
@@ -273,7 +281,7 @@ func number(item *memcache.Item) (uint64, error) {
 	return n, nil
 }
 
-// get reads a key; nil is a miss.
+// get reads a key. It returns nil after a miss.
 func (s *Store) get(ctx context.Context, key string) (*memcache.Item, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, failed("get", key, err)
@@ -299,10 +307,11 @@ func (s *Store) getMulti(ctx context.Context, keys []string) (map[string]*memcac
 	return items, nil
 }
 
-// appendTo appends to a key; the first one makes it, by add. memcached says NOT_STORED to
-// an append that finds nothing, to one that has no room, and to an add of what is
-// there. So after two rounds in which both were refused it looks how large the key is.
-// ErrFull says that there is no room.
+// appendTo appends data to a key, or creates the key with add. memcached replies
+// NOT_STORED in three cases: an append to a missing key, an append without room,
+// and an add of an existing key. After two rounds in which both were rejected,
+// appendTo therefore reads the size of the value. It returns ErrFull if data does
+// not fit.
 func (s *Store) appendTo(ctx context.Context, key string, data []byte, seconds int32) error {
 	if err := s.fits(key, len(data)); err != nil {
 		return err
@@ -328,7 +337,7 @@ func (s *Store) appendTo(ctx context.Context, key string, data []byte, seconds i
 	})
 }
 
-// size is how many bytes a key has; -1 is a miss.
+// size returns the number of bytes of a value, or -1 after a miss.
 func (s *Store) size(ctx context.Context, key string) (int, error) {
 	if sizer, ok := s.Client.(Sizer); ok {
 		size, err := sizer.Size(key)

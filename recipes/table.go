@@ -13,32 +13,36 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 )
 
-// Table is a set of members, each with a value: a key for each member, by which
-// one is found in one round trip, and a list of all (an Array), by which they can
-// be enumerated. The list says who is a member; a member's key is its index.
+// Table is a set of members, each with a value. Each member has a key, its index,
+// so that one round trip finds it. An Array lists all members. The list decides
+// what is a member.
 //
-// Add writes the list first and then the index, Remove marks the index first and
-// then the list. So who dies between the two leaves a member that the list knows
-// and the index does not, which is still a member: Has and Get look in the list
-// once in so many of their answers (TableOptions.Audit), and Repair looks for all,
-// and mend it. An index whose member is not in the list (both were written at once
-// by two, or the list was lost) puts the member back into the list. The mark that
-// Remove leaves stays for some ten seconds, so that a repair that read the list
-// before can't bring the member back.
+// Add writes the list and then the index. Remove marks the index as removed and
+// then writes the list. A crash between the two writes leaves a member in the list
+// without an index. It is still a member. Has and Get compare one of every
+// TableOptions.Audit answers with the list, and Repair checks all members. Both
+// restore the index.
 //
-// Guarantee: while no key is lost and nobody died between two writes, Has, Get
-// and Members agree with all Adds and Removes that have succeeded; of an Add and a
-// Remove of one member at once either may win. After a crash or the loss of an
-// index they agree again after Repair, or at the first audit. An Add or Remove that
-// ends with an error has been done, not at all, or by half; repeat it.
+// The list may lack a member that has an index: an Add and a Remove ran at once,
+// or the list was lost. An audit then adds the member to the list. The mark that
+// Remove writes lasts some ten seconds, so that a repair that read the list before
+// the Remove cannot restore the member.
 //
-// Cost in round trips: Add 3 (2 for who is a member), Remove 2, Has and Get 1 (an
-// audit 2 or 3), Members 1, All 2, Repair 2 and one for each index that is missing.
+// Guarantee: while no key is lost and no process crashes between two writes, Has,
+// Get and Members agree with all successful Adds and Removes. If an Add and a
+// Remove of one member run at once, either may win. After a crash or the loss of
+// an index, they agree again after Repair or the first audit. An Add or Remove
+// that returns an error was executed, was not executed, or was executed by half;
+// repeat it.
 //
-// On one copy a server that is lost takes its indexes, which are repaired without
-// their values, and it may take the list: then Members is short until audits or Adds
-// have put back those that are asked for. On two copies the loss of one server
-// loses nothing but what Array says.
+// Cost in round trips: Add 3 (2 for an existing member), Remove 2, Has and Get 1
+// (plus 2 or 3 for an audit), Members 1, All 2, Repair 2 and one for each missing
+// index.
+//
+// With one copy, a lost server loses its indexes, which are repaired without their
+// values. It may also lose the list. Members then returns only those members that
+// audits or Adds have added again. With two copies, the loss of one server loses
+// nothing but what Array describes.
 type Table struct {
 	s      *Store
 	name   string
@@ -48,23 +52,24 @@ type Table struct {
 	asked  atomic.Uint64
 }
 
-// TableOptions are what a Table may have.
+// TableOptions are the options of a Table.
 type TableOptions struct {
-	// Expires is how long a table's keys live from their last write on; 0: for ever.
+	// Expires is how long the key of a member lives after its last Add; 0 is for
+	// ever. The list expires as in ArrayOptions.
 	Expires time.Duration
-	// Audit is how many answers of Has and Get one is compared with the list for; 100
-	// unless set, and 1 makes all of them sure.
+	// Audit is how many answers of Has and Get there are for each one that is
+	// compared with the list. 0 is 100; 1 compares every answer.
 	Audit int
-	// Shards of the list: see ArrayOptions.
+	// Shards is the number of keys of the list: see ArrayOptions.
 	Shards int
 }
 
 const (
-	removedFor  = 10 // seconds that the mark of a Remove stands
+	removedFor  = 10 // seconds until the mark of a Remove expires
 	repairsTake = 5 * time.Second
 )
 
-// NewTable is a table with a name.
+// NewTable returns a table with a name.
 func NewTable(s *Store, name string, o TableOptions) (*Table, error) {
 	if o.Audit < 0 {
 		return nil, fmt.Errorf("recipes: table %s with an audit of %d: %w", name, o.Audit, ErrArgument)
@@ -76,14 +81,14 @@ func NewTable(s *Store, name string, o TableOptions) (*Table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list of table %s: %w", name, err)
 	}
-	for i := range list.keys { // not those of an array of this name
+	for i := range list.keys { // not the keys of an Array with this name
 		list.keys[i] = s.key("table", name, fmt.Sprint(i))
 	}
 	return &Table{s: s, name: name, list: list, expiry: list.expiry, audit: uint64(o.Audit)}, nil
 }
 
-// index is a member's key. A member that is long or not legal is escaped and
-// hashed by Key.
+// index returns the key of a member. Key escapes illegal bytes and hashes long
+// members.
 func (t *Table) index(member string) (string, error) {
 	id, err := Key(member)
 	if err != nil {
@@ -96,13 +101,14 @@ func (t *Table) index(member string) (string, error) {
 	return key, nil
 }
 
-// In front of an index's value.
+// First byte of an index's value.
 const (
 	present = '='
 	removed = '-'
 )
 
-// value is what an index says of its member.
+// value parses an index: the value of its member, and its first byte, which is 0
+// if there is no index.
 func value(item *memcache.Item) (v []byte, is byte, err error) {
 	if item == nil {
 		return nil, 0, nil
@@ -113,7 +119,7 @@ func value(item *memcache.Item) (v []byte, is byte, err error) {
 	return item.Value[1:], item.Value[0], nil
 }
 
-// Add makes a member, or gives one another value.
+// Add adds a member with a value. If the member exists, Add replaces its value.
 func (t *Table) Add(ctx context.Context, member string, value []byte) error {
 	key, err := t.index(member)
 	if err != nil {
@@ -122,8 +128,8 @@ func (t *Table) Add(ctx context.Context, member string, value []byte) error {
 	if err := t.s.fits(key, 1+len(value)); err != nil {
 		return err
 	}
-	// One that is a member already is not listed twice. If it is removed meanwhile,
-	// either may win.
+	// A member that already has an index is not listed again. If it is removed at
+	// the same time, either may win.
 	item, err := t.s.get(ctx, key)
 	if err != nil {
 		return err
@@ -140,7 +146,7 @@ func (t *Table) Add(ctx context.Context, member string, value []byte) error {
 	return nil
 }
 
-// Remove takes a member away; one that is none is no error.
+// Remove removes a member. It returns no error if there is no such member.
 func (t *Table) Remove(ctx context.Context, member string) error {
 	key, err := t.index(member)
 	if err != nil {
@@ -155,7 +161,7 @@ func (t *Table) Remove(ctx context.Context, member string) error {
 	return t.list.Remove(ctx, member)
 }
 
-// Has says whether somebody is a member.
+// Has reports whether member is in the table.
 func (t *Table) Has(ctx context.Context, member string) (bool, error) {
 	_, err := t.Get(ctx, member)
 	if errors.Is(err, ErrMiss) {
@@ -164,8 +170,9 @@ func (t *Table) Has(ctx context.Context, member string) (bool, error) {
 	return err == nil, err
 }
 
-// Get is a member's value. ErrMiss says that it is no member. The value of a
-// member whose index was lost is lost too: Get then has an empty one.
+// Get returns the value of a member. It returns ErrMiss if there is no such
+// member. If the index was lost, the value is lost too, and Get returns an empty
+// one.
 func (t *Table) Get(ctx context.Context, member string) ([]byte, error) {
 	key, err := t.index(member)
 	if err != nil {
@@ -191,7 +198,8 @@ func (t *Table) Get(ctx context.Context, member string) ([]byte, error) {
 	return v, nil
 }
 
-// mend compares an index with the list, and says whether it is of a member.
+// mend compares an index with the list, and restores the one that lacks the
+// member. It reports whether the member is in the table.
 func (t *Table) mend(ctx context.Context, key, member string, found bool) (bool, error) {
 	began := time.Now()
 	list, err := t.list.Fetch(ctx)
@@ -207,8 +215,9 @@ func (t *Table) mend(ctx context.Context, key, member string, found bool) (bool,
 	return found, nil
 }
 
-// reindex makes the index of a member that was listed at a moment, unless that
-// is so long ago that the mark of a Remove since may be gone.
+// reindex creates the index of a member that was in the list at the time listed.
+// It does nothing if that is more than repairsTake ago, because a later Remove's
+// mark may have expired since.
 func (t *Table) reindex(key string, listed time.Time) error {
 	if time.Since(listed) > repairsTake {
 		return nil
@@ -220,10 +229,11 @@ func (t *Table) reindex(key string, listed time.Time) error {
 	return nil
 }
 
-// Members are all that are listed, in the order of their adding within a shard.
+// Members returns all listed members, in the order of addition within each shard.
 func (t *Table) Members(ctx context.Context) ([]string, error) { return t.list.Fetch(ctx) }
 
-// All are the members and their values; one whose index is lost has a nil value.
+// All returns all members and their values. The value is nil if the index of the
+// member is lost.
 func (t *Table) All(ctx context.Context) (map[string][]byte, error) {
 	all := map[string][]byte{}
 	err := t.each(ctx, func(member, _ string, item *memcache.Item) error {
@@ -236,7 +246,7 @@ func (t *Table) All(ctx context.Context) (map[string][]byte, error) {
 	return all, err
 }
 
-// Repair makes the indexes that are missing, and returns how many they were.
+// Repair creates missing indexes, and returns how many were missing.
 func (t *Table) Repair(ctx context.Context) (repaired int, err error) {
 	began := time.Now()
 	err = t.each(ctx, func(_, key string, item *memcache.Item) error {
@@ -264,7 +274,7 @@ func (t *Table) each(ctx context.Context, do func(member, key string, item *memc
 			return err
 		}
 	}
-	const atOnce = 1000 // keys, some 100 kB of a line
+	const atOnce = 1000 // keys, about 100 kB in one request line
 	for keys, members := range chunked(keys, members, atOnce) {
 		items, err := t.s.getMulti(ctx, keys)
 		if err != nil {
@@ -279,7 +289,7 @@ func (t *Table) each(ctx context.Context, do func(member, key string, item *memc
 	return nil
 }
 
-// chunked walks two lists of one length, n of each at a time.
+// chunked iterates over two lists of equal length, n elements of each at a time.
 func chunked(a, b []string, n int) func(yield func(a, b []string) bool) {
 	return func(yield func(a, b []string) bool) {
 		for i := 0; i < len(a); i += n {

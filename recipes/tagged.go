@@ -1,6 +1,6 @@
 package recipes
 
-// Values that die with their tags.
+// A cache of values that become invalid together with their tags.
 
 import (
 	"bytes"
@@ -16,33 +16,34 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 )
 
-// TaggedCache keeps values that name tags, and forgets them all when one of
-// their tags is invalidated, without knowing them. A tag is a key with a version; a
-// value carries the versions of its tags, and is there only if they are equal to
-// what the tags have now.
+// TaggedCache stores values under tags. Invalidating a tag invalidates every value
+// that has it, without a list of those values. A tag is a key that contains a
+// version. A value contains the versions of its tags, and it is valid only while
+// they equal the current ones.
 //
-// A version is the time in microseconds and 64 random bits, and is compared for
-// equality only. So a tag that was lost, by whatever cause, gets a version that no
-// value has: its values miss, and none that was invalidated ever comes back, which
-// a counted version can't promise. Clocks matter to ReadFromMaster alone.
+// A version is the time in microseconds and 64 random bits. Versions are only
+// compared for equality, so a tag that was lost gets a version that no value
+// contains. Its values then miss, and an invalidated value never becomes valid
+// again. A counted version could not guarantee that. Only ReadFromMaster depends
+// on the clock.
 //
-// The versions that a value carries are those that Get read when it missed, not
-// those of the moment in which it is stored: what was read from the database before
-// an invalidation is invalid when it comes, however late that is.
+// A value is stored with the tag versions that Get read when it missed, not with
+// those at the time of Set. If a tag was invalidated after the data was read from
+// the database, the stored value is invalid, however late Set is called.
 //
-// Guarantee: after an Invalidate that succeeded, no Get returns a value whose Get
-// had missed before it began. While a tag's server can't answer, a Get of its
-// values is an error or a miss. An Invalidate that ends with an error names the tags
-// that may still be as they were; repeat it.
+// Guarantee: after a successful Invalidate, no Get returns a value that was built
+// for a miss before that Invalidate. While the server of a tag does not reply, a
+// Get of a value with that tag returns an error or a miss. If Invalidate returns
+// an error, it names the tags that may still be valid; repeat it.
 //
-// Cost in round trips: Get 1, a multi-get of the value and its tags (3 where a tag
-// has no version yet, and 1 more for each further one), Set 1, Invalidate 1 for each
+// Cost in round trips: Get 1 (a multi-get of the value and its tags; 3 if a tag
+// has no version yet, plus 1 for each further such tag), Set 1, Invalidate 1 per
 // tag.
 //
-// The guarantee holds on one copy and through an ejection as far as Ringside's
-// does: with consistency: relaxed, a read through another Ringside may still be an
-// older one while they disagree about a server. The loss of a server costs misses:
-// of its values, and of all values with the tags that it had.
+// With one copy and during an ejection, the guarantee is as strong as Ringside's.
+// With consistency: relaxed, while instances disagree about a server, a read
+// through another instance may return an older value. The loss of a server causes
+// misses: for the values on it, and for all values with a tag on it.
 type TaggedCache struct {
 	s    *Store
 	name string
@@ -50,11 +51,11 @@ type TaggedCache struct {
 
 const (
 	maxTags    = 64
-	maxTagName = 120 // bytes of the cache's and a tag's name together
+	maxTagName = 120 // bytes of the cache name and a tag name together
 )
 
-// NewTaggedCache is a cache with a name: caches of different names share neither
-// values nor tags.
+// NewTaggedCache returns a cache with a name. Caches with different names share
+// neither values nor tags.
 func NewTaggedCache(s *Store, name string) (*TaggedCache, error) {
 	if err := s.checkName("tagged cache", name, "tagged", "250"); err != nil {
 		return nil, err
@@ -76,16 +77,18 @@ func (c *TaggedCache) tag(tag string) (string, error) {
 	return key, nil
 }
 
-// Fill is a miss, and the right to store what is built because of it.
+// Fill is returned by a Get that missed. Its Set stores the value built for that
+// miss.
 type Fill struct {
 	c     *TaggedCache
 	key   string
 	stamp []byte
-	newer time.Time // when the youngest of its tags was invalidated
+	newer time.Time // latest time at which one of the tags was invalidated
 }
 
-// Get reads a value that carries exactly these tags. ErrMiss says that there is
-// none; the Fill is then not nil, and takes what the caller builds.
+// Get returns the value if it was stored with exactly these tags and none of them
+// was invalidated since. Otherwise it returns ErrMiss and a Fill, with which the
+// caller stores the value that it builds.
 func (c *TaggedCache) Get(ctx context.Context, key string, tags ...string) ([]byte, *Fill, error) {
 	full, tagKeys, err := c.keys(key, tags)
 	if err != nil {
@@ -119,7 +122,8 @@ func (c *TaggedCache) Get(ctx context.Context, key string, tags ...string) ([]by
 	return nil, f, fmt.Errorf("recipes: %s: %w", full, ErrMiss)
 }
 
-// keys are those of a value and of its tags, in the order of their names, each once.
+// keys returns the key of a value and the keys of its tags, sorted and without
+// duplicates.
 func (c *TaggedCache) keys(key string, tags []string) (full string, tagKeys []string, err error) {
 	if err := CheckKey(key); err != nil {
 		return "", nil, fmt.Errorf("cache %s: %w", c.name, err)
@@ -142,7 +146,8 @@ func (c *TaggedCache) keys(key string, tags []string) (full string, tagKeys []st
 	return full, slices.Compact(tagKeys), nil
 }
 
-// make gives a tag its first version, or reads that of who was faster.
+// make creates the first version of a tag, or returns the version that another
+// caller has just created.
 func (c *TaggedCache) make(ctx context.Context, key string) (item *memcache.Item, err error) {
 	err = c.s.again(ctx, "tag", key, func() (bool, error) {
 		item = &memcache.Item{Key: key, Value: c.version()}
@@ -157,14 +162,15 @@ func (c *TaggedCache) make(ctx context.Context, key string) (item *memcache.Item
 	return item, err
 }
 
-// version is one that no tag has had.
+// version returns a version that no tag has had before.
 func (c *TaggedCache) version() []byte {
 	var bits [8]byte
 	rand.Read(bits[:])
 	return fmt.Appendf(nil, "%d.%016x", c.s.now().UnixMicro(), binary.BigEndian.Uint64(bits[:]))
 }
 
-// stamp is what a value carries in front: its tags and their versions.
+// stamp returns the header of a stored value, which lists its tags and their
+// versions. It also returns the latest time among the versions.
 func stamp(keys, versions []string) (stamp []byte, newest time.Time, err error) {
 	for i, key := range keys {
 		micros, _, ok := strings.Cut(versions[i], ".")
@@ -180,8 +186,8 @@ func stamp(keys, versions []string) (stamp []byte, newest time.Time, err error) 
 	return append(stamp, '\n'), newest, nil
 }
 
-// Set stores what was built after the miss. If a tag has been invalidated since,
-// it is stored in vain, and no Get returns it.
+// Set stores the value that was built after the miss. If a tag has been
+// invalidated since the miss, no Get returns the stored value.
 func (f *Fill) Set(ctx context.Context, value []byte, expires time.Duration) error {
 	seconds, err := expiry("expiry of "+f.key, expires)
 	if err != nil {
@@ -200,15 +206,15 @@ func (f *Fill) Set(ctx context.Context, value []byte, expires time.Duration) err
 	return nil
 }
 
-// ReadFromMaster says whether a tag was invalidated within lag, the time by which
-// the database's replicas are behind: what is built must then be read from its
-// master. A tag that was lost counts as just invalidated.
+// ReadFromMaster reports whether a tag was invalidated within the last lag, the
+// replication delay of the database. If so, the caller must build the value from
+// the master database. A tag that was lost counts as invalidated now.
 func (f *Fill) ReadFromMaster(lag time.Duration) bool {
 	return f.c.s.now().Sub(f.newer) < lag
 }
 
-// Invalidate makes all values with one of these tags miss. It tries all tags,
-// also when one fails.
+// Invalidate makes all values with one of these tags miss. It tries all tags even
+// if one fails.
 func (c *TaggedCache) Invalidate(ctx context.Context, tags ...string) error {
 	keys := make([]string, len(tags))
 	for i, t := range tags {

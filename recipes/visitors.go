@@ -1,6 +1,6 @@
 package recipes
 
-// Counters of whole periods: who was here in the last one, or in the last five.
+// Counters of whole periods: visitors of the last period, or of the last five.
 
 import (
 	"context"
@@ -11,16 +11,15 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 )
 
-// periods counts in one key for each period of time, and shows the sum of the
-// last whole ones. The number of the period is in the key, so a key is never used
-// for two periods and it does no harm if it lives longer than it is needed: its
-// expiry is counted from the end of the time in which it is shown, whoever made
-// it when.
+// periods counts in one key per period of time, and shows the sum of the last
+// whole periods. The key contains the number of the period, so it is never used
+// for two periods, and a long life does no harm. It expires after the last moment
+// at which its period is shown, whenever it was created.
 type periods struct {
 	s          *Store
 	kind, name string
 	length     time.Duration
-	shown      int64 // whole periods that a value is the sum of
+	shown      int64 // number of whole periods in a value
 }
 
 func newPeriods(s *Store, what, kind, name string, length time.Duration, shown int64) (periods, error) {
@@ -34,15 +33,16 @@ func newPeriods(s *Store, what, kind, name string, length time.Duration, shown i
 	return p, s.checkName(what, name, kind, strconv.FormatInt(1<<62, 10))
 }
 
-// number is the period that a moment is in.
+// number returns the number of the period that contains t.
 func (p *periods) number(t time.Time) int64 { return floor(t.Unix(), int64(p.length/time.Second)) }
 
 func (p *periods) key(number int64) string {
 	return p.s.key(p.kind, p.name, strconv.FormatInt(number, 10))
 }
 
-// slack is how much longer than needed a key lives: the second that memcached
-// may end it early, and one of difference between clocks.
+// slack is how much longer than necessary a key lives: one second because
+// memcached may expire it that much early, and one for the difference between
+// clocks.
 const slack = 2 * time.Second
 
 func (p *periods) count(ctx context.Context, delta uint64) error {
@@ -67,7 +67,8 @@ func (p *periods) value(ctx context.Context) (uint64, error) {
 	return sum, err
 }
 
-// sum adds the numbers of keys, read in one round trip, and says how many there are.
+// sum adds the numbers of keys, read in one round trip. It also returns how many
+// of the keys exist.
 func (s *Store) sum(ctx context.Context, keys []string) (sum uint64, found int, err error) {
 	items, err := s.getMulti(ctx, keys)
 	if err != nil {
@@ -83,7 +84,7 @@ func (s *Store) sum(ctx context.Context, keys []string) (sum uint64, found int, 
 	return sum, len(items), nil
 }
 
-// visit counts a visitor who has not been counted for so long.
+// visit counts a visitor unless it was counted within the last shown periods.
 func (p *periods) visit(ctx context.Context, visitor string) (counted bool, err error) {
 	first, err := p.s.first(ctx, p.kind, p.name, visitor, time.Duration(p.shown)*p.length)
 	if err != nil || !first {
@@ -92,7 +93,8 @@ func (p *periods) visit(ctx context.Context, visitor string) (counted bool, err 
 	return true, p.count(ctx, 1)
 }
 
-// first says whether nobody has asked the same within d: an add that expires.
+// first reports whether visitor is new within the last d. It stores a key with add
+// that expires after d.
 func (s *Store) first(ctx context.Context, kind, name, visitor string, d time.Duration) (bool, error) {
 	id, err := Key(visitor)
 	if err != nil {
@@ -117,7 +119,7 @@ func (s *Store) first(ctx context.Context, kind, name, visitor string, d time.Du
 	return true, nil
 }
 
-// floor divides towards minus infinity.
+// floor divides and rounds towards minus infinity.
 func floor(a, b int64) int64 {
 	if a < 0 {
 		return -((-a + b - 1) / b)
@@ -126,24 +128,25 @@ func floor(a, b int64) int64 {
 }
 
 // VisitorCounter counts visitors and shows those of the last whole period. Two
-// keys are alive at a time: the one that counts, and the one that is shown.
+// keys exist at a time: that of the current period and that of the last one.
 //
 // Guarantee: while no key is lost, Value is exactly what was counted in the last
-// whole period, whatever the traffic. A Count or Visit that ends with an error
-// has counted once or not at all. A clock that is d off counts the visits of d at
-// each boundary into the wrong period. No noise is added for looks, as an article
-// proposes: nobody could tell then whether the number is right.
+// whole period, whatever the traffic. A Count or Visit that returns an error has
+// counted once or not at all. If a clock is wrong by d, visits within d of each
+// boundary count for the wrong period. An article proposes to add noise to the
+// number for looks; this type does not, because nothing could then verify the
+// number.
 //
-// Cost in round trips: Count 1 (2 for the first of a period), Visit 1 for who was
-// counted already, else 2, Value 1.
+// Cost in round trips: Count 1 (2 for the first of a period), Visit 1 for a
+// visitor that is already counted, else 2, Value 1.
 //
-// On one copy the loss of a server loses the counts of at most two periods, and
-// so does an ejection at its beginning and at its end; the period after them is
-// right again by itself. On two copies the loss of one server loses nothing.
+// With one copy, the loss of a server loses the counts of at most two periods. So
+// do the beginning and the end of an ejection. Later periods are right again. With
+// two copies, the loss of one server loses nothing.
 type VisitorCounter struct{ p periods }
 
-// NewVisitorCounter counts in periods of whole seconds, 15 days at most: twice
-// of it is an expiry.
+// NewVisitorCounter returns a counter with periods of whole seconds. A period is
+// at most 15 days, because a key expires after two periods.
 func NewVisitorCounter(s *Store, name string, period time.Duration) (*VisitorCounter, error) {
 	p, err := newPeriods(s, "visitor counter", "visitors", name, period, 1)
 	if err != nil {
@@ -155,27 +158,28 @@ func NewVisitorCounter(s *Store, name string, period time.Duration) (*VisitorCou
 // Count counts one visit.
 func (c *VisitorCounter) Count(ctx context.Context) error { return c.p.count(ctx, 1) }
 
-// Visit counts a visitor who was not counted within one period, and says
-// whether it did.
+// Visit counts a visitor unless it was counted within one period. It reports
+// whether it counted.
 func (c *VisitorCounter) Visit(ctx context.Context, visitor string) (bool, error) {
 	return c.p.visit(ctx, visitor)
 }
 
-// Value is what the last whole period counted.
+// Value returns the count of the last whole period.
 func (c *VisitorCounter) Value(ctx context.Context) (uint64, error) { return c.p.value(ctx) }
 
 // OnlineCounter counts visitors and shows those of the last five whole minutes.
-// Six keys are alive at a time: the minute that counts, and five that are shown.
+// Six keys exist at a time: that of the current minute, and those of the five that
+// are shown.
 //
-// Its guarantee is that of VisitorCounter, for minutes. Cost in round trips:
-// Count 1 (2 for the first of a minute), Visit 1 for who was counted already, else
-// 2, Value 1 (a multi-get of five keys, which Ringside splits by server).
+// Its guarantee is that of VisitorCounter, for minutes. Cost in round trips: Count
+// 1 (2 for the first of a minute), Visit 1 for a visitor that is already counted,
+// else 2, Value 1 (a multi-get of five keys, which Ringside splits by server).
 //
-// On one copy the loss of a server loses the minutes that it had, and Value is
-// right again six minutes later; on two copies the loss of one loses nothing.
+// With one copy, the loss of a server loses the minutes on it, and Value is right
+// again six minutes later. With two copies, the loss of one server loses nothing.
 type OnlineCounter struct{ p periods }
 
-// NewOnlineCounter counts in minutes.
+// NewOnlineCounter returns a counter with a name.
 func NewOnlineCounter(s *Store, name string) (*OnlineCounter, error) {
 	p, err := newPeriods(s, "online counter", "online", name, time.Minute, 5)
 	if err != nil {
@@ -187,11 +191,11 @@ func NewOnlineCounter(s *Store, name string) (*OnlineCounter, error) {
 // Count counts one visit.
 func (c *OnlineCounter) Count(ctx context.Context) error { return c.p.count(ctx, 1) }
 
-// Visit counts a visitor who was not counted within five minutes, and says
-// whether it did.
+// Visit counts a visitor unless it was counted within five minutes. It reports
+// whether it counted.
 func (c *OnlineCounter) Visit(ctx context.Context, visitor string) (bool, error) {
 	return c.p.visit(ctx, visitor)
 }
 
-// Value is what the last five whole minutes counted.
+// Value returns the count of the last five whole minutes.
 func (c *OnlineCounter) Value(ctx context.Context) (uint64, error) { return c.p.value(ctx) }

@@ -1,10 +1,11 @@
 package memnode
 
-// base64.go: keys in base64, read as leniently as memcached reads them.
+// base64.go: keys in base64, decoded as leniently as memcached does.
 
-// decodeKey reads base64 as memcached does: bytes outside of the alphabet are skipped,
-// '=' is a zero digit that shortens its block, and ends the key with it. Nothing is returned
-// for digits that do not fill blocks of four, and for a block with more than two '='.
+// decodeKey decodes base64 as memcached does. It skips bytes outside of the
+// alphabet. A '=' is a zero digit that shortens its block, and that block ends the
+// key. decodeKey returns nil if the digits do not fill blocks of four, or if a
+// block has more than two '='.
 func decodeKey(dst, src []byte) []byte {
 	digits := 0
 	for _, b := range src {
@@ -42,7 +43,7 @@ func decodeKey(dst, src []byte) []byte {
 	return dst
 }
 
-// base64Digits gives the value of each base64 digit, -1 for other bytes.
+// base64Digits is the value of each base64 digit, and -1 for other bytes.
 var base64Digits = func() (digits [256]int8) {
 	for i := range digits {
 		digits[i] = -1

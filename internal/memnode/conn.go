@@ -1,6 +1,7 @@
 package memnode
 
-// conn.go: one client: lines and values in, commands carried out in order, answers out.
+// conn.go: one client connection: it reads lines and values, executes the commands
+// in order, and writes replies.
 
 import (
 	"bufio"
@@ -12,19 +13,19 @@ import (
 
 const (
 	readBuffer  = 16 << 10
-	writeBuffer = 64 << 10 // answers are sent when there are so many, or when input is drained
+	writeBuffer = 64 << 10 // replies are sent when this many bytes are pending, or when the input is drained
 
-	// A line without an end in sight closes the connection, as in memcached, unless it is
-	// a get of many keys, which memcached does not limit.
+	// A longer line without a line end closes the connection, as in memcached. A
+	// get of many keys may be longer; memcached does not limit it.
 	maxLine    = 2048
 	maxGetLine = 1 << 20
 
-	binaryRequest = 0x80 // begins a client that speaks the binary protocol
+	binaryRequest = 0x80 // first byte of a client that uses the binary protocol
 
-	maxTokens = 23 // of a line; what follows them only matters to get
+	maxTokens = 23 // of a line; only get reads the words after them
 )
 
-// Answers that are spelled in more than one place.
+// Replies that are used in more than one place.
 const (
 	badFormat = "CLIENT_ERROR bad command line format"
 	badChunk  = "CLIENT_ERROR bad data chunk"
@@ -43,17 +44,17 @@ type conn struct {
 	node *Node
 	rw   io.ReadWriter
 	id   int
-	last atomic.Uint32 // the second of the last command
+	last atomic.Uint32 // second of the last command
 
 	in   *bufio.Reader
 	out  []byte
-	line []byte // a copy: its tokens outlive the read of a value
+	line []byte // the current line, copied because its tokens are used after the value has been read
 
-	// The command being carried out.
+	// The command that is being executed.
 	tokens  [][]byte
-	rest    []byte // of the line, behind maxTokens tokens
+	rest    []byte // rest of the line after maxTokens tokens
 	noreply bool
-	scratch [maxKey]byte // the key that base64 spelled
+	scratch [maxKey]byte // the key decoded from base64
 }
 
 func newConn(n *Node, rw io.ReadWriter) *conn {
@@ -62,7 +63,8 @@ func newConn(n *Node, rw io.ReadWriter) *conn {
 	return c
 }
 
-// run serves until the client goes, breaks the protocol beyond repair, or the node closes.
+// run serves until the client disconnects, sends a line that is too long, or the
+// node closes.
 func (c *conn) run() {
 	if first, err := c.in.Peek(1); err != nil || first[0] == binaryRequest {
 		return
@@ -82,8 +84,9 @@ func (c *conn) run() {
 	}
 }
 
-// source is what a conn's reader reads from. A read that may have to wait sends the answers so
-// far first: that is how a pipeline is answered in one piece, and never too late.
+// source is the reader that conn.in reads from. A read may block, so Read first sends the
+// pending replies. Therefore the replies to a pipeline are sent in one piece, but
+// never too late.
 type source struct{ c *conn }
 
 func (s source) Read(p []byte) (int, error) {
@@ -101,21 +104,21 @@ func (c *conn) send() error {
 	}
 	_, err := c.rw.Write(c.out)
 	c.out = c.out[:0]
-	if cap(c.out) > 2*writeBuffer { // a large value went out: do not keep its room
+	if cap(c.out) > 2*writeBuffer { // a large value was sent: release its memory
 		c.out = nil
 	}
 	return err
 }
 
-// readLine puts the next line, without its end, into c.line.
+// readLine reads the next line into c.line, without its line end.
 func (c *conn) readLine() error {
 	if cap(c.line) > readBuffer {
 		c.line = nil
 	}
 	c.line = c.line[:0]
-	seen := 0 // bytes of the buffer that hold no line end
+	seen := 0 // bytes of the buffer without a line end
 	for {
-		buf, _ := c.in.Peek(c.in.Buffered()) // buffered: no error, no wait
+		buf, _ := c.in.Peek(c.in.Buffered()) // only what is buffered: no error, no wait
 		if i := bytes.IndexByte(buf[seen:], '\n'); i >= 0 {
 			c.line = append(c.line, buf[:seen+i]...)
 			c.in.Discard(seen + i + 1)
@@ -139,7 +142,7 @@ func (c *conn) readLine() error {
 	}
 }
 
-// getsMany says whether a line begins as a get, perhaps behind some spaces.
+// getsMany reports whether line begins with a get, after at most 100 spaces.
 func getsMany(line []byte) bool {
 	command := bytes.TrimLeft(line, " ")
 	if len(line)-len(command) > 100 {
@@ -148,7 +151,8 @@ func getsMany(line []byte) bool {
 	return bytes.HasPrefix(command, []byte("get ")) || bytes.HasPrefix(command, []byte("gets "))
 }
 
-// readValue reads n bytes and their line end. The value is nil if they do not end so.
+// readValue reads n bytes and the line end. It returns a nil value if the line end
+// is missing.
 func (c *conn) readValue(n int) ([]byte, error) {
 	buf := make([]byte, n+2)
 	if _, err := io.ReadFull(c.in, buf); err != nil {
@@ -160,13 +164,14 @@ func (c *conn) readValue(n int) ([]byte, error) {
 	return buf[:n:n], nil
 }
 
-// skipValue throws n bytes and their line end away.
+// skipValue discards n bytes and the line end.
 func (c *conn) skipValue(n int) error {
 	_, err := c.in.Discard(n + 2)
 	return err
 }
 
-// nextToken cuts the first word off a line; there is none when token is empty.
+// nextToken returns the first word of a line and the rest. token is empty if there
+// is none.
 func nextToken(line []byte) (token, rest []byte) {
 	line = bytes.TrimLeft(line, " ")
 	if i := bytes.IndexByte(line, ' '); i >= 0 {
@@ -175,7 +180,7 @@ func nextToken(line []byte) (token, rest []byte) {
 	return line, nil
 }
 
-// execute carries out the command in c.line. An error ends the connection.
+// execute executes the command in c.line. An error ends the connection.
 func (c *conn) execute() error {
 	c.last.Store(c.node.store.second())
 	c.noreply = false
@@ -239,14 +244,14 @@ func (c *conn) execute() error {
 		return errQuit
 	default:
 		if last := c.lastToken(); len(c.tokens) > 1 && bytes.HasPrefix(last, []byte("HTTP/")) {
-			return errQuit // a browser that was sent here by a hostile page
+			return errQuit // a browser that a hostile page has sent here
 		}
 		c.reply("ERROR")
 	}
 	return nil
 }
 
-// split finds the first tokens of a line; what is behind them is c.rest.
+// split sets c.tokens to the first tokens of a line, and c.rest to what follows.
 func (c *conn) split(line []byte) {
 	c.tokens, c.rest = c.tokens[:0], line
 	for len(c.tokens) < maxTokens {
@@ -258,8 +263,9 @@ func (c *conn) split(line []byte) {
 	}
 }
 
-// pastNUL splits the whole line, for a storing command whose length may be behind a NUL: its
-// value must not be taken for commands. It says whether there is one.
+// pastNUL splits the whole line again if it contains a NUL, and reports whether it
+// does. A store command may have its length after a NUL, and its value must not be
+// executed as commands.
 func (c *conn) pastNUL() bool {
 	if bytes.IndexByte(c.line, 0) < 0 {
 		return false
@@ -268,7 +274,7 @@ func (c *conn) pastNUL() bool {
 	return true
 }
 
-// lastToken is the last word of the line.
+// lastToken returns the last word of the line.
 func (c *conn) lastToken() []byte {
 	last := c.tokens[len(c.tokens)-1]
 	for rest := c.rest; len(rest) > 0; {
@@ -280,7 +286,7 @@ func (c *conn) lastToken() []byte {
 	return last
 }
 
-// reply answers with a line, errors included, unless the client wants none.
+// reply writes a reply line, including errors. With noreply it writes nothing.
 func (c *conn) reply(line string) {
 	if c.noreply {
 		return
@@ -289,7 +295,7 @@ func (c *conn) reply(line string) {
 	c.endLine()
 }
 
-// fail answers with an error that even noreply and q do not hide.
+// fail writes an error line even with noreply or q.
 func (c *conn) fail(line string) {
 	c.noreply = false
 	c.reply(line)
@@ -297,7 +303,8 @@ func (c *conn) fail(line string) {
 
 func (c *conn) endLine() { c.out = append(c.out, '\r', '\n') }
 
-// takes says whether the command has so many words, counted with its name; if not, it answers.
+// takes reports whether the command has between least and most words, including
+// its name. If not, it writes an error.
 func (c *conn) takes(least, most int) bool {
 	if n := len(c.tokens); n < least || n > most {
 		c.reply("ERROR")
@@ -306,7 +313,7 @@ func (c *conn) takes(least, most int) bool {
 	return true
 }
 
-// readNoreply looks whether the last word is noreply.
+// readNoreply sets c.noreply if the last word is noreply.
 func (c *conn) readNoreply() {
 	c.noreply = string(c.lastToken()) == "noreply"
 }

@@ -1,6 +1,7 @@
 package memnode
 
-// conn_test.go: single connections without sockets: sends, splits, the clock, and fuzzing.
+// conn_test.go: single connections without sockets: sends, split input, the clock,
+// and fuzzing.
 
 import (
 	"bytes"
@@ -12,7 +13,8 @@ import (
 	"time"
 )
 
-// A script gives its input in pieces and keeps what is sent.
+// A script is a connection that returns its input in pieces and records what is
+// sent.
 type script struct {
 	pieces []string
 	sent   []string
@@ -34,7 +36,7 @@ func (s *script) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A clock stands still until it is moved.
+// A clock changes only when a test moves it.
 type clock struct{ time.Time }
 
 func (c *clock) now() time.Time { return c.Time }
@@ -50,7 +52,7 @@ func bareNode(t testing.TB, o Options) *Node {
 	return n
 }
 
-// play runs one connection over the pieces and returns what it sent.
+// play runs one connection with the pieces as input, and returns what it sent.
 func play(n *Node, pieces ...string) []string {
 	s := &script{pieces: pieces}
 	newConn(n, s).run()
@@ -63,11 +65,12 @@ func TestOneSend(t *testing.T) {
 	if sent := play(n, pipeline); len(sent) != 1 {
 		t.Errorf("a pipeline was answered in %d sends", len(sent))
 	}
-	// What is known is sent before waiting for more, even in the middle of a command.
+	// Pending replies are sent before a read that may block, even in the middle of
+	// a command.
 	if sent := play(n, "get k\r\nset k 0 0 3\r\n", "ab", "c\r\n"); len(sent) != 2 {
 		t.Errorf("%q: want the first answer before the rest of the value arrives", sent)
 	}
-	// Long answers are not piled up.
+	// Long replies do not accumulate in memory.
 	play(n, "set big 0 0 60000\r\n"+strings.Repeat("v", 60000)+"\r\n")
 	for _, s := range play(n, "get"+strings.Repeat(" big", 100)+"\r\n"+strings.Repeat("mg big v\r\n", 100)) {
 		if len(s) > writeBuffer+60100 {
@@ -97,7 +100,7 @@ func TestLongLines(t *testing.T) {
 	}
 }
 
-// TestTime tells stories in which the clock moves: "+10s" is ten seconds later.
+// TestTime runs commands while the clock moves: "+10s" moves it by ten seconds.
 func TestTime(t *testing.T) {
 	begin := time.Date(2026, 1, 2, 3, 4, 5, 999e6, time.UTC)
 	at := func(seconds int64) int64 { return begin.Unix() + seconds }
@@ -151,7 +154,7 @@ func TestTime(t *testing.T) {
 	}
 }
 
-// TestMemoryBound writes ten times the limit, of values of several sizes.
+// TestMemoryBound writes ten times the memory limit, with values of several sizes.
 func TestMemoryBound(t *testing.T) {
 	const limit = 4 << 20
 	for _, length := range []int{0, 10, 1000, 100_000, 1_000_000} {
@@ -191,7 +194,7 @@ func TestMemoryBound(t *testing.T) {
 	}
 }
 
-// checkWeight recounts what the items weigh.
+// checkWeight checks the store's total weight against the sum over all items.
 func checkWeight(t testing.TB, s *store) {
 	t.Helper()
 	sum := 0
@@ -219,8 +222,8 @@ func TestGetAllocatesNothing(t *testing.T) {
 	}
 }
 
-// FuzzConn looks for input that breaks a connection, and that is answered differently when it
-// arrives in two pieces.
+// FuzzConn looks for input that breaks a connection, and for input that gets other
+// replies when it arrives in two pieces.
 func FuzzConn(f *testing.F) {
 	for _, seed := range []string{
 		"set a 0 0 1\r\n1\r\nincr a 5\r\nget a b\r\ngats 100 a\r\ndelete a noreply\r\n",
@@ -236,7 +239,7 @@ func FuzzConn(f *testing.F) {
 		got := strings.Join(play(whole, string(input)), "")
 		checkWeight(t, whole.store)
 		if len(input) > maxLine || len(input) == 0 || bytes.Contains(input, []byte("stats")) {
-			return // the end of a long line may come too late; stats show times of this process
+			return // a long line's end may arrive too late; stats show times of this process
 		}
 		at := int(cut) % len(input)
 		if split := strings.Join(play(pieces, string(input[:at]), string(input[at:])), ""); split != got {

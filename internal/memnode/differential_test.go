@@ -1,7 +1,7 @@
 package memnode
 
-// differential_test.go: the same commands to a Node and to memcached 1.6.18, compared byte by byte.
-// Where package wire follows 1.6.45, a Node does too.
+// differential_test.go: the same commands to a Node and to memcached 1.6.18,
+// compared byte by byte. Where package wire follows 1.6.45, a Node does too.
 
 import (
 	"bytes"
@@ -24,8 +24,9 @@ import (
 	"ringside/proxy/wire/wiretest/older"
 )
 
-// startMemcached runs the real thing on a port the kernel chooses. Its background threads are
-// off: they hold items while they look at them, which changes what arithmetic does.
+// startMemcached runs a real memcached on a port that the kernel chooses. Its
+// background threads are off, because they reference items for a moment, which
+// changes the result of arithmetic.
 func startMemcached(t *testing.T) string {
 	t.Helper()
 	ports := filepath.Join(t.TempDir(), "port")
@@ -64,7 +65,7 @@ func startNode(t *testing.T, o Options) *Node {
 	return n
 }
 
-// A client sends batches and reads what comes back before the answer to mn.
+// A client sends batches of commands and reads the replies up to that of mn.
 type client struct {
 	t *testing.T
 	net.Conn
@@ -100,7 +101,7 @@ func (c *client) ask(batch string) string {
 	}
 }
 
-// A pair asks both and compares.
+// A pair sends commands to a Node and a memcached, and compares the replies.
 type pair struct {
 	t          *testing.T
 	store      *store
@@ -129,8 +130,9 @@ var (
 	clocked  = regexp.MustCompile(` (t|l|la=|exp=|cls=)(-?\d+)`)
 )
 
-// same compares two answers. Numbers that depend on when a second began may differ by a few;
-// l and la also depend on memcached's background threads, and cls on its slab sizes.
+// same compares two replies. Numbers that depend on the start of a second may
+// differ by a few. l and la also depend on memcached's background threads, and cls
+// on its slab sizes.
 func same(a, b string) bool {
 	maskedA, numbersA := mask(a)
 	maskedB, numbersB := mask(b)
@@ -161,11 +163,11 @@ func mask(answer string) (string, []uint32) {
 	return masked, numbers
 }
 
-// A player makes random commands, most of them good.
+// A player creates random commands, most of them valid.
 type player struct {
 	*rand.Rand
 	keys []string
-	cas  uint64 // last seen
+	cas  uint64 // the last one seen
 	now  int64
 }
 
@@ -191,10 +193,11 @@ func (r *player) exptime() string {
 	if r.one(60) {
 		return r.of("abc", "1x", "4294967296", "4294967295", "99999999999999999999", "+100", "\t100", "100\t", "-18446744073709551615", "2592001")
 	}
-	return r.of("0", "0", "0", "10000", "100000", "2592000", "-1", strconv.FormatInt(r.now+30_000, 10)) // none ends while the test runs
+	return r.of("0", "0", "0", "10000", "100000", "2592000", "-1", strconv.FormatInt(r.now+30_000, 10)) // none expires during the test
 }
 
-// number is for client flags, and, like value and delta, more often right than wrong.
+// number returns client flags. Like value and delta, it is valid more often than
+// not.
 func (r *player) number() string {
 	if r.one(2) {
 		return r.delta()
@@ -209,8 +212,9 @@ func (r *player) delta() string {
 	return r.of("0", "1", "1", "7", "99", "100", "1000000")
 }
 
-// value never is all space and holds no minus: with them, arithmetic makes memcached
-// read memory behind the item. TestSameNumbers has such values, in fresh memory.
+// value never consists of space only and never contains a minus. With such values,
+// arithmetic makes memcached read memory after the item. TestSameNumbers uses them
+// in fresh memory.
 func (r *player) value() string {
 	switch r.IntN(6) {
 	case 0:
@@ -242,7 +246,7 @@ func (r *player) noreply() string {
 	return ""
 }
 
-// body is a value behind a command that names its length, which is at times too short.
+// body returns a value and its length. The length is sometimes too short.
 func (r *player) body() (length, data string) {
 	v := r.value()
 	n := len(v)
@@ -296,7 +300,7 @@ func (r *player) flag(letter rune) string {
 	return string(letter)
 }
 
-// metaKey is a key and, at times, what b says of it.
+// metaKey returns a key and, sometimes, the flag b.
 func (r *player) metaKey() (key, flag string) {
 	if !r.one(6) {
 		return r.key(), ""
@@ -320,7 +324,7 @@ func (r *player) command() string {
 		return r.of("set", "set", "add", "replace", "append", "prepend") + " " + key + " " + r.number() + " " + r.exptime() + " " + length + r.noreply() + "\r\n" + data
 	case 7:
 		length, data := r.body()
-		if key == "" { // its cas number would be the length
+		if key == "" { // otherwise its cas number would be read as the length
 			key = "a"
 		}
 		return "cas " + key + " " + r.number() + " " + r.exptime() + " " + length + " " + r.casNumber() + r.noreply() + "\r\n" + data
@@ -350,11 +354,12 @@ func (r *player) command() string {
 	return "ma " + key + b + r.flags("kctvqONTCDJM") + "\r\n"
 }
 
-// odd is a command that is rare, wrong or dangerous.
+// odd returns a command that is rare, invalid or dangerous.
 func (r *player) odd() string {
 	if r.one(3) {
-		// Reading all keys first removes what an earlier flush_all hides: a later delay would bring
-		// it back, unless memcached's crawler came by.
+		// Reading all keys first removes what an earlier flush_all hides.
+		// Otherwise a later delay would make it visible again, unless memcached's
+		// crawler has removed it.
 		batch := ""
 		for _, key := range slices.Concat(r.keys, oddKeys) {
 			batch += "mg " + key + " \r\n"
@@ -404,9 +409,9 @@ func TestSameAsMemcached(t *testing.T) {
 	}
 }
 
-// pipelined says whether memcached answers a command in a pipeline as it does alone. It pads a
-// number only if no answer that waits to be sent still holds the item, and a get with a key
-// that is too long loses the answers before it.
+// pipelined reports whether memcached replies to a command in a pipeline as it
+// does to a single one. It pads a number only if no pending reply references the
+// item. A get with a key that is too long loses the replies before it.
 func pipelined(batch string) bool {
 	return !arithmetic(batch) && !strings.Contains(batch, strings.Repeat("x", 251))
 }
@@ -415,8 +420,9 @@ func arithmetic(batch string) bool {
 	return strings.Contains(batch, "incr ") || strings.Contains(batch, "decr ") || strings.Contains(batch, "ma ")
 }
 
-// hugeNumber says whether an item holds a number near or beyond 2^63 (appending makes some).
-// Arithmetic on it makes memcached look for a minus behind the item.
+// hugeNumber reports whether an item has a number near or above 2^63, which
+// appends can create. Arithmetic on it makes memcached search for a minus after
+// the item.
 func (p *pair) hugeNumber() bool {
 	p.store.lock()
 	defer p.store.unlock()
@@ -428,7 +434,7 @@ func (p *pair) hugeNumber() bool {
 	return false
 }
 
-// compareCounters compares what stats counts of the commands played.
+// compareCounters compares the counters in stats after the commands.
 func compareCounters(t *testing.T, p *pair) {
 	t.Helper()
 	node, real := p.node.ask("stats\r\n"), p.real.ask("stats\r\n")
@@ -444,10 +450,11 @@ func compareCounters(t *testing.T, p *pair) {
 	}
 }
 
-// operators are commands about how one memcached works inside, which a Node doesn't have.
+// operators are commands for memcached's internals, which a Node does not have.
 var operators = regexp.MustCompile(`^(stats |(cache_memlimit|slabs|lru|lru_crawler|extstore|watch|refresh_certs|misbehave|debugtime)\b)`)
 
-// TestSameCorpus has the malformed streams of the proxy, each held against its model.
+// TestSameCorpus runs the malformed streams of the proxy, and compares each with
+// its model.
 func TestSameCorpus(t *testing.T) {
 	streams, err := wiretest.Streams()
 	if err != nil {
@@ -458,7 +465,7 @@ func TestSameCorpus(t *testing.T) {
 		t.Fatal(err)
 	}
 	streams = slices.DeleteFunc(streams, func(s wiretest.Stream) bool {
-		return operators.MatchString(s.Data) // a Node has no slabs to tell of, and nothing for operators to tune
+		return operators.MatchString(s.Data) // a Node has no slabs, and nothing to tune
 	})
 	for part := range slices.Chunk(streams, (len(streams)+atOnce-1)/atOnce) {
 		t.Run("from "+part[0].Name, func(t *testing.T) {
@@ -468,18 +475,19 @@ func TestSameCorpus(t *testing.T) {
 	}
 }
 
-// atOnce is how many pairs of servers go through the corpus: they mostly wait, until a
-// memcached that says nothing has been silent for long enough.
+// atOnce is how many pairs of servers run the corpus in parallel. They mostly wait
+// until a memcached that does not reply has been silent for long enough.
 const atOnce = 8
 
-// TestMain lets all of them run, however few processors there are.
+// TestMain lets all of them run in parallel, however few processors there are.
 func TestMain(m *testing.M) {
 	testing.Init()
 	flag.Set("test.parallel", strconv.Itoa(atOnce))
 	os.Exit(m.Run())
 }
 
-// compareStreams holds a Node against the models of streams, one after the other.
+// compareStreams compares a Node with the model of each stream, one after the
+// other.
 func compareStreams(t *testing.T, streams []wiretest.Stream, recorded map[string]wiretest.Said) {
 	const patience = testenv.Hang
 	node, real := startNode(t, Options{}).Addr().String(), startMemcached(t)
@@ -512,7 +520,7 @@ func compareStreams(t *testing.T, streams []wiretest.Stream, recorded map[string
 	}
 }
 
-// TestSameLimits compares around the largest item and the longest number.
+// TestSameLimits compares the two at the largest item and the longest number.
 func TestSameLimits(t *testing.T) {
 	p := newPair(t)
 	const largest = 1<<20 - 48 - 2 - 2 - 8 // with a key of one byte and no flags
@@ -531,7 +539,7 @@ func TestSameLimits(t *testing.T) {
 			}
 		}
 	}
-	for n := 512<<10 - 64; n <= 512<<10-56; n++ { // where memcached begins to store in chunks
+	for n := 512<<10 - 64; n <= 512<<10-56; n++ { // around the size above which memcached stores an item in chunks
 		p.ask(fmt.Sprintf("set a 0 0 %d\r\n%s\r\n", n, " 5"+strings.Repeat(" ", n-2)))
 		p.ask("incr a 1\r\n")
 		p.ask("ma a v N0 C1\r\n")
@@ -541,7 +549,8 @@ func TestSameLimits(t *testing.T) {
 	p.ask("get" + keys + "\r\nset a 0 0 2000000\r\n" + strings.Repeat("v", 2000000) + "\r\nget a\r\n")
 }
 
-// TestSameNumbers compares what counts as a number, each in an item that was never used before.
+// TestSameNumbers compares which values count as a number, each in an item that
+// was never used before.
 func TestSameNumbers(t *testing.T) {
 	p := newPair(t)
 	for i, value := range []string{
@@ -560,17 +569,18 @@ func TestSameNumbers(t *testing.T) {
 	}
 }
 
-// TestSameRefill walks through the states of an item that one client at a time may refill.
+// TestSameRefill checks the states of an item that one client at a time may
+// refill.
 func TestSameRefill(t *testing.T) {
 	p := newPair(t)
 	const read = "mg k k v f c t N100 R50 h\r\n"
 	for _, batch := range []string{
-		read, read, "get k\r\n", "gets k\r\n", "add k 0 0 1\r\nx\r\n", "ms k 1 ME\r\nx\r\n", "incr k 1\r\n", "touch k 100\r\n", "gat 100 k\r\n", // a stub
-		"append k 0 0 1\r\nx\r\n", read, "replace k 0 0 1\r\ny\r\n", read, // filled past the lease
+		read, read, "get k\r\n", "gets k\r\n", "add k 0 0 1\r\nx\r\n", "ms k 1 ME\r\nx\r\n", "incr k 1\r\n", "touch k 100\r\n", "gat 100 k\r\n", // created by N, still empty
+		"append k 0 0 1\r\nx\r\n", read, "replace k 0 0 1\r\ny\r\n", read, // filled by other commands than a refill
 		"delete k\r\n", read, "ms k 2 C23 c\r\nhi\r\n", "ms k 2 C18 c\r\nhi\r\n", read,
-		"set k 5 100 3\r\nabc\r\n", read, "set k 5 20 3\r\nabc\r\n", read, read, read, // refreshed ahead
+		"set k 5 100 3\r\nabc\r\n", read, "set k 5 20 3\r\nabc\r\n", read, read, read, // refreshed before the expiry
 		"md k I T100\r\n", read, read, "get k\r\n", "md k I\r\n", "mg k\r\n", "mg k v\r\n", // stale
-		"ms k 3 C1\r\nold\r\n", "ms k 3 C1 I c\r\nold\r\n", read, read, "me k\r\n", // the late filler
+		"ms k 3 C1\r\nold\r\n", "ms k 3 C1 I c\r\nold\r\n", read, read, "me k\r\n", // a late refill
 		"md k C1\r\n", "md k C1 I q\r\n", "md k q\r\n", "md k q\r\n", "mg k q v k O1\r\n", read, read,
 	} {
 		p.ask(batch)

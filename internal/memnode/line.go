@@ -1,40 +1,43 @@
 package memnode
 
-// line.go: clients without a socket, for simulations with a network and a clock of their own.
+// line.go: clients without a socket, for simulations with a simulated network and
+// clock.
 
 import "io"
 
-// New is a Node that listens nowhere: its clients are Lines. It needs no Close.
+// New returns a Node without a listener. Its clients are Lines. It needs no Close.
 func New(options Options) (*Node, error) { return newNode(options) }
 
-// Keys are all that n holds, the most recently used last.
+// Keys returns all keys of n, the most recently used last.
 func (n *Node) Keys() []string {
 	n.store.lock()
 	defer n.store.unlock()
 	return n.store.items.Keys()
 }
 
-// A Line is one client whose bytes the caller carries. It is not safe for concurrent use.
+// A Line is a client whose requests and replies the caller transports. It is not
+// safe for concurrent use.
 type Line struct {
 	c       *conn
 	in, out []byte
 }
 
-// Line is one more client of a node that was made by New.
+// Line adds a client to a node that was created by New.
 func (n *Node) Line() *Line {
 	l := &Line{}
 	l.c = newConn(n, l)
 	return l
 }
 
-// Do carries out whole requests, at once, and returns the answers, which are valid until the next call.
+// Do executes complete requests and returns the replies, which are valid until the
+// next call.
 func (l *Line) Do(requests []byte) []byte {
 	l.in, l.out = requests, l.out[:0]
 	l.c.run()
 	return l.out
 }
 
-// Read is for the node.
+// Read is called by the node.
 func (l *Line) Read(p []byte) (int, error) {
 	if len(l.in) == 0 {
 		return 0, io.EOF
@@ -44,7 +47,7 @@ func (l *Line) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Write is for the node.
+// Write is called by the node.
 func (l *Line) Write(p []byte) (int, error) {
 	l.out = append(l.out, p...)
 	return len(p), nil

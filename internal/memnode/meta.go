@@ -1,6 +1,7 @@
 package memnode
 
-// meta.go: the meta commands. Their flags take effect, and are answered, in the order given.
+// meta.go: the meta commands. Their flags take effect, and appear in the reply, in
+// the order of the request.
 
 import (
 	"encoding/base64"
@@ -8,19 +9,20 @@ import (
 )
 
 const (
-	maxMetaTokens = 19 // words of a line, the command's name included
-	maxOpaque     = 32 // bytes of an O flag, its letter included
+	maxMetaTokens = 19 // words of a line, including the command name
+	maxOpaque     = 32 // bytes of an O flag, including its letter
 )
 
-// Errors of the meta commands; 1.6.18 words the same one differently from command to command.
+// Errors of the meta commands. 1.6.18 words the same error differently in
+// different commands.
 const (
 	metaOpaque    = "CLIENT_ERROR opaque token too long"
-	metaFlags     = "CLIENT_ERROR invalid or duplicate flag" // md and ma, whatever is wrong with the flags
+	metaFlags     = "CLIENT_ERROR invalid or duplicate flag" // md and ma, for every error in the flags
 	metaTooMany   = "CLIENT_ERROR options flags too long"
-	metaTooManyMG = "CLIENT_ERROR options flags are too long" // mg, and ms as 1.6.45 says it
+	metaTooManyMG = "CLIENT_ERROR options flags are too long" // mg, and ms with the text of 1.6.45
 )
 
-// A metaRequest is what the flags of a meta command ask for.
+// A metaRequest is a parsed meta command.
 type metaRequest struct {
 	key     []byte
 	encoded bool // b
@@ -28,12 +30,12 @@ type metaRequest struct {
 
 	value    bool // v
 	quiet    bool // q
-	late     bool // I: mark stale, or accept a late set
+	late     bool // I: md marks the item stale, ms accepts a lower cas number
 	vivify   bool // N
 	newTTL   bool // T
 	hasCAS   bool // C
 	noUpdate bool // u
-	atomic   bool // a flag is set that needs the state before this read
+	atomic   bool // whether a flag needs the item's state before this read is recorded
 	mode     byte // M
 
 	expires, vivifyTTL, recache uint32 // T, N, R as seconds of the store
@@ -41,8 +43,9 @@ type metaRequest struct {
 	cas, delta, initial         uint64 // C, D, J
 }
 
-// readMeta reads the flags. What it returns as an error is the answer; of several errors
-// the last counts, but an unknown or repeated flag ends the reading.
+// readMeta parses the flags. failure is the error reply, or "". If there are
+// several errors, the last one counts, but an unknown or repeated flag ends the
+// parsing.
 func (c *conn) readMeta(key []byte, flags [][]byte) (m metaRequest, failure string) {
 	const badToken = "CLIENT_ERROR bad token in command line format"
 	s := c.node.store
@@ -107,7 +110,7 @@ func (c *conn) readMeta(key []byte, flags [][]byte) (m metaRequest, failure stri
 			} else {
 				failure = "CLIENT_ERROR incorrect length for M token"
 			}
-		case 'k', 's', 't', 'c', 'f', 'O', 'P', 'L': // answered, or meant for a proxy
+		case 'k', 's', 't', 'c', 'f', 'O', 'P', 'L': // only echoed in the reply, or meant for a proxy
 		default:
 			return m, "CLIENT_ERROR invalid flag"
 		}
@@ -115,7 +118,8 @@ func (c *conn) readMeta(key []byte, flags [][]byte) (m metaRequest, failure stri
 	return m, failure
 }
 
-// legalKey says whether a meta command has a key of legal length; if not, it answers.
+// legalKey reports whether the command has a key of legal length. If not, it
+// writes an error.
 func (c *conn) legalKey() bool {
 	if !c.takes(2, maxTokens) {
 		return false
@@ -124,7 +128,7 @@ func (c *conn) legalKey() bool {
 	return ok
 }
 
-// flag begins the answer to a flag.
+// flag writes the letter of a reply flag.
 func (c *conn) flag(letter byte) { c.out = append(c.out, ' ', letter) }
 
 func (c *conn) flagNumber(letter byte, n uint64) {
@@ -132,8 +136,8 @@ func (c *conn) flagNumber(letter byte, n uint64) {
 	c.out = strconv.AppendUint(c.out, n, 10)
 }
 
-// flagTTL answers t: seconds to live, -1 for ever. One that has passed shows as
-// the number of 32 bits it is in memcached.
+// flagTTL writes t: the seconds until expiry, or -1 for never. An expiry in the
+// past appears as an unsigned 32-bit number, as in memcached.
 func (c *conn) flagTTL(it *item, now uint32) {
 	if it.expires == 0 {
 		c.out = append(c.out, " t-1"...)
@@ -152,7 +156,7 @@ func (c *conn) flagKey(key []byte, inBase64 bool) {
 	c.out = append(c.out, " b"...)
 }
 
-// flagOpaque answers O, and reports false if it is too long to be answered.
+// flagOpaque writes O. It returns false if the opaque is too long.
 func (c *conn) flagOpaque(flag []byte) bool {
 	if len(flag) > maxOpaque {
 		return false
@@ -161,8 +165,9 @@ func (c *conn) flagOpaque(flag []byte) bool {
 	return true
 }
 
-// echo answers with a code and only what the client sent: its opaque and its key. It reports
-// false if the opaque is too long; then the caller takes back what was written.
+// echo writes a status and only those flags that repeat the request: opaque and
+// key. It returns false if the opaque is too long. The caller must then remove
+// what echo wrote.
 func (c *conn) echo(code string, m *metaRequest) bool {
 	c.out = append(c.out, code...)
 	for _, flag := range m.flags {
@@ -198,7 +203,8 @@ func (c *conn) metaGet() {
 	}
 }
 
-// lookup answers all of mg but the value, which the caller sends without the lock.
+// lookup writes the reply of mg without the value, which the caller writes without
+// the lock.
 func (c *conn) lookup(m *metaRequest) (value []byte, ok bool) {
 	mark := len(c.out)
 	s := c.node.store
@@ -212,7 +218,7 @@ func (c *conn) lookup(m *metaRequest) (value []byte, ok bool) {
 		created = true
 	}
 	if it == nil {
-		s.countGet(false) // 1.6.18 does not look at T here
+		s.countGet(false) // 1.6.18 ignores T here
 		s.countMiss(false)
 		if !c.echo("EN", m) {
 			c.out = c.out[:mark]
@@ -245,8 +251,9 @@ func (c *conn) lookup(m *metaRequest) (value []byte, ok bool) {
 	return it.value, true
 }
 
-// hit answers the flags of an mg that found or made its item, W among them for the one
-// client that is to refill it. It reports false where echo does.
+// hit writes the flags of an mg that found or created its item. They include W for
+// the one client that should refill it. It returns false if the opaque is too
+// long.
 func (c *conn) hit(it *item, m *metaRequest, created bool) bool {
 	now := c.node.store.now
 	wins := false
@@ -297,7 +304,8 @@ func (c *conn) hit(it *item, m *metaRequest, created bool) bool {
 	return true
 }
 
-// metaSet answers ms. Once its length is known, a wrong command skips the value.
+// metaSet executes ms. If it rejects a command with a valid length, it skips the
+// value.
 func (c *conn) metaSet() error {
 	cut := len(c.tokens) < 3 && c.pastNUL()
 	switch {
@@ -349,7 +357,7 @@ func (c *conn) metaSet() error {
 	return nil
 }
 
-// storeMeta carries out an ms whose line is right; value is nil if it had no end.
+// storeMeta executes a valid ms. value is nil if its line end was missing.
 func (c *conn) storeMeta(m *metaRequest, how mode, value []byte) {
 	it := &item{value: value, flags: m.clientFlags, expires: m.expires}
 	if m.encoded {
@@ -383,7 +391,8 @@ func (c *conn) storeMeta(m *metaRequest, how mode, value []byte) {
 
 var metaOutcomes = [...]string{stored: "HD", notStored: "NS", exists: "EX", notFound: "NF"}
 
-// storeMode reads the M flag of ms. A cas number turns set and replace into cas.
+// storeMode parses the M flag of ms. With a cas number, set and replace become
+// cas.
 func (m *metaRequest) storeMode() (how mode, failure string) {
 	switch m.mode {
 	case 0, 'S':
@@ -410,8 +419,8 @@ func (m *metaRequest) storeMode() (how mode, failure string) {
 	return how, ""
 }
 
-// metaChange reads the key and the flags of an md or ma. It reports false, and has said
-// why, if they are wrong.
+// metaChange parses the key and the flags of md and ma. If they are invalid, it
+// writes an error and returns false.
 func (c *conn) metaChange() (m metaRequest, ok bool) {
 	if !c.legalKey() {
 		return m, false
@@ -455,7 +464,7 @@ func (c *conn) metaDelete() {
 		if m.newTTL {
 			it.expires = m.expires
 		}
-		it.marks = it.marks&^won | stale // the next reader is told to refill it
+		it.marks = it.marks&^won | stale // the next reader gets W
 		it.cas = s.nextCAS()
 	default:
 		s.deleteHits++
@@ -508,12 +517,13 @@ func (c *conn) metaArithmetic() {
 	case !ok:
 		c.out = c.out[:mark]
 		c.fail(metaOpaque)
-	case m.quiet && result == stored: // 1.6.18 shows it when the item was created
+	case m.quiet && result == stored: // 1.6.18 does not suppress the reply if the item was created
 		c.out = c.out[:mark]
 	}
 }
 
-// number answers the flags of an ma that has a number, and reports false where echo does.
+// number writes the reply of an ma that has a result. It returns false if the
+// opaque is too long.
 func (c *conn) number(it *item, n uint64, m *metaRequest, created bool) bool {
 	digits := strconv.AppendUint(nil, n, 10)
 	if m.value {
@@ -550,7 +560,8 @@ func (c *conn) number(it *item, n uint64, m *metaRequest, created bool) bool {
 	return true
 }
 
-// metaDebug answers me. Its clock runs backwards in 1.6.18: exp is negative for what still lives.
+// metaDebug executes me. In 1.6.18, exp is negative for an item that has not
+// expired.
 func (c *conn) metaDebug() {
 	if len(c.tokens) < 2 || len(c.tokens[1]) > maxKey {
 		c.reply(badFormat)

@@ -1,45 +1,55 @@
-// Package memnode is a small memcached in this process, for the demo and for tests.
+// Package memnode is a small in-process memcached for the demo and for tests.
 //
-// It speaks the text and meta protocols of memcached 1.6.18 over real listeners
-// and answers byte for byte as that version does: the same errors, the same
-// order-dependent meta flags, the same padding after decr, the same cas numbers
-// for the same commands. A test plays random commands to both and compares.
+// It listens on real sockets and implements the text and meta protocols of
+// memcached 1.6.18. Its replies are the same byte for byte: the same errors, the
+// same meta flags that depend on their order, the same padding after decr, the
+// same cas numbers for the same commands. A test sends random commands to both and
+// compares the replies.
 //
-// # What is memcached's
+// # What is like memcached
 //
-// Times are whole seconds since the start. An exptime up to 30 days is relative,
-// a larger one is a Unix time, a negative one has passed. Expiry and flush_all
-// are checked when a key is asked for; until then a dead item counts in curr_items
-// and, as in 1.6.18, a second flush_all with a delay that replaces a first one
-// brings back what the first had hidden and nobody had asked for since. An item
-// is too large when its size as memcached counts it (header, key, flags, cas and
-// value) is above the item limit; the old value goes then, for set and ms.
+// Times are whole seconds since the start. An exptime up to 30 days is relative, a
+// larger one is a Unix time, and a negative one is in the past. Expiry and
+// flush_all are checked when a key is requested. Until then, an expired or flushed
+// item counts in curr_items. As in 1.6.18, a second flush_all with a delay
+// replaces the first one. It makes items visible again that the first one had
+// hidden, unless they were requested in between.
 //
-// # What is not
+// An item is too large if its size as memcached counts it (header, key, flags, cas
+// and value) is above the item limit. A set or ms of such an item removes the old
+// value.
 //
-// The binary protocol is not spoken: a connection that begins with byte 0x80 is
-// closed. The commands that manage memcached's own memory and threads (slabs, lru,
+// # What is different
+//
+// The binary protocol is not supported: a connection that starts with byte 0x80 is
+// closed. The commands for memcached's own memory and threads (slabs, lru,
 // lru_crawler, cache_memlimit, watch, extstore, stats detail, stats cachedump)
-// answer ERROR. A get line is limited to 1 MiB. me always shows cls=1, because all
+// return ERROR. A get line is limited to 1 MiB. me always shows cls=1, because all
 // items share one least-recently-used list.
 //
-// Three accidents of 1.6.18 are left out: a get with a key that is too long loses answers
-// before it in the same pipeline; decr does not pad when an answer in the same pipeline,
-// or a background thread, still holds the item; arithmetic on a value of only space,
-// or beyond 2^63, reads memory behind the item.
+// Three defects of 1.6.18 are not reproduced:
+//
+//   - A get with a key that is too long loses earlier replies of the same
+//     pipeline.
+//   - decr does not pad while a reply of the same pipeline, or a background
+//     thread, still references the item.
+//   - Arithmetic on a value of only space, or beyond 2^63, reads memory after the
+//     item.
 //
 // # Memory
 //
-// Items live in a strict LRU list (hashicorp/golang-lru) and are weighed with the
-// bytes that Go spends around them, so the heap stays near the memory limit even
-// for tiny values. What has just been stored is therefore there when it is asked for;
-// a cache with an admission filter (otter, ristretto) drops about half of new keys
-// at once when it is full, which a memcached never does. Beside the items, each
-// connection may hold one value that is arriving and the answers of one pipeline
-// up to 64 KiB or one value.
+// Items are in a strict LRU list (hashicorp/golang-lru). The weight of an item
+// includes the bytes that Go needs for it, so the heap stays near the memory limit
+// even for tiny values.
+//
+// A strict LRU list never drops what was just stored. A cache with an admission
+// filter (otter, ristretto) drops about half of the new keys at once when it is
+// full, which a memcached never does. In addition to the items, each connection
+// may use memory for one incoming value and for the replies of one pipeline: up to
+// 64 KiB or one value.
 package memnode
 
-// node.go: the listener, its connections, and how they are paused and closed.
+// node.go: the listener and its connections, and pausing and closing them.
 
 import (
 	"errors"
@@ -50,23 +60,23 @@ import (
 )
 
 const (
-	defaultMemoryLimit = 64 << 20 // memcached -m
-	defaultMaxItem     = 1 << 20  // memcached -I
-	minMaxItem         = 1024     // memcached's lower bound of -I
-	defaultMaxConns    = 1024     // memcached -c
+	defaultMemoryLimit = 64 << 20 // as memcached -m
+	defaultMaxItem     = 1 << 20  // as memcached -I
+	minMaxItem         = 1024     // memcached's lower limit of -I
+	defaultMaxConns    = 1024     // as memcached -c
 	defaultVersion     = "1.6.18"
 )
 
-// Options says where a Node listens and how much it holds.
-// The zero value is a node on a free port of 127.0.0.1 with memcached's own defaults.
+// Options are the address and the limits of a Node. The zero value is a node on a
+// free port of 127.0.0.1 with memcached's defaults.
 type Options struct {
 	Network     string           // "tcp", "tcp4", "tcp6" or "unix"; default "tcp"
-	Address     string           // as for net.Listen; default "127.0.0.1:0", a port the kernel chooses. A unix socket needs a path
-	MemoryLimit int              // bytes that all items together may weigh; default 64 MiB
-	MaxItem     int              // bytes that one item may have, at least 1024; default 1 MiB, or half of MemoryLimit if that is less
-	MaxConns    int              // connections served at once; default 1024. Others get an error and are closed
-	Version     string           // what version and stats answer; default "1.6.18"
-	Now         func() time.Time // the clock, safe for concurrent use; default time.Now. Tests that must see an item expire move it
+	Address     string           // as for net.Listen; default "127.0.0.1:0", a free port. A unix socket needs a path
+	MemoryLimit int              // limit of the weight of all items, in bytes; default 64 MiB
+	MaxItem     int              // largest item in bytes, at least 1024; default 1 MiB, or half of MemoryLimit if that is less
+	MaxConns    int              // most open connections; default 1024. Further ones get an error and are closed
+	Version     string           // the version in replies to version and stats; default "1.6.18"
+	Now         func() time.Time // the clock, safe for concurrent use; default time.Now. Tests replace it to make items expire
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -113,17 +123,18 @@ type Node struct {
 	store    *store
 	listener net.Listener
 	started  time.Time
-	running  sync.WaitGroup // the accept loop and one goroutine for each connection
+	running  sync.WaitGroup // the accept loop and one goroutine per connection
 	closed   chan struct{}
 
 	mu       sync.Mutex
 	conns    map[*conn]net.Conn
-	paused   chan struct{} // nil: running; else closed by Resume
-	total    int           // connections accepted and served since the start; they are numbered by it
-	rejected uint64        // connections that were one too many
+	paused   chan struct{} // nil unless paused; Resume closes it
+	total    int           // connections served since the start; the last one has this id
+	rejected uint64        // connections rejected because of MaxConns
 }
 
-// Start listens and serves until Close. The error says which option or address is wrong.
+// Start listens and serves until Close. Its error names the invalid option or
+// address.
 func Start(options Options) (*Node, error) {
 	n, err := newNode(options)
 	if err != nil {
@@ -137,7 +148,7 @@ func Start(options Options) (*Node, error) {
 	return n, nil
 }
 
-// newNode is a node without a listener.
+// newNode returns a node without a listener.
 func newNode(options Options) (*Node, error) {
 	options, err := options.withDefaults()
 	if err != nil {
@@ -152,11 +163,12 @@ func newNode(options Options) (*Node, error) {
 	}, nil
 }
 
-// Addr is where the node listens; with port 0 in the options, the port that was chosen.
+// Addr returns the address of the listener, with the chosen port if the option was
+// port 0.
 func (n *Node) Addr() net.Addr { return n.listener.Addr() }
 
-// Close stops listening, breaks all connections and returns when no goroutine
-// of the node is left. What was stored is gone. A second Close does nothing.
+// Close stops listening, closes all connections, and returns when all goroutines
+// of the node have ended. The stored items are lost. A second Close does nothing.
 func (n *Node) Close() error {
 	n.mu.Lock()
 	select {
@@ -175,9 +187,9 @@ func (n *Node) Close() error {
 	return err
 }
 
-// Pause makes the node look like a process that was stopped (SIGSTOP): the kernel
-// still accepts connections and takes bytes, but nothing that arrives after
-// Pause has returned is carried out or answered before Resume.
+// Pause makes the node behave like a stopped process (SIGSTOP). The kernel still
+// accepts connections and receives bytes. The node does not execute or answer
+// commands that arrive after Pause has returned, until Resume.
 func (n *Node) Pause() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -186,7 +198,8 @@ func (n *Node) Pause() {
 	}
 }
 
-// Resume carries on where Pause stopped; what has arrived meanwhile is carried out and answered.
+// Resume ends a Pause. The node then executes and answers the commands that have
+// arrived.
 func (n *Node) Resume() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -216,7 +229,7 @@ func (n *Node) accept() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // out of descriptors, most likely: the next try may do better
+		if err != nil { // probably out of file descriptors: the next try may succeed
 			select {
 			case <-n.closed:
 			case <-time.After(10 * time.Millisecond):
@@ -224,14 +237,14 @@ func (n *Node) accept() {
 			continue
 		}
 		if !n.serve(socket) {
-			// One short write into an empty socket buffer does not block the loop.
+			// A short write into an empty socket buffer does not block the loop.
 			socket.Write([]byte("ERROR Too many open connections\r\n"))
 			socket.Close()
 		}
 	}
 }
 
-// serve starts a connection, unless there are too many.
+// serve starts a connection. It returns false if there are too many.
 func (n *Node) serve(socket net.Conn) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -1,6 +1,7 @@
 package memnode
 
-// node_test.go: the node as a whole: listeners, limits, pausing, closing, and other people's test suites.
+// node_test.go: the node as a whole: listeners, limits, pausing, closing, and test
+// suites of other projects.
 
 import (
 	"bufio"
@@ -43,7 +44,7 @@ func TestUnixSocket(t *testing.T) {
 	if err := n.Close(); err != nil {
 		t.Error(err)
 	}
-	startNode(t, Options{Network: "unix", Address: path}) // nothing was left behind
+	startNode(t, Options{Network: "unix", Address: path}) // the earlier node has removed its socket
 }
 
 func TestRefusedOptions(t *testing.T) {
@@ -79,7 +80,8 @@ func TestMaxConns(t *testing.T) {
 	}
 	first.Write([]byte("quit\r\n"))
 	io.ReadAll(first)
-	// The place is free again; soon, as the goroutine that had it ends on its own.
+	// The connection count drops soon, because the goroutine of that connection
+	// ends on its own.
 	for {
 		third := dial(t, n.Addr().String())
 		third.Write([]byte("version\r\n"))
@@ -90,7 +92,7 @@ func TestMaxConns(t *testing.T) {
 	}
 }
 
-// TestClose leaves nothing behind, whatever the connections are in the middle of.
+// TestClose checks that Close ends everything, whatever the connections are doing.
 func TestClose(t *testing.T) {
 	before := runtime.NumGoroutine()
 	n, err := Start(Options{})
@@ -102,7 +104,7 @@ func TestClose(t *testing.T) {
 	waiting.ask("")
 	fmt.Fprintf(waiting, "set k 0 0 100\r\nhalf of")
 	fmt.Fprintf(deaf, "set k 0 0 1000000\r\n%s\r\n", strings.Repeat("v", 1000000))
-	for range 50 { // it never reads: the node is stuck sending
+	for range 50 { // it never reads, so the node's send blocks
 		fmt.Fprint(deaf, "get k\r\n")
 	}
 	n.Pause()
@@ -146,7 +148,8 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// TestConcurrent has clients fight over one key; run it with -race.
+// TestConcurrent runs clients that compete for one key. It is most useful with
+// -race.
 func TestConcurrent(t *testing.T) {
 	const clients, rounds = 8, 200
 	n := startNode(t, Options{})

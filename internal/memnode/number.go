@@ -1,22 +1,24 @@
 package memnode
 
-// number.go: numbers as C's strtol family reads them, which is what memcached accepts.
+// number.go: numbers as memcached parses them, with C's strtol functions.
 //
-// Space may stand before and anything after space; a sign is allowed even on unsigned
-// numbers; numbers of 32 bits are read with 64 and cut, so 2^32 is 0.
+// Space may precede a number, and space and any text may follow it. A sign is
+// allowed even on unsigned numbers. Numbers of 32 bits are parsed with 64 bits and
+// truncated, so 2^32 is 0.
 
 import (
 	"bytes"
 	"math"
 )
 
-// parseLength reads how long a value is. It is not cut: with its line end it must be an int of C.
+// parseLength parses the length of a value. It does not truncate: with its line
+// end, the length must fit an int of C.
 func parseLength(s []byte) (int, bool) {
 	negative, n, ok := scan(s)
 	return int(n), ok && n <= math.MaxInt32-2 && (!negative || n == 0)
 }
 
-// parseInt32 reads a signed number and keeps its low 32 bits.
+// parseInt32 parses a signed number and returns its low 32 bits.
 func parseInt32(s []byte) (int32, bool) {
 	negative, n, ok := scan(s)
 	switch {
@@ -30,14 +32,15 @@ func parseInt32(s []byte) (int32, bool) {
 	return 0, false
 }
 
-// parseUint32 reads an unsigned number and keeps its low 32 bits.
+// parseUint32 parses an unsigned number and returns its low 32 bits.
 func parseUint32(s []byte) (uint32, bool) {
 	n, ok := parseUint64(s)
 	return uint32(n), ok
 }
 
-// parseUint64 reads an unsigned number. A minus sign negates it modulo 2^64, and is
-// refused, wherever in s it stands, if the result has its highest bit set.
+// parseUint64 parses an unsigned number. A minus sign negates it modulo 2^64. If
+// the result has its highest bit set, a minus sign anywhere in s makes the number
+// invalid.
 func parseUint64(s []byte) (uint64, bool) {
 	negative, n, ok := scan(s)
 	if !ok {
@@ -52,7 +55,7 @@ func parseUint64(s []byte) (uint64, bool) {
 	return n, true
 }
 
-// scan reads space, a sign and digits up to the end, a NUL or space.
+// scan parses space, a sign and digits. A NUL, space or the end of s must follow.
 func scan(s []byte) (negative bool, n uint64, ok bool) {
 	s = untilNUL(s)
 	for len(s) > 0 && isSpace(s[0]) {

@@ -1,6 +1,6 @@
 package memnode
 
-// stats.go: what is counted, and how stats shows it.
+// stats.go: the counters, and the replies to stats.
 
 import (
 	"fmt"
@@ -13,7 +13,8 @@ import (
 	"strings"
 )
 
-// counters are what stats reset sets to zero. Names as in stats; the store's lock guards them.
+// counters are the numbers that stats reset sets to zero, named as in stats. The
+// store's lock guards them.
 type counters struct {
 	cmdGet, cmdSet, cmdFlush, cmdTouch, cmdMeta uint64
 	getHits, getMisses, getExpired, getFlushed  uint64
@@ -24,7 +25,8 @@ type counters struct {
 	storeTooLarge, totalItems, evictions        uint64
 }
 
-// countGet counts a read, or a touch for the commands that set a new TTL; so do its siblings.
+// countGet counts a read; with touch, it counts a touch, as for gat. So do the
+// next methods.
 func (k *counters) countGet(touch bool) {
 	if touch {
 		k.cmdTouch++
@@ -179,7 +181,7 @@ func (c *conn) statsSettings() {
 	c.stat("dump_enabled", "no")
 }
 
-// statsItems shows the one LRU list as class 1.
+// statsItems shows the LRU list as class 1.
 func (c *conn) statsItems() {
 	s := c.node.store
 	s.lock()
@@ -198,7 +200,7 @@ func (c *conn) statsItems() {
 	c.stat("items:1:outofmemory", 0)
 }
 
-// statsSlabs shows all memory as class 1, with a chunk for each item.
+// statsSlabs shows all memory as class 1, with one chunk per item.
 func (c *conn) statsSlabs() {
 	s := c.node.store
 	s.lock()
@@ -247,7 +249,7 @@ func (c *conn) statsConns() {
 	}
 }
 
-// address is where the node listens, or nothing for a node without a listener.
+// address returns the address of the listener, or "" for a node without one.
 func (n *Node) address() string {
 	if n.listener == nil {
 		return ""

@@ -1,6 +1,6 @@
 package memnode
 
-// store.go: the items, what bounds them, and the rules of expiry, flush and cas.
+// store.go: the items, their limits, and the rules of expiry, flush and cas.
 
 import (
 	"math"
@@ -14,43 +14,46 @@ import (
 const (
 	maxKey = 250
 
-	// clockStart is the first second of a store's clock. It leaves room below for the
-	// times that mean "always past" (1) and "the second before this one" (flush_all).
+	// clockStart is the first second of a store's clock. The seconds below it are
+	// used for "always in the past" (1) and for "the second before this one"
+	// (flush_all).
 	clockStart = 62
 
-	// maxRelative is the longest exptime, in seconds, that counts from now: 30 days.
+	// maxRelative is the longest relative exptime in seconds: 30 days.
 	maxRelative = 60 * 60 * 24 * 30
 
-	// itemHeader is what memcached adds to key, flags and value: its header, the key's
-	// NUL, the value's CRLF and the cas number.
+	// itemHeader is what memcached adds to key, flags and value: its header, the
+	// key's NUL, the value's CRLF and the cas number.
 	itemHeader = 48 + 1 + 2 + 8
 
-	// itemOverhead is about what Go needs for an item beyond what memcached counts: map slot,
-	// list entry, item, and the rounding of two allocations. Measured with values of 1 byte.
+	// itemOverhead is roughly what Go needs for an item beyond what memcached
+	// counts: map slot, list entry, item, and the rounding of two allocations.
+	// Measured with values of 1 byte.
 	itemOverhead = 160
 )
 
-// An item is what one key holds. Only value is safe to read without the store's
-// lock: it is replaced, never written to.
+// An item is the entry of one key. Only value can be read without the store's
+// lock, because it is replaced and never modified.
 type item struct {
 	value   []byte
 	cas     uint64
 	flags   uint32
-	expires uint32 // the second it is gone; 0: never
-	used    uint32 // the second it was last stored, or read more than once
+	expires uint32 // second of expiry; 0 is never
+	used    uint32 // second of the last store, or of the last read except the first
 	marks   marks
 }
 
 type marks uint8
 
 const (
-	fetched marks = 1 << iota // has been read
-	stale                     // md I has marked it
-	won                       // one client has been told to refill it
-	encoded                   // its key came in base64, and answers spell it so
+	fetched marks = 1 << iota // the item has been read
+	stale                     // md I has marked it stale
+	won                       // one client has been told to refill it (W)
+	encoded                   // the key was sent in base64, so replies encode it
 )
 
-// read notes a read, as memcached's segmented LRU does: the first only leaves a mark.
+// read records a read like memcached's segmented LRU: the first one only sets a
+// mark.
 func (it *item) read(now uint32) {
 	if it.marks&fetched == 0 {
 		it.marks |= fetched
@@ -59,7 +62,7 @@ func (it *item) read(now uint32) {
 	it.used = now
 }
 
-// size is the item's size as memcached counts it.
+// size returns the item's size as memcached counts it.
 func size(key int, flags uint32, value int) int {
 	n := itemHeader + key + value
 	if flags != 0 {
@@ -68,31 +71,32 @@ func size(key int, flags uint32, value int) int {
 	return n
 }
 
-// A store is the memory of a node. Commands on one key are atomic because each is
-// carried out between lock and unlock; every method but deadline and second needs the lock.
-// One lock is enough: it is never held while a value comes from or goes to a client.
+// A store is the memory of a node. Each command runs between lock and unlock, so
+// commands on one key are atomic. All methods except deadline and second need the
+// lock. One lock is enough, because it is never held during a read from or a write
+// to a client.
 type store struct {
 	mu      sync.Mutex
 	clock   func() time.Time
 	start   time.Time
-	limit   int // of bytes
+	limit   int // in bytes
 	maxItem int
 
-	now   uint32 // the second of the command that holds the lock
+	now   uint32 // current second, set by lock
 	items *simplelru.LRU[string, *item]
-	bytes int    // what all items weigh
-	cas   uint64 // the last one given
+	bytes int    // weight of all items
+	cas   uint64 // the last cas number assigned
 	flush struct {
-		second uint32 // items last used at or before it are gone, once it has come; 0: none
-		cas    uint64 // and so are items with a lower cas number; 0: none
+		second uint32 // once this second has come, items last used at or before it are flushed; 0 is no flush
+		cas    uint64 // items with a lower cas number are flushed too; 0 is none
 	}
 	counters
 }
 
 func newStore(o Options) *store {
-	items, err := simplelru.NewLRU[string, *item](math.MaxInt, nil) // bounded by bytes, in put
+	items, err := simplelru.NewLRU[string, *item](math.MaxInt, nil) // unlimited count; put limits the bytes
 	if err != nil {
-		panic(err) // only for a size that is not positive
+		panic(err) // only if the size is not positive
 	}
 	return &store{clock: o.Now, start: o.Now(), limit: o.MemoryLimit, maxItem: o.MaxItem, items: items}
 }
@@ -108,7 +112,8 @@ func (s *store) second() uint32 {
 	return clockStart + uint32(s.clock().Sub(s.start)/time.Second)
 }
 
-// deadline turns an exptime of the protocol into a second of this store; 0 is never.
+// deadline converts an exptime of the protocol to a second of this store; 0 is
+// never.
 func (s *store) deadline(exptime int32) uint32 {
 	if exptime < 0 {
 		exptime = maxRelative + 1 // a Unix time in 1970
@@ -130,7 +135,7 @@ func (s *store) nextCAS() uint64 {
 	return s.cas
 }
 
-// find returns what key holds now, or nil.
+// find returns the item of key, or nil. It removes an expired or flushed item.
 func (s *store) find(key []byte) *item {
 	it, ok := s.items.Get(string(key))
 	switch {
@@ -154,7 +159,8 @@ func (s *store) flushed(it *item) bool {
 	return it.used <= s.flush.second || it.cas < s.flush.cas
 }
 
-// put makes key hold it, with a new cas number, and evicts what no longer fits.
+// put stores it under key with a new cas number, and evicts the oldest items above
+// the limit.
 func (s *store) put(key string, it *item) {
 	it.cas = s.nextCAS()
 	it.used = s.now
@@ -180,15 +186,16 @@ func weight(key int, it *item) int {
 	return size(key, it.flags, len(it.value)) + itemOverhead
 }
 
-// discard removes what key holds, if anything.
+// discard removes the item of key, if there is one.
 func (s *store) discard(key []byte) {
 	if it := s.find(key); it != nil {
 		s.remove(key, it)
 	}
 }
 
-// flushAll makes everything stored up to now vanish; with a delay in seconds (or a Unix
-// time, by the rule of exptime), everything last used before that moment, once it comes.
+// flushAll hides everything stored until now. With a delay (in seconds, or a Unix
+// time as in exptime), it hides everything last used before that time, once that
+// time has come.
 func (s *store) flushAll(delay int32) {
 	second := s.now
 	if delay > 0 {
@@ -205,14 +212,14 @@ type mode uint8
 
 const (
 	setMode     mode = iota
-	addMode          // only where nothing is
-	replaceMode      // only where something is
+	addMode          // only if there is no item
+	replaceMode      // only if there is an item
 	appendMode
 	prependMode
-	casMode // only over the cas number that was asked for
+	casMode // only if the item has the given cas number
 )
 
-// An outcome is the end of a storing or arithmetic command.
+// An outcome is the result of a store or arithmetic command.
 type outcome uint8
 
 const (
@@ -223,9 +230,9 @@ const (
 	notNumber
 )
 
-// write stores it under key by mode and returns its new cas number. cas is what the client
-// asked for (0: nothing). With late, a cas number that is too low is accepted,
-// and what it stores is stale (ms I): the lease guard.
+// write stores it under key by mode m, and returns its new cas number. cas is the
+// number in the request; 0 is none. If late is set, a cas number that is too low
+// is accepted too, and the stored item is stale (ms I).
 func (s *store) write(m mode, key string, it *item, cas uint64, late bool) (outcome, uint64) {
 	old := s.find([]byte(key))
 	if old == nil {
@@ -273,11 +280,13 @@ func (s *store) write(m mode, key string, it *item, cas uint64, late bool) (outc
 	return stored, it.cas
 }
 
-// add adds delta to the number that key holds, or subtracts it down to 0. The new number
-// is in the value of the item returned, padded with spaces to its old length.
+// add adds delta to the number of key, or subtracts it, but not below 0. It
+// returns the item with the new number. A shorter number is padded with spaces to
+// the old length.
 //
-// A number that grew longer becomes a new item in memcached 1.6.18, and ma goes on with
-// the old one: what it changes then (T) is lost. So the item returned is a copy in that case.
+// A longer number becomes a new item in memcached 1.6.18, but ma continues with
+// the old one, so its later changes (T) are lost. In this case the returned item
+// is therefore a copy.
 func (s *store) add(key []byte, decr bool, delta, cas uint64) (outcome, *item, uint64) {
 	it := s.find(key)
 	if it == nil {
@@ -318,6 +327,6 @@ func (s *store) add(key []byte, decr bool, delta, cas uint64) (outcome, *item, u
 	return stored, it, n
 }
 
-// maxNumberItem is where memcached begins to store an item in chunks, which it
-// does not do arithmetic on.
+// maxNumberItem is the size above which memcached stores an item in chunks. It
+// does no arithmetic on such items.
 const maxNumberItem = 512 << 10

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// get answers get, gets, gat and gats. One key that is too long spoils the whole answer;
-// the keys before it have been read (and touched) all the same.
+// get executes get, gets, gat and gats. If one key is too long, it sends only an
+// error, but the keys before that one are read (and touched) all the same.
 func (c *conn) get(withCAS, touch bool) error {
 	if !c.takes(2, math.MaxInt) {
 		return nil
@@ -53,7 +53,7 @@ func (c *conn) get(withCAS, touch bool) error {
 	return nil
 }
 
-// fit says whether all keys have a legal length.
+// fit reports whether all keys have a legal length.
 func fit(keys [][]byte, rest []byte) bool {
 	for _, key := range keys {
 		if len(key) > maxKey {
@@ -69,7 +69,7 @@ func fit(keys [][]byte, rest []byte) bool {
 	return true
 }
 
-// fetch reads what key holds, as get and gat do.
+// fetch reads the item of key for get and gat. With touch it also sets the expiry.
 func (c *conn) fetch(key []byte, touch bool, expires uint32) (it item, ok bool) {
 	s := c.node.store
 	s.lock()
@@ -104,8 +104,9 @@ func (c *conn) value(key []byte, it *item, withCAS bool) {
 	c.endLine()
 }
 
-// set answers the storing commands. Once the length is known the value of a command that is
-// refused is skipped; where it cannot be read, the value is taken for the next command.
+// set executes the text store commands. If it rejects one with a valid length, it
+// skips the value. Without a valid length, the value is parsed as the next
+// command.
 func (c *conn) set(m mode) error {
 	cut := len(c.tokens) < 5 && c.pastNUL()
 	if len(c.tokens) < 5 {
@@ -138,7 +139,7 @@ func (c *conn) set(m mode) error {
 		c.reply(tooLarge)
 		s.lock()
 		s.storeTooLarge++
-		if m == setMode { // or a reader would get the value that set was to replace
+		if m == setMode { // otherwise a reader would get the value that set should replace
 			s.discard(key)
 		}
 		s.unlock()
@@ -165,7 +166,7 @@ var textOutcomes = [...]string{
 	stored: "STORED", notStored: "NOT_STORED", exists: "EXISTS", notFound: "NOT_FOUND", notNumber: badNumber,
 }
 
-// key is the key of a command that has one. If it is too long, key answers so.
+// key returns the key of the command. If it is too long, key writes an error.
 func (c *conn) key() (key []byte, ok bool) {
 	if key = c.tokens[1]; len(key) > maxKey {
 		c.reply(badFormat)
@@ -180,7 +181,7 @@ func (c *conn) delete() {
 	}
 	if n := len(c.tokens); n > 2 {
 		c.readNoreply()
-		now := string(c.tokens[2]) == "0" // the delay that delete once had
+		now := string(c.tokens[2]) == "0" // the delay argument that delete once had
 		if n == 3 && !now && !c.noreply || n == 4 && !(now && c.noreply) {
 			c.reply(badFormat + ".  Usage: delete <key> [noreply]")
 			return
@@ -281,7 +282,7 @@ func (c *conn) flushAll() {
 	c.reply("OK")
 }
 
-// verbosity is accepted; there is no log that it could make talk.
+// verbosity is accepted, but has no effect, because a Node does not log.
 func (c *conn) verbosity() {
 	if !c.takes(2, 3) {
 		return

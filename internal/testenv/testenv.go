@@ -1,4 +1,4 @@
-// Package testenv tells tests how much to run and how disturbed their machine is.
+// Package testenv tells tests which tier to run, and how busy the machine is.
 //
 // Tests run in three tiers. `make check` runs go test -short and finishes in
 // seconds. `make test` is what CI runs. `make full` sets RINGSIDE_FULL and runs
@@ -6,7 +6,7 @@
 // client languages.
 package testenv
 
-// The tiers of tests, and rounds that a busy machine may disturb.
+// The tiers of tests, and how to repeat a test that a busy machine has disturbed.
 
 import (
 	"os"
@@ -14,13 +14,12 @@ import (
 	"time"
 )
 
-// Full reports whether everything is to be run: the environment variable
-// RINGSIDE_FULL is set, as in `make full`. A test without a smaller selection
-// ignores it.
+// Full reports whether RINGSIDE_FULL is set, as in `make full`. Tests then run
+// everything. A test without a smaller selection ignores it.
 func Full() bool { return os.Getenv("RINGSIDE_FULL") != "" }
 
-// OnlyFull ends a test that belongs to the full tier alone. why says what makes it slow, or
-// which faster test covers most of it.
+// OnlyFull skips a test outside of the full tier. why says what makes the test
+// slow, or which faster test covers most of it.
 func OnlyFull(t testing.TB, why string) {
 	t.Helper()
 	if !Full() {
@@ -28,18 +27,18 @@ func OnlyFull(t testing.TB, why string) {
 	}
 }
 
-// Hang is the upper bound of a wait for a condition. It only detects hangs: it
-// is far longer than any such wait takes on a busy machine.
+// Hang is the upper limit of a wait for a condition. It only detects hangs: it is
+// far longer than any such wait on a busy machine.
 const Hang = 2 * time.Minute
 
 // Starvation measures how late a goroutine of this process wakes up. Another
-// process, such as the proxy under test, is starved by about as much.
+// process, such as the proxy under test, is delayed by about as much.
 type Starvation struct {
 	stop chan struct{}
 	late chan time.Duration
 }
 
-// MeasureStarvation starts to measure. The caller must call Stop.
+// MeasureStarvation starts a measurement. The caller must call Stop.
 func MeasureStarvation() *Starvation {
 	s := &Starvation{stop: make(chan struct{}), late: make(chan time.Duration)}
 	go func() {
@@ -65,12 +64,12 @@ func (s *Starvation) Stop() time.Duration {
 	return <-s.late
 }
 
-// Undisturbed is for a test that must use the real clock. It runs round and
-// fails the test if round returns an error while the machine was undisturbed:
-// no wake-up was later than tolerance. A disturbed round is repeated, at most
-// rounds times in all. If every round was disturbed and returned an error, the
-// test logs "undecided" with the last error and does not fail, because the
-// error may be the machine's. The summary of `make test` lists such tests.
+// Undisturbed runs round in a test that must use the real clock. The test fails
+// if round returns an error while the machine was undisturbed: no wake-up was
+// later than tolerance. A disturbed round is repeated, up to rounds in total. If
+// all rounds were disturbed and returned errors, Undisturbed logs "undecided" with
+// the last error. The test then does not fail, because the machine may have caused
+// the error. The summary of `make test` lists such tests.
 func Undisturbed(t testing.TB, rounds int, tolerance time.Duration, round func() error) {
 	t.Helper()
 	var err error

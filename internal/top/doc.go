@@ -1,24 +1,26 @@
-// Package top draws what a running Ringside does on a terminal, second by second.
+// Package top shows on a terminal, every second, what a running Ringside instance
+// does.
 //
-// It reads the stream that the page reads, and says the same sentences. A View is
-// what has come so far; Draw makes the lines of a screen of it, for any size; Run
-// shows them until a person has seen enough. Lines that have not changed are not
-// sent again, and each screen is one write, for people far away.
+// It reads the same stream as the dashboard and uses the same sentences. A View is
+// the state received so far. Draw renders it as the lines of a screen of any size.
+// Run displays them until the user quits. Run sends only lines that have changed,
+// and each screen in one write, because the terminal may be far away.
 //
-//	wide enough for    80 columns     all columns of servers but SHARE, FOR, CONN, ITEMS
-//	                   112            those too, and a longer line of the past
-//	                   less           columns go from the right
-//	high enough for    34 lines       memory by size of item
-//	                   20             what happens to keys that a person follows; below 34 lines instead of the hot keys
-//	less than 60x10                   the sentence alone
+//	from 112 columns    all columns of servers, and a longer line of recent rates
+//	from 80 columns     without SHARE, FOR, p50, CONN and ITEMS
+//	below 80 columns    columns are dropped from the right
+//	from 34 lines       memory by item size
+//	from 20 lines       hot keys; below 34 lines, traced keys replace them
+//	below 60x10         only the sentence about the state of the pool
 //
-// One part, or one server, may have all the room: see parts.go. A picture comes every second, or
-// every 2, 5 or 10: the stream has no more than one a second.
+// One part, or one server, can fill the screen: see parts.go. The screen changes
+// every second, or every 2, 5 or 10 s. The stream has at most one state per
+// second.
 //
-// Where a terminal has nothing but ASCII, which the Linux console is taken for, each
-// character that it lacks has one that stands for it.
+// On a terminal that only has ASCII, each other character is replaced by an ASCII
+// one. The Linux console is treated as such a terminal.
 //
-// State is a letter-like sign, a word and a colour; NO_COLOR leaves the colours out.
+// A state is a sign, a word and a color. NO_COLOR disables the colors.
 package top
 
-// The package's manual.
+// The manual of the package.

@@ -15,7 +15,7 @@ import (
 	"ringside/proxy/live"
 )
 
-// Style is how a line stands out.
+// Style is the style of a line.
 type Style uint8
 
 // The styles.
@@ -29,10 +29,10 @@ const (
 	Reverse
 )
 
-// Paint is a text as a terminal shows it in the style.
+// Paint returns text with the terminal codes of the style.
 func (s Style) Paint(text string) string { return codes[s] + text + "\x1b[0m" }
 
-// Line is one line of a screen, no wider than the screen.
+// Line is one line of a screen, not wider than the screen.
 type Line struct {
 	Text  string
 	Style Style
@@ -40,10 +40,10 @@ type Line struct {
 
 var levels = map[string]Style{live.Good: Good, live.Warn: Warn, live.Bad: Bad}
 
-// levelSigns tell the levels apart without colours.
+// levelSigns distinguish the levels without colors.
 var levelSigns = map[Style]string{Good: "●", Warn: "△", Bad: "✗"}
 
-// The sizes from which more is shown.
+// Sizes from which more is shown.
 const (
 	leastWidth, leastHeight = 60, 10
 	wideWidth               = 112
@@ -51,7 +51,7 @@ const (
 	keysHeight              = 20
 )
 
-// Draw makes the lines of a screen of that size, at most height of them.
+// Draw returns the lines of a screen of this size, at most height of them.
 func (v *View) Draw(width, height int) []Line {
 	title, text, level := "Looking…", "Waiting for the first figures.", Plain
 	now := v.Now()
@@ -94,7 +94,7 @@ func (v *View) Draw(width, height int) []Line {
 	return d.lines
 }
 
-// all draws something of each part, as much as there is room for.
+// all draws some of each part, as much as fits.
 func (d *drawing) all(height int) {
 	most := height - len(d.lines) - 7
 	if height >= keysHeight {
@@ -106,7 +106,7 @@ func (d *drawing) all(height int) {
 	rows := d.servers(max(2, most))
 	d.rule()
 	if height >= keysHeight {
-		if len(d.Patterns) > 0 && height < slabHeight { // what a person wants to see comes first
+		if len(d.Patterns) > 0 && height < slabHeight { // traced keys are more important, because the user asked for them
 			d.traced(6)
 		} else {
 			rows += d.hot(5)
@@ -131,11 +131,12 @@ func (d *drawing) all(height int) {
 	}
 }
 
-// Print writes one screen without colours: as wide and as high as it needs to be.
+// Print writes one screen of 120 columns, as high as needed, in color if colours
+// is set.
 func Print(to io.Writer, now *live.Now, colours, ascii bool) error {
 	d := drawing{width: 120, View: &View{}, now: now}
 	name := ""
-	if len(now.Pools) < 2 { // else the title names the pool that it is about
+	if len(now.Pools) < 2 { // otherwise the title names its pool
 		name = now.Pool + ": "
 	}
 	d.lines = []Line{{fmt.Sprintf("%s%s. %s", name, now.Health.Title, now.Health.Text), levels[now.Health.Level]}}
@@ -173,7 +174,7 @@ func Print(to io.Writer, now *live.Now, colours, ascii bool) error {
 	return nil
 }
 
-// PrintHealth writes the state of all pools as a line.
+// PrintHealth writes the state of all pools in one line.
 func PrintHealth(to io.Writer, h *live.Health, colours bool) error {
 	text := live.Clean(strings.TrimSpace(levelSigns[levels[h.Level]] + " " + h.Title + ". " + h.Text))
 	if colours {
@@ -183,7 +184,7 @@ func PrintHealth(to io.Writer, h *live.Health, colours bool) error {
 	return err
 }
 
-// drawing is a screen that is being made.
+// drawing is a screen that is being drawn.
 type drawing struct {
 	*View
 	now   *live.Now
@@ -197,7 +198,7 @@ func (d *drawing) add(s Style, text string) {
 
 func (d *drawing) rule() { d.add(Dim, strings.Repeat("─", d.width)) }
 
-// sides puts one text at the left and one at the right.
+// sides adds a line with one text at the left and one at the right.
 func (d *drawing) sides(s Style, left, right string) {
 	gap := d.width - utf8.RuneCountInString(left) - utf8.RuneCountInString(right) - 1
 	if gap < 1 {
@@ -261,13 +262,13 @@ func orDash(v *float64, say func(float64) string) string {
 	return strings.ReplaceAll(say(*v), " ", "")
 }
 
-// column is a column of the servers. Those for wide screens only come behind.
+// column is a column of the table of servers.
 type column struct {
 	head  string
-	sort  byte // the key that sorts by it; 0: none does
+	sort  byte // the key that sorts by it; 0 is none
 	width int
 	left  bool
-	wide  bool // for wide screens only
+	wide  bool // on wide screens only
 	say   func(*live.NowServer) string
 }
 
@@ -305,7 +306,7 @@ func (d *drawing) columns() []column {
 	if d.width < wideWidth {
 		all = slices.DeleteFunc(all, func(c column) bool { return c.wide })
 	}
-	for { // columns go from the right until the rest fits
+	for { // drop columns from the right until the rest fits
 		sum := 0
 		for _, c := range all {
 			sum += c.width + 1
@@ -317,7 +318,8 @@ func (d *drawing) columns() []column {
 	}
 }
 
-// servers adds the table, of so many rows at most, and returns how many it has.
+// servers adds the table of servers, with at most most rows. It returns the number
+// of rows.
 func (d *drawing) servers(most int) int {
 	columns := d.columns()
 	var head strings.Builder
@@ -357,8 +359,8 @@ func (d *drawing) servers(most int) int {
 	return len(shown)
 }
 
-// Rows are the servers as a person wants to see them: those that fit the filter, in
-// trouble first unless they are sorted.
+// Rows returns the servers that match the filter, in the chosen order. Without
+// one, servers that are not up are first.
 func (v *View) Rows() []*live.NowServer {
 	return v.rows(v.Now())
 }
@@ -411,7 +413,7 @@ func value(v *float64) float64 {
 	return *v
 }
 
-// signOf is a state's sign.
+// signOf returns the sign of a state.
 func signOf(state string) string {
 	switch state {
 	case live.Up:
@@ -428,8 +430,8 @@ func signOf(state string) string {
 	return "✗"
 }
 
-// slabs adds the picture of memory by size of item: for each class a bar of blocks,
-// full of data below, rounded up, and free above.
+// slabs adds the chart of memory by item size. Each class is a bar: data at the
+// bottom, then rounding, then free memory.
 func (d *drawing) slabs(title string, classes []live.Class) {
 	const bars = 6
 	var held, asked, top float64
@@ -480,8 +482,8 @@ func (d *drawing) slabs(title string, classes []live.Class) {
 	d.rule()
 }
 
-// hot adds the keys that are asked for most, so many at most, and beside them on wide
-// screens the prefixes. It returns how many lines it has.
+// hot adds the keys with the most requests, at most most of them. Wide screens
+// also have the prefixes. It returns the number of lines.
 func (d *drawing) hot(most int) int {
 	hot := d.now.Hot
 	switch {
@@ -545,7 +547,7 @@ func (d *drawing) keys() {
 	d.add(Reverse, text)
 }
 
-// bar is a part of 1 as blocks.
+// bar draws part, from 0 to 1, as blocks.
 func bar(part float64, width int) string {
 	eighths := int(min(max(part, 0), 1)*float64(width)*8 + .5)
 	text := strings.Repeat("█", eighths/8)
@@ -555,7 +557,7 @@ func bar(part float64, width int) string {
 	return text + strings.Repeat("░", width-utf8.RuneCountInString(text))
 }
 
-// spark draws the last numbers in braille: two to a cell, four levels.
+// spark draws the last numbers in braille: two per cell, four levels.
 func spark(list []float64, width int) string {
 	left, right := [...]rune{0x40, 0x44, 0x46, 0x47}, [...]rune{0x80, 0xa0, 0xb0, 0xb8}
 	most := 1e-9
@@ -584,7 +586,7 @@ func pad(text string, width int, left bool) string {
 	return gap + text
 }
 
-// cut leaves width characters of a text.
+// cut shortens text to width characters.
 func cut(text string, width int) string {
 	if utf8.RuneCountInString(text) <= width {
 		return text
@@ -592,7 +594,7 @@ func cut(text string, width int) string {
 	return string([]rune(text)[:max(0, width-1)]) + "…"
 }
 
-// wrap breaks a text between words.
+// wrap breaks text into lines between words.
 func wrap(text string, width int) (lines []string) {
 	line := ""
 	for _, word := range strings.Fields(text) {

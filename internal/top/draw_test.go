@@ -12,7 +12,7 @@ import (
 	"ringside/proxy/live/trace"
 )
 
-// viewOf is a view of n servers, of which the second is out.
+// viewOf returns a view of n servers; the second one is out.
 func viewOf(t *testing.T, n int) *View {
 	t.Helper()
 	us, hit, used, limit, ev := 38_000.0, .846, 12e6, 16e6, 94.4
@@ -54,8 +54,8 @@ func viewOf(t *testing.T, n int) *View {
 	return v
 }
 
-// What one must know stands on a screen of 80 columns: the whole sentence, and what is
-// thrown away. Slow commands in a row are one line.
+// A screen of 80 columns has the whole sentence and the evictions. Slow commands
+// in a row share one line.
 func TestNothingIsCut(t *testing.T) {
 	v := viewOf(t, 3)
 	v.Tick.Health = live.Health{Level: live.Bad, Title: "cache-1 is out", Text: "Connection refused, 19 s ago. Its 31.2 % of the keys live with cache-0 and cache-2 until it is back."}
@@ -116,7 +116,8 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-// With several pools the first line is the state of the worst one, and --once lists all.
+// With several pools, the first line is the state of the worst one, and --once
+// lists all.
 func TestSeveralPools(t *testing.T) {
 	v := viewOf(t, 3)
 	v.Tick.Overall = live.Overall{Health: live.Health{Level: live.Bad, Title: "Pool sessions: s1 refuses connections", Text: "For 19 s."}, Worst: "sessions",
@@ -135,7 +136,7 @@ func TestSeveralPools(t *testing.T) {
 	}
 }
 
-// Each part, an opened server and the help have all the room there is, and no more.
+// Each part, an opened server and the help fill the screen and do not exceed it.
 func TestParts(t *testing.T) {
 	for _, n := range []int{0, 1, 3, 200} {
 		for part, want := range map[byte]string{'1': "SERVER", '2': "HOT KEY", '3': "MEMORY by item size", '4': "no keys are followed", '5': "is out", '6': "nothing to tell", '?': "1 servers  2 keys", 'o': "next       it is flushed"} {
@@ -187,7 +188,8 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// Trouble comes first; a sort, a second time, turns round; a filter leaves the rest.
+// Servers in trouble are first. The same sort key again reverses the order. A
+// filter hides other servers.
 func TestRows(t *testing.T) {
 	v := viewOf(t, 4)
 	for _, test := range []struct {
@@ -207,7 +209,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// A screen in ASCII has nothing else, and its columns stay where they are.
+// A screen in ASCII has only ASCII characters, and its columns stay aligned.
 func TestASCII(t *testing.T) {
 	v := viewOf(t, 3)
 	v.Patterns, v.Traced = []string{"home:*"}, trace.NewStories(mostTraced, mostLetters)
@@ -228,7 +230,7 @@ func TestASCII(t *testing.T) {
 	}
 }
 
-// What is followed is there where there is room for it, the newest letter at the right.
+// Traced keys are shown where there is room, with the newest letter at the right.
 func TestTraced(t *testing.T) {
 	v := viewOf(t, 3)
 	v.Patterns = []string{"home:*"}
@@ -292,7 +294,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// textOf are lines without their styles.
+// textOf returns the text of lines without their styles.
 func textOf(lines []Line) (text string) {
 	for _, l := range lines {
 		text += l.Text + "\n"

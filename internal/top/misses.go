@@ -1,6 +1,6 @@
 package top
 
-// Why keys miss, and what it costs.
+// Why keys miss, and what the misses cost.
 
 import (
 	"fmt"
@@ -10,11 +10,13 @@ import (
 	"ringside/proxy/live"
 )
 
-// mostMisses is how many routes are shown where there is room for all.
+// mostMisses is how many lines of a kind are printed if there is no limit of
+// space.
 const mostMisses = 20
 
-// misses adds, for each route that has any, why its keys miss: the reasons that have most of
-// them first; and what the values cost.
+// misses adds a line for each route with recorded misses, at most most lines,
+// those with the most misses first. A line has the reasons, and the cost of
+// rebuilding values.
 func (d *drawing) misses(most int) {
 	m := d.now.Misses
 	if m == nil || m.Off {
@@ -38,7 +40,7 @@ func (d *drawing) misses(most int) {
 	}
 }
 
-// reasons are the shares of reasons, the largest first.
+// reasons returns the shares of the reasons, the largest first.
 func reasons(why map[string]float64) string {
 	var names []string
 	for name := range why {

@@ -1,6 +1,6 @@
 package top
 
-// One part of the screen with all the room there is, one server, and what the keys are for.
+// Screens that one part or one server fills, and the help for the keys.
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 	"ringside/proxy/live"
 )
 
-// part draws the part that a person has chosen, in so many lines.
+// part draws the chosen part in at most room lines.
 func (d *drawing) part(room int) {
 	end := len(d.lines) + room
 	switch d.Part {
@@ -47,7 +47,7 @@ func (d *drawing) part(room int) {
 	d.lines = d.lines[:min(len(d.lines), end)]
 }
 
-// nextOf says what happens next to a server in a state.
+// nextOf is what happens next to a server in each state.
 var nextOf = map[string]string{
 	live.Up:      "nothing, while it answers",
 	live.Unknown: "it is up or down with its first answer",
@@ -61,7 +61,8 @@ var nextOf = map[string]string{
 	"settle":     "it is up when late answers of its stand-ins can't come any more",
 }
 
-// opened is the server that a person has opened; nil: none is, or it has gone.
+// opened returns the server that the user has opened, or nil if none is opened or
+// it is gone.
 func (d *drawing) opened() *live.NowServer {
 	for i := range d.now.List {
 		if s := &d.now.List[i]; d.Opened && s.Name == d.Selected {
@@ -71,7 +72,7 @@ func (d *drawing) opened() *live.NowServer {
 	return nil
 }
 
-// server draws all that is known of s, one of the pool's.
+// server draws all that is known about s.
 func (d *drawing) server(s *live.NowServer) {
 	style := Bad
 	if s.State == live.Up {
@@ -83,7 +84,7 @@ func (d *drawing) server(s *live.NowServer) {
 	}
 	d.add(style, text)
 	next := nextOf[s.State]
-	if s.Next != "" { // the keeper knows more
+	if s.Next != "" { // the failover knows more
 		next = strings.TrimPrefix(s.Next, "next: ")
 	}
 	d.add(Plain, " next       "+next)
@@ -125,7 +126,7 @@ func (d *drawing) event(e *event) {
 	d.add(map[bool]Style{true: Bad, false: Dim}[e.Tone == live.Bad], text)
 }
 
-// help says what the keys are for.
+// help draws what the keys do.
 func (d *drawing) help() {
 	for _, line := range strings.Split(`1 servers  2 keys  3 memory  4 trace  5 events
 6 why keys miss, routes, other Ringsides; again: all
@@ -145,14 +146,14 @@ x, Ctrl-C, or Esc twice ends`, "\n") {
 	}
 }
 
-// paces are how often the picture changes. The stream has one a second.
+// paces are the intervals between screens. The stream has one state per second.
 var paces = []time.Duration{time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second}
 
-// pace is how often the picture changes.
+// pace returns the chosen interval between screens.
 func (v *View) pace() time.Duration { return paces[v.Pace] }
 
-// sentence adds what one must know first: in two lines where one is too short for it, and
-// there is room.
+// sentence adds the state of the pool. It uses two lines if the text needs them
+// and there is room.
 func (d *drawing) sentence(level Style, text string, height int) {
 	lines := wrap(live.Clean(text), d.width-2)
 	if len(lines) > 2 || len(lines) == 2 && height < keysHeight {
@@ -167,7 +168,7 @@ func (d *drawing) sentence(level Style, text string, height int) {
 	}
 }
 
-// homes says where a hot key is now.
+// homes returns which servers have a hot key now.
 func (d *drawing) homes(k *live.HotKey) string {
 	if k.Server == nil || *k.Server >= len(d.now.List) {
 		return "–"

@@ -1,6 +1,6 @@
 package top
 
-// What guards and tags do, what servers with copies lack, and which Ringsides there are.
+// Statistics of guards, tags and near caches, missing replicas, and the peers.
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	"ringside/proxy/live"
 )
 
-// routes adds, so many lines at most, what servers lack, and what each route with a guard or
-// tags has done.
+// routes adds at most most lines: which servers lack replicas, and what guards,
+// tags, near caches and replication have done.
 func (d *drawing) routes(most int) {
 	r := d.now.Routes
 	if r == nil {
@@ -54,7 +54,7 @@ func (d *drawing) routes(most int) {
 	}
 }
 
-// routeName is a route's label for people.
+// routeName returns the label of a route as displayed.
 func routeName(label []byte) string {
 	if len(label) == 0 {
 		return "other keys"
@@ -62,8 +62,8 @@ func routeName(label []byte) string {
 	return live.Clean(string(label))
 }
 
-// roll adds, so many lines at most, which Ringsides there are: those that differ, or have not
-// been heard, first.
+// roll adds at most most lines about the peers. Those that differ or are silent
+// come first.
 func (d *drawing) roll(most int) {
 	r := d.now.Roll
 	if r == nil || r.Of < 2 {

@@ -1,6 +1,6 @@
 package top
 
-// A terminal that shows a view until a person has seen enough.
+// The terminal session: input, screens, and orders to the instance.
 
 import (
 	"bufio"
@@ -16,24 +16,24 @@ import (
 	"ringside/proxy/live"
 )
 
-// Options is what Run must be told.
+// Options are the arguments of Run.
 type Options struct {
 	Client  *admin.Client
-	Pool    string // empty: the first
+	Pool    string // empty is the first one
 	In, Out *os.File
 	Colours bool
-	ASCII   bool     // draw with the characters of ASCII alone
-	Trace   []string // patterns of keys to follow from the beginning
+	ASCII   bool     // draw with ASCII characters only
+	Trace   []string // patterns of keys to trace from the start
 }
 
-// message is an event of the stream, or why it ended.
+// message is an event of the stream, or the error that ended it.
 type message struct {
 	topic string
 	data  []byte
 	err   error
 }
 
-// Run shows what the Ringside of o does, until a person ends it or ctx does.
+// Run shows what the instance of o does, until the user quits or ctx ends.
 func Run(ctx context.Context, o Options) error {
 	back, err := raw(o.In)
 	if err != nil {
@@ -54,7 +54,7 @@ func Run(ctx context.Context, o Options) error {
 		s.w.WriteString("\x1b[?25h\x1b[?1049l")
 		s.w.Flush()
 	}()
-	var shown time.Time // a picture of the stream
+	var shown time.Time // when the last tick was displayed
 	for due := true; ; {
 		if due {
 			if err := s.show(); err != nil {
@@ -64,7 +64,7 @@ func Run(ctx context.Context, o Options) error {
 		due = true
 		select {
 		case m := <-events:
-			if m.err == nil && m.topic != "hello" { // a picture comes in pieces, the tick first, and a little early or late
+			if m.err == nil && m.topic != "hello" { // a state arrives in several events, the tick first, and not exactly on time
 				past := time.Since(shown)
 				if m.topic == "tick" && past > s.view.pace()-paces[0]/2 {
 					shown, past = time.Now(), 0
@@ -94,7 +94,8 @@ func Run(ctx context.Context, o Options) error {
 	}
 }
 
-// follow hands on the stream, and begins again when it ends.
+// follow forwards the stream to a channel. It reconnects 2 s after the stream
+// ends.
 func (o *Options) follow(ctx context.Context, to chan<- message) {
 	send := func(m message) {
 		select {
@@ -115,7 +116,7 @@ func (o *Options) follow(ctx context.Context, to chan<- message) {
 	}
 }
 
-// read hands on keys as they come.
+// read forwards each key that is pressed.
 func read(ctx context.Context, in *os.File, to chan<- string) {
 	b := make([]byte, 256)
 	for {
@@ -133,8 +134,9 @@ func read(ctx context.Context, in *os.File, to chan<- string) {
 	}
 }
 
-// keysOf are the keys in what one read brought: a character each, or "up", "down",
-// "esc". A sequence of a key comes in one piece; those of other keys are none.
+// keysOf returns the keys in the result of one read: a character each, or "up",
+// "down", "esc". An escape sequence arrives in one piece; sequences of other keys
+// are ignored.
 func keysOf(text string) (keys []string) {
 	for text != "" {
 		if len(text) > 2 && text[0] == 0x1b && (text[1] == '[' || text[1] == 'O') {
@@ -162,22 +164,22 @@ func keysOf(text string) (keys []string) {
 	return keys
 }
 
-// screen is what the terminal shows.
+// screen is the state of the terminal.
 type screen struct {
 	Options
 	w             *bufio.Writer
 	view          *View
 	traces        traces
-	before        []Line // what it shows; nil: nothing
+	before        []Line // lines on the terminal; nil if it must be redrawn
 	width, height int
-	held          bool   // the picture stands still
-	order         string // that waits for a y
+	held          bool   // the user has paused the screen
+	order         string // drain or restore, waiting for a y; else empty
 	escaped       bool   // the last key was escape
 }
 
 var codes = map[Style]string{Plain: "", Good: "\x1b[32m", Warn: "\x1b[33m", Bad: "\x1b[31m", Dim: "\x1b[90m", Bold: "\x1b[1m", Reverse: "\x1b[7m"}
 
-// show sends the lines that have changed.
+// show writes the lines that have changed.
 func (s *screen) show() error {
 	if w, h := Size(s.Out); w != s.width || h != s.height {
 		s.width, s.height, s.before = w, h, nil
@@ -208,7 +210,7 @@ func (s *screen) show() error {
 			text += strings.Repeat(" ", max(0, s.width-utf8.RuneCountInString(text)))
 		}
 		fmt.Fprintf(s.w, "\x1b[%d;1H%s", i+1, style.Paint(text))
-		if utf8.RuneCountInString(text) < s.width { // in the last column it would erase the last character
+		if utf8.RuneCountInString(text) < s.width { // after the last column it would erase the last character
 			s.w.WriteString("\x1b[K")
 		}
 	}
@@ -217,7 +219,7 @@ func (s *screen) show() error {
 	return s.w.Flush()
 }
 
-// key does what a key is for, and reports whether it ends all.
+// key executes a key press. It reports whether the user quits.
 func (s *screen) key(ctx context.Context, k string) (end bool) {
 	v := s.view
 	again := s.escaped && k == "esc"
@@ -288,14 +290,14 @@ func (s *screen) key(ctx context.Context, k string) (end bool) {
 	return false
 }
 
-// What a key makes of a text that is being typed.
+// Results of typed.
 const (
 	goesOn  = iota
-	entered // it is what was wanted
-	gaveUp  // a person gave it up
+	entered // the text is complete
+	gaveUp  // the user has canceled it
 )
 
-// typed takes up a key that is typed into text.
+// typed applies a key press to a text that is being typed.
 func typed(text *string, k string) int {
 	switch {
 	case k == "\r" || k == "\n":
@@ -311,7 +313,7 @@ func typed(text *string, k string) int {
 	return goesOn
 }
 
-// choose selects the next server.
+// choose selects the next or the previous server.
 func (s *screen) choose(k string) {
 	rows, at := s.view.Rows(), -1
 	for i, r := range rows {
@@ -329,7 +331,7 @@ func (s *screen) choose(k string) {
 	}
 }
 
-// prepare asks whether an order is meant.
+// prepare asks the user to confirm an order.
 func (s *screen) prepare(k string) {
 	v := s.view
 	switch {
@@ -353,7 +355,8 @@ func (s *screen) prepare(k string) {
 	}
 }
 
-// answer gives the order that was prepared, or drops it.
+// answer sends the prepared order if the user confirms it with y, and otherwise
+// drops it.
 func (s *screen) answer(ctx context.Context, k string) {
 	order := s.order
 	s.order, s.view.Message = "", ""

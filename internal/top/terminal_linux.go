@@ -1,6 +1,6 @@
 package top
 
-// The terminal itself: its size, and keys as they are pressed.
+// The terminal: its size, and single key presses.
 
 import (
 	"os"
@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Size is the terminal's, as columns and lines.
+// Size returns the size of the terminal in columns and lines, or 80 and 24 if it
+// is unknown.
 func Size(f *os.File) (width, height int) {
 	if w, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil && w.Col > 0 && w.Row > 0 {
 		return int(w.Col), int(w.Row)
@@ -16,14 +17,13 @@ func Size(f *os.File) (width, height int) {
 	return 80, 24
 }
 
-// IsTerminal says whether f is a terminal.
+// IsTerminal reports whether f is a terminal.
 func IsTerminal(f *os.File) bool {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil
 }
 
-// raw makes f hand on keys as they are pressed, without showing them, until back is
-// called.
+// raw makes f return keys as they are pressed, without echo, until back is called.
 func raw(f *os.File) (back func(), err error) {
 	was, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	if err != nil {
@@ -39,5 +39,5 @@ func raw(f *os.File) (back func(), err error) {
 	return func() { unix.IoctlSetTermios(int(f.Fd()), unix.TCSETS, was) }, nil
 }
 
-// resized is the signal that says so.
+// resized is the signal for a new size of the terminal.
 const resized = unix.SIGWINCH

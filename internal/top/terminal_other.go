@@ -2,7 +2,7 @@
 
 package top
 
-// The terminal where its keys can't be had one by one: --once works there.
+// Systems on which single key presses are not supported. --once works there.
 
 import (
 	"errors"
@@ -10,10 +10,10 @@ import (
 	"syscall"
 )
 
-// Size is the terminal's, as columns and lines.
+// Size returns a default size, in columns and lines.
 func Size(*os.File) (width, height int) { return 80, 24 }
 
-// IsTerminal says whether f is a terminal that Run can use.
+// IsTerminal reports whether f is a terminal that Run can use.
 func IsTerminal(*os.File) bool { return false }
 
 func raw(*os.File) (func(), error) {

@@ -1,6 +1,6 @@
 package top
 
-// What happens to keys that a person follows.
+// Tracing of keys: what happens to them.
 
 import (
 	"context"
@@ -14,15 +14,15 @@ import (
 	"ringside/proxy/live/trace"
 )
 
-// The bounds of what is shown: so many keys are remembered, and so many letters of each.
+// Limits of what is displayed: the number of keys, and the letters for each.
 const (
 	mostTraced  = 200
 	mostLetters = 2000
-	traceLife   = time.Hour // the longest that one may follow; then it begins again
+	traceLife   = time.Hour // longest duration of one trace; after it, a new one starts
 )
 
-// traced adds a line for each key that is followed, at most so many in all, those first that
-// began first. The newest letter is at the right.
+// traced adds a line for each traced key, at most most lines in all. Keys with the
+// earliest first event are first. The newest letter is at the right.
 func (d *drawing) traced(most int) {
 	if len(d.Patterns) == 0 || most < 2 {
 		return
@@ -57,13 +57,14 @@ func (d *drawing) traced(most int) {
 	}
 }
 
-// traces is what follows keys for a person: end, unless it is nil, ends that.
+// traces is the running trace. end stops it; it is nil if there is none.
 type traces struct {
 	to  chan<- message
 	end context.CancelFunc
 }
 
-// trace begins to follow the keys that fit one of patterns, instead of others; none: nobody.
+// trace replaces the running trace by one of the keys that match patterns. Without
+// patterns it only stops the running one.
 func (s *screen) trace(ctx context.Context, patterns []string) {
 	if s.traces.end != nil {
 		s.traces.end()
@@ -78,7 +79,8 @@ func (s *screen) trace(ctx context.Context, patterns []string) {
 	go s.followKeys(ctx, patterns, s.traces.to)
 }
 
-// followKeys hands on what happens, and begins again where the connection was lost.
+// followKeys forwards the events of the trace to a channel. It restarts the trace
+// 2 s after it ends.
 func (o *Options) followKeys(ctx context.Context, patterns []string, to chan<- message) {
 	send := func(m message) {
 		select {

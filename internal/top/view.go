@@ -1,6 +1,6 @@
 package top
 
-// What has come so far.
+// The state received so far.
 
 import (
 	"encoding/json"
@@ -13,10 +13,10 @@ import (
 	"ringside/proxy/live/trace"
 )
 
-// past is how many rates are kept of each server, for the line of the past.
+// past is how many rates are kept per server, for the line of recent rates.
 const past = 32
 
-// View is what a stream has told, and how a person wants to see it.
+// View is the state that a stream has sent, and the choices of the user.
 type View struct {
 	Topo    *live.Topo
 	Tick    *live.Tick
@@ -26,43 +26,44 @@ type View struct {
 	Misses  *live.Misses
 	Routes  *routes.Routes
 	Roll    *live.Roll
-	Late    *live.Health // why there are no ticks
-	Trouble string       // why there is no stream
+	Late    *live.Health // why there are no ticks; nil if there are
+	Trouble string       // why there is no stream; empty if there is one
 
-	Patterns []string       // of keys that are followed, or to be
-	Traced   *trace.Stories // what happens to these; nil: nobody follows keys
-	Untraced string         // why not
-	Control  bool           // orders may be given
+	Patterns []string       // patterns of keys to trace
+	Traced   *trace.Stories // events of these keys; nil if none are traced
+	Untraced string         // why they cannot be traced; empty if they are
+	Control  bool           // the user may drain and restore servers
 
-	rates  map[string][]float64 // by server; "" is the whole proxy
+	rates  map[string][]float64 // recent rates by server; "" is the whole proxy
 	events []event              // the newest first
 
 	Choice
-	Message string // instead of the keys
-	Typing  bool   // the filter is being typed
-	Asking  bool   // the patterns are, into Asked
+	Message string // shown instead of the key help
+	Typing  bool   // the user is typing Filter
+	Asking  bool   // the user is typing patterns into Asked
 	Asked   string
 }
 
-// Choice is what a person has chosen to see, which outlasts a stream.
+// Choice is what the user has chosen to see. It survives a reconnect of the
+// stream.
 type Choice struct {
-	Sort     byte // r h p q m e n
+	Sort     byte // r h p q m e n, the keys that sort; 0 is trouble first
 	Reversed bool
 	Filter   string
-	Selected string // a server's name
+	Selected string // name of a server; empty if none is selected
 	Help     bool
-	Part     byte // '1' to '6': it has all the room; 0: something of each part
-	Opened   bool // the selected server has it
-	Pace     int  // of paces
+	Part     byte // '1' to '6': this part fills the screen; 0: some of each part
+	Opened   bool // the selected server fills the screen
+	Pace     int  // index in paces
 }
 
 type event struct {
 	t time.Time
 	live.Told
-	crowd int // of its kind before it, in a row
+	crowd int // number of earlier events of the same kind, in a row, that this line replaces
 }
 
-// Take adds an event of the stream.
+// Take applies one event of the stream.
 func (v *View) Take(topic string, data []byte) error {
 	switch topic {
 	case "hello":
@@ -92,7 +93,7 @@ func (v *View) Take(topic string, data []byte) error {
 			return err
 		}
 		if v.Topo == nil || len(t.S.State) != len(v.Topo.Servers) {
-			return nil // of a table that is no more
+			return nil // of an outdated table
 		}
 		v.Tick, v.Late = t, nil
 		v.note("", t.Requests())
@@ -126,7 +127,7 @@ func (v *View) Take(topic string, data []byte) error {
 	return nil
 }
 
-// anew reads data into to, in which nothing stays of before.
+// anew decodes data into a new value, so no old fields remain.
 func anew[T any](data []byte, to *T) error {
 	*to = *new(T)
 	return json.Unmarshal(data, to)
@@ -151,7 +152,7 @@ func (v *View) takeEvent(data []byte) error {
 		return nil
 	}
 	one := event{t: time.UnixMilli(e.T).UTC(), Told: e.Told}
-	if e.Told.Minor && len(v.events) > 0 && v.events[0].Minor && v.events[0].Kind == e.Told.Kind { // they come in crowds: those in a row are one line
+	if e.Told.Minor && len(v.events) > 0 && v.events[0].Minor && v.events[0].Kind == e.Told.Kind { // minor events are frequent: those of one kind in a row share a line
 		one.crowd = v.events[0].crowd + 1
 		v.events[0] = one
 		return nil
@@ -161,7 +162,7 @@ func (v *View) takeEvent(data []byte) error {
 	return nil
 }
 
-// Now is the view as one object; nil before the first tick.
+// Now returns the view as one object. It is nil before the first tick.
 func (v *View) Now() *live.Now {
 	if v.Tick == nil || v.Topo == nil {
 		return nil

@@ -1,28 +1,27 @@
-// Package tracefile writes what happens to keys into files: what the configuration's traces
-// ask for.
+// Package tracefile writes what happens to keys into files, as configured by the
+// traces of the configuration.
 //
 //	2026-11-23T06:43:37.812Z home:top M L W U H87
 //
-// Each line is a key and what has happened to it since the last line, by letters of package
-// watch; at most a quarter of a second goes by until it is there. Where events were dropped
-// a line says how many.
+// Each line is a key and what has happened to it since the last line, in the
+// letters of package watch. An event is written after at most a quarter of a
+// second. If events were dropped, a line says how many.
 //
-// # Bounds
+// # Limits
 //
-// A file that would get larger than max is moved aside, to the name with .1 behind it, the
-// one that had that name to .2, and so on; keep of these are left. So a trace takes keep + 1
-// times max at most. A file that somebody else has moved or removed is made anew at the next
-// line, so logrotate may do the same.
+// Before a file would exceed max, it is renamed to its name plus .1, the old .1 to
+// .2, and so on. At most keep renamed files remain, so a trace uses at most keep +
+// 1 times max. If another program has moved or removed the file, the next write
+// creates a new one. So logrotate can be used too.
 //
-// A file is made for its owner alone (0600), for keys may be secrets; one that is there keeps
-// the permissions that it has. Only a regular file is written,
-// and a symbolic link is not followed.
+// A new file has mode 0600, because keys may be secret. An existing file keeps its
+// mode. Only a regular file is written, and symbolic links are not followed.
 //
-// # Trouble
+// # Errors
 //
-// What can't be opened is told to who reads the configuration, which is refused. What can't
-// be written later, on a full disk for one, ends that trace with one line in the log, and
-// nothing else; the next reload begins it again.
+// If a file cannot be opened, the configuration is rejected with an error. If a
+// later write fails (the disk is full), that trace ends with one line in the log.
+// Nothing else is affected, and the next reload starts the trace again.
 package tracefile
 
-// The package's manual.
+// The manual of the package.

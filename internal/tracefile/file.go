@@ -1,6 +1,6 @@
 package tracefile
 
-// One file: lines behind its end, and the files that it had before.
+// One trace file: appending lines, and rotation.
 
 import (
 	"errors"
@@ -11,26 +11,27 @@ import (
 	"syscall"
 )
 
-// file is appended to.
+// file is a trace file. Lines are appended to it.
 type file struct {
 	path string
 	max  int64
 	keep int
 
 	f    *os.File
-	is   fs.FileInfo // what f was when it was opened
+	is   fs.FileInfo // identifies f, to detect that path was moved
 	size int64
 }
 
-// openFile opens or makes the file at path.
+// openFile opens or creates the file at path.
 func openFile(path string, most int64, keep int) (*file, error) {
 	f := &file{path: path, max: most, keep: keep}
 	return f, f.open()
 }
 
 func (f *file) open() error {
-	// Without O_NONBLOCK a pipe that nobody reads would block. A symbolic link is not
-	// followed: whoever may write to the directory could choose which file is appended to.
+	// Without O_NONBLOCK, opening a pipe without a reader would block. A symbolic
+	// link is not followed, because anyone with access to the directory could then
+	// choose the file to append to.
 	to, err := os.OpenFile(f.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|syscall.O_NONBLOCK|noFollow, 0o600)
 	if errors.Is(err, syscall.ELOOP) {
 		return f.regular(nil)
@@ -50,7 +51,8 @@ func (f *file) open() error {
 	return nil
 }
 
-// regular returns an error unless the path is a regular file; nil is a symbolic link.
+// regular returns an error unless is describes a regular file; nil stands for a
+// symbolic link.
 func (f *file) regular(is fs.FileInfo) error {
 	if is == nil || !is.Mode().IsRegular() {
 		return fmt.Errorf("%s is no regular file: name another one", f.path)
@@ -58,7 +60,8 @@ func (f *file) regular(is fs.FileInfo) error {
 	return nil
 }
 
-// look says why open would fail, as far as that shows without making the file.
+// look returns the error that open would return, as far as that is visible without
+// creating the file.
 func (f *file) look() error {
 	is, err := os.Lstat(f.path)
 	if err == nil {
@@ -68,9 +71,9 @@ func (f *file) look() error {
 	return err
 }
 
-// write appends lines, each of which stays whole.
+// write appends lines. It does not split a line over two files.
 func (f *file) write(lines [][]byte) error {
-	if now, err := os.Lstat(f.path); err != nil || !os.SameFile(now, f.is) { // somebody has moved it
+	if now, err := os.Lstat(f.path); err != nil || !os.SameFile(now, f.is) { // the file was moved or removed
 		f.f.Close()
 		if err := f.open(); err != nil {
 			return err
@@ -97,7 +100,7 @@ func (f *file) write(lines [][]byte) error {
 	return flush()
 }
 
-// rotate moves the file aside and begins a new one.
+// rotate renames the files and creates a new one.
 func (f *file) rotate() error {
 	f.f.Close()
 	name := func(n int) string {
@@ -111,7 +114,7 @@ func (f *file) rotate() error {
 			return err
 		}
 	}
-	for n := f.keep; n > 0; n-- { // the oldest is written over
+	for n := f.keep; n > 0; n-- { // the oldest is overwritten
 		if err := os.Rename(name(n-1), name(n)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

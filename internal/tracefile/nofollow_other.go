@@ -2,6 +2,6 @@
 
 package tracefile
 
-// Elsewhere, there is no flag that refuses symbolic links.
+// Other systems have no flag that rejects symbolic links.
 
 const noFollow = 0

@@ -2,9 +2,9 @@
 
 package tracefile
 
-// On Unix, a symbolic link in place of a trace file can be refused.
+// On Unix, an open can reject a symbolic link in place of a trace file.
 
 import "syscall"
 
-// noFollow makes opening a symbolic link fail.
+// noFollow makes the open of a symbolic link fail.
 const noFollow = syscall.O_NOFOLLOW

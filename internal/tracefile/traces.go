@@ -1,6 +1,6 @@
 package tracefile
 
-// The traces that the configuration in force asks for.
+// The traces of the current configuration.
 
 import (
 	"fmt"
@@ -20,10 +20,11 @@ func same(a, b *config.Trace) bool {
 	return slices.Equal(a.Keys, b.Keys) && a.File == b.File && a.Max == b.Max && a.Keep == b.Keep
 }
 
-// keys are the patterns for people.
+// keys returns the patterns of t for messages.
 func keys(t *config.Trace) string { return live.Clean(strings.Join(t.Keys, " ")) }
 
-// Look says why Open would fail for t, as far as that shows without making a file.
+// Look returns the error that Open would return for t, as far as that is visible
+// without creating a file.
 func Look(t *config.Trace) error {
 	if err := (&file{path: t.File}).look(); err != nil {
 		return unwritable(t, err)
@@ -35,28 +36,29 @@ func unwritable(t *config.Trace, err error) error {
 	return fmt.Errorf("cannot write the trace of %s: %w; see that its directory is there and that Ringside may write to it", keys(t), err)
 }
 
-// Traces are those that are being written.
+// Traces are the traces that are being written.
 type Traces struct {
 	tracer *trace.Tracer
 	log    *slog.Logger
 	list   []*writing
 }
 
-// New makes a Traces that writes nothing.
+// New returns a Traces without traces.
 func New(tracer *trace.Tracer, log *slog.Logger) *Traces { return &Traces{tracer: tracer, log: log} }
 
 // writing is a trace that is being written.
 type writing struct {
 	config.Trace
 	to       *file
-	follower *trace.Follower // nil: not yet
-	ended    chan struct{}   // closed when nothing is written any more
+	follower *trace.Follower // nil until the trace starts
+	ended    chan struct{}   // closed after the last write
 	failed   atomic.Bool
 }
 
-// Open opens the files of list, whose patterns must be good. Nothing else changes until take is called, with whether they
-// are to be written: then those that were written before and are not in list end, and those
-// that are there unchanged go on.
+// Open opens the files of list. The patterns must be valid. Nothing else changes
+// until the caller calls take. take(true) starts the new traces and ends those
+// that are not in list; unchanged traces continue. take(false) closes the new
+// files.
 func (t *Traces) Open(list []config.Trace) (take func(bool), err error) {
 	var now, opened []*writing
 	give := func() {
@@ -97,7 +99,7 @@ func (t *Traces) Open(list []config.Trace) (take func(bool), err error) {
 	}, nil
 }
 
-// Close ends all.
+// Close ends all traces.
 func (t *Traces) Close() {
 	for _, w := range t.list {
 		w.end()
@@ -105,7 +107,7 @@ func (t *Traces) Close() {
 	t.list = nil
 }
 
-// end ends w, and returns when all is written that it was told.
+// end stops w, and returns when all its events are written.
 func (w *writing) end() {
 	w.follower.Close()
 	<-w.ended
@@ -124,7 +126,7 @@ func (w *writing) run(log *slog.Logger) {
 	}
 }
 
-// put writes what w was told, and reports whether it goes on.
+// put writes the events of w, and reports whether the trace continues.
 func (w *writing) put(is *trace.Traced, log *slog.Logger) bool {
 	lines := Lines(is)
 	if len(lines) == 0 {
@@ -138,11 +140,11 @@ func (w *writing) put(is *trace.Traced, log *slog.Logger) bool {
 	return err == nil
 }
 
-// mostLetters is how many bytes of letters a key has in one of Lines, or a little more.
+// mostLetters is about how many bytes of letters a key has in one line.
 const mostLetters = 4000
 
-// Lines are what is appended to a file, each whole: a key and what has happened to it since
-// it was told of last.
+// Lines returns the complete lines to append to a file: a key and what has
+// happened to it since its last line.
 func Lines(is *trace.Traced) (lines [][]byte) {
 	s := trace.NewStories(len(is.Rows), mostLetters)
 	s.Add(is)

@@ -16,8 +16,8 @@ import (
 	"ringside/proxy/table"
 )
 
-// A trace takes keep + 1 times max at most; lines stay whole, and none is lost before the
-// oldest file is.
+// A trace uses at most keep + 1 times max. Lines are not split, and only the
+// oldest file is lost.
 func TestRotation(t *testing.T) {
 	for keep := range 4 {
 		path := filepath.Join(t.TempDir(), "keys.trace")
@@ -64,8 +64,8 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// A file that somebody has moved is made anew; one that is there is not written over, and
-// keeps its permissions.
+// A file that was moved is created again. An existing file is not overwritten, and
+// keeps its mode.
 func TestMovedAway(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys.trace")
 	if err := os.WriteFile(path, []byte("before\n"), 0o644); err != nil {
@@ -99,12 +99,12 @@ func TestMovedAway(t *testing.T) {
 	}
 }
 
-// settings is a trace of home:* at a path.
+// settings returns a trace that writes to path.
 func settings(path string) []config.Trace {
 	return []config.Trace{{Keys: []string{"home:*", "page:?"}, File: path, Max: 1 << 20, Keep: 1}}
 }
 
-// What can't be written is said at once, with what to do, and changes nothing.
+// A file that cannot be opened is reported with what to do, and changes nothing.
 func TestCannotOpen(t *testing.T) {
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "pipe")
@@ -127,8 +127,8 @@ func TestCannotOpen(t *testing.T) {
 	}
 }
 
-// A full disk ends a trace with one line in the log, and the next reload begins it again;
-// what is unchanged goes on, and what is not asked for any more ends.
+// A full disk ends a trace with one line in the log, and the next reload starts it
+// again. Unchanged traces continue, and traces that are no longer configured end.
 func TestFullDiskAndReload(t *testing.T) {
 	var said bytes.Buffer
 	path := filepath.Join(t.TempDir(), "keys.trace")
@@ -172,7 +172,7 @@ func TestFullDiskAndReload(t *testing.T) {
 	}
 }
 
-// Keys are written so that each line is one, whatever is in them.
+// Each key is on one line, whatever bytes it has.
 func TestLines(t *testing.T) {
 	lines := Lines(&trace.Traced{Dropped: 3, Rows: []trace.Row{
 		{T: 1e12, Key: []byte("home:a b\n\x00\u202e<b>"), Letter: "M", Cause: "X", Times: 1}, {T: 1e12 + 5, Key: []byte("home:c"), Letter: "H", Times: 4}, {T: 1e12 + 6, Key: []byte("lock:home:c"), Letter: "L", Times: 1},

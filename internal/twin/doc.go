@@ -1,41 +1,51 @@
-// Package twin holds a Ringside against one memcached: both get the same random
-// streams of commands, and what they answer must be the same, byte for byte.
+// Package twin tests Ringside against memcached: both receive the same random
+// streams of commands, and their replies must be equal byte for byte.
 //
-// There are three kinds of streams. FuzzTwin sends text and meta commands, FuzzFrames the
-// binary protocol, and FuzzGuarded several clients' commands one after the other through
-// Ringsides with a guard, of which memcached knows nothing. The seeds of each run with the
-// tests; `make fuzz` looks further.
+// There are three kinds of streams:
 //
-// It holds only tests. The Ringside runs in the test's process, so that the
-// fuzzer sees which way a stream takes through it; the memcacheds are real ones.
-// A stream is made of the fuzzer's bytes: each is a choice. It comes in rounds,
-// cut in pieces as the bytes say. After a round both have answered, and cas
-// uniques that a side has told are used in its next; behind the last one the
-// client closes its half of the connection.
+//   - FuzzTwin sends text and meta commands.
+//   - FuzzFrames sends the binary protocol.
+//   - FuzzGuarded sends commands of several clients, one at a time, through
+//     instances with a guard, and to a memcached without one.
 //
-// # Where the answers may differ
+// The seeds of each run with the tests. `make fuzz` searches further.
 //
-//   - Cas uniques, and what changes from second to second (t and l of mg, exp and
-//     la of me).
-//   - The order of a multi-get's answers, where there are several servers.
-//   - Malformed input that Ringside answers as memcached 1.6.45: package older
-//     spells it for the installed release.
-//   - Where a server is out and keys have no copies: a read of its keys misses, and
-//     everything else is a SERVER_ERROR.
-//   - me, which tells what a server counts, is asked of a single server only.
-//   - With copies what N makes is hidden, and a cas unique is sealed: neither N nor
-//     an I with a unique that nobody has told is asked there.
-//   - The key of what N or an append made, under flags k and b: memcached forgets
-//     that it was spelled in base64 and answers the bytes, Ringside never does.
-//   - A stream that ends in the middle of a data block: memcached keeps back
-//     answers that it would have sent behind it.
+// The package contains only tests. Ringside runs in the process of the test, so
+// that the fuzzer sees the coverage. The memcached servers are real processes.
 //
-// What memcached itself answers now one way and now another is not asked. It
-// pads a number that becomes shorter, unless an answer that waits to be sent still
-// holds the item, so arithmetic begins a round. It finds a number, or a minus, in
-// the memory behind an item that is empty, all space or near 2^64. Up to 1.6.39 an ma
-// that creates its item says so under q.
+// Each byte of the fuzzer's input is one choice in a stream. A stream is sent in
+// rounds, and each round in pieces of random size. A round ends when both sides
+// have replied. Later rounds use cas uniques from earlier replies. After the last
+// round, the client closes its half of the connection.
 //
-// Nothing expires while a stream runs (what has expired already is stored, too), and no
-// server dies in one: packages fleet and e2e have that.
+// # Where the replies may differ
+//
+//   - Cas uniques, and values that change every second (t and l of mg, exp and la
+//     of me).
+//   - The order of the replies to a multi-get, if there are several servers.
+//   - Malformed input for which Ringside replies as memcached 1.6.45 does. Package
+//     older translates it for the installed release.
+//   - A server is out and its keys have no copies: a read of its keys misses, and
+//     every other command gets a SERVER_ERROR.
+//   - me reports the counters of one server, so it is sent only if there is one
+//     server.
+//   - With copies, Ringside hides items created by N and replaces cas uniques. So
+//     the streams then use neither N nor an I with an invented unique.
+//   - The key of an item created by N or an append, with flags k and b: memcached
+//     forgets that the key was in base64 and replies with its bytes. Ringside does
+//     not.
+//   - A stream that ends inside a data block: memcached does not send pending
+//     replies that follow it.
+//
+// The streams do not contain commands to which memcached itself replies
+// inconsistently:
+//
+//   - It pads a number that becomes shorter, unless a pending reply references the
+//     item. So arithmetic is always first in a round.
+//   - It finds a number, or a minus, in the memory after an item that is empty,
+//     all space or near 2^64.
+//   - Up to 1.6.39, an ma that creates its item replies despite q.
+//
+// No item expires during a stream (but some are stored with an expiry in the
+// past), and no server dies. Packages fleet and e2e test that.
 package twin

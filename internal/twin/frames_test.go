@@ -1,6 +1,6 @@
 package twin
 
-// Streams of the binary protocol: frames to both sides.
+// Streams of the binary protocol: the same frames to both sides.
 
 import (
 	"bytes"
@@ -15,18 +15,18 @@ import (
 	"time"
 )
 
-// FuzzFrames is FuzzTwin for a client of the binary protocol. Both sides get the
-// same frames, and give the same but for cas uniques: those must be there on both
-// or on neither, and work.
+// FuzzFrames is FuzzTwin for a client of the binary protocol. Both sides must
+// return the same frames, except for cas uniques. These must be present in both
+// replies or in neither, and they must be usable.
 func FuzzFrames(f *testing.F) {
 	addStreams(f, rand.NewPCG(2, 18), 10, len(framed), 20, 300)
 	f.Fuzz(runFrames)
 }
 
-// frame is one request, or one answer.
+// frame is one request or one response.
 type frame struct {
 	opcode byte
-	status uint16 // of an answer
+	status uint16 // of a response
 	opaque uint32
 	cas    uint64
 	extras string
@@ -36,7 +36,8 @@ type frame struct {
 
 const headSize = 24
 
-// Opcodes, by the names of memcached's protocol_binary.h; a Q at the end is the quiet form.
+// Opcodes, named as in memcached's protocol_binary.h. A Q at the end marks the
+// quiet form.
 const (
 	opGet, opSet, opAdd, opReplace, opDelete       = 0x00, 0x01, 0x02, 0x03, 0x04
 	opIncrement, opDecrement, opQuit, opFlush      = 0x05, 0x06, 0x07, 0x08
@@ -54,7 +55,7 @@ const (
 	temporaryFailure = 0x86
 )
 
-// bytes is f as a request with cas.
+// bytes encodes f as a request with cas.
 func (f *frame) bytes(cas uint64) []byte {
 	b := append([]byte{0x80, f.opcode}, byte(len(f.key)>>8), byte(len(f.key)), byte(len(f.extras)), 0, 0, 0)
 	b = binary.BigEndian.AppendUint32(b, uint32(len(f.extras)+len(f.key)+len(f.value)))
@@ -67,7 +68,7 @@ func (f *frame) String() string {
 	return fmt.Sprintf("%#02x status %#x opaque %d cas %v extras %q key %q value %q", f.opcode, f.status, f.opaque, f.cas != 0, f.extras, f.key, f.value)
 }
 
-// hearFrame reads one answer.
+// hearFrame reads one response.
 func (s *side) hearFrame() (*frame, error) {
 	var head [headSize]byte
 	if _, err := io.ReadFull(s, head[:]); err != nil {
@@ -90,7 +91,7 @@ func (s *side) hearFrame() (*frame, error) {
 	}, nil
 }
 
-// framer makes the frames of one stream.
+// framer generates the frames of one stream.
 type framer struct {
 	choice
 	prefix string
@@ -108,8 +109,9 @@ func word(n uint32) string { return string(binary.BigEndian.AppendUint32(nil, n)
 
 func long(n uint64) string { return string(binary.BigEndian.AppendUint64(nil, n)) }
 
-// frame is the next one. first says that it must begin a round, casOf that it
-// carries a cas that was told: 1 the last of its key, 2 one that no item has.
+// frame returns the next frame. first reports whether it must begin a round. casOf
+// selects its cas: 0 none, 1 the last one returned for its key, 2 one that no item
+// has.
 func (c *framer) frame() (f frame, first bool, casOf int) {
 	f.key = c.key()
 	quiet := c.one(2)
@@ -147,7 +149,7 @@ func (c *framer) frame() (f frame, first bool, casOf int) {
 		f.opcode, f.key = []byte{opNoop, opNoop, opVerbosity, opUnknown, opSASLList}[draw.n(5)], ""
 	case 13:
 		f.opcode, f.key = opStat, draw.of("nothing", "reset", "detail", "detail off")
-		if f.key != "detail" && !c.flush { // a server that is out has not reset
+		if f.key != "detail" && !c.flush { // a server that is out cannot reset its counters
 			f.key = "nothing"
 		}
 	case 14:
@@ -166,7 +168,7 @@ type frames struct {
 	plain, proxy *side
 	sent         []string
 	opaque       uint32
-	cas          map[string][2]uint64 // of each key, the last that each side told
+	cas          map[string][2]uint64 // by key: the last cas unique of each side
 }
 
 func runFrames(t *testing.T, data []byte) {
@@ -214,7 +216,8 @@ type sentFrame struct {
 	casOf int
 }
 
-// lostAnswer is what f is answered where the server of its key is out, nil if nothing is.
+// lostAnswer returns the expected response to f if the server of its key is out.
+// It is nil if there is no response.
 func (f *frame) lostAnswer() *frame {
 	miss := &frame{opcode: f.opcode, opaque: f.opaque, status: notFound, value: "Not found"}
 	switch f.opcode {
@@ -229,7 +232,7 @@ func (f *frame) lostAnswer() *frame {
 	return miss
 }
 
-// round sends frames with a noop behind them, and compares the answers.
+// round sends frames followed by a noop, and compares the responses.
 func (s *frames) round(round []sentFrame) {
 	s.t.Helper()
 	var plain, proxy bytes.Buffer
@@ -296,7 +299,7 @@ func (s *frames) round(round []sentFrame) {
 	s.compare(want, got[1])
 }
 
-// end is the last round: something malformed perhaps, and quit.
+// end runs the last round: quit, or a malformed frame.
 func (s *frames) end() {
 	s.t.Helper()
 	quit := (&frame{opcode: []byte{opQuit, opQuitQ}[s.client.n(2)], opaque: 77}).bytes(0)
@@ -307,7 +310,7 @@ func (s *frames) end() {
 		binary.BigEndian.PutUint16(b[2:], uint16(key))
 		b[4] = byte(extras)
 		binary.BigEndian.PutUint32(b[8:], uint32(body))
-		return append(b, strings.Repeat("k", key+extras)...) // memcached looks no earlier
+		return append(b, strings.Repeat("k", key+extras)...) // memcached checks the header only when all of it has arrived
 	}
 	if s.client.one(2) {
 		all := [][]byte{
@@ -344,7 +347,7 @@ func (s *frames) end() {
 			got[i] = append(got[i], f)
 		}
 	}
-	if reset[0] { // it closed before it had read all, and its last answer may be lost by that
+	if reset[0] { // it closed before it had read everything, which may have destroyed its last response
 		got[1] = got[1][:min(len(got[0]), len(got[1]))]
 	}
 	s.compare(got[0], got[1])

@@ -1,6 +1,6 @@
 package twin
 
-// The streams.
+// The fuzz test of text and meta commands, and its seeds.
 
 import (
 	"math/rand/v2"
@@ -8,14 +8,14 @@ import (
 )
 
 // FuzzTwin lets the fuzzer choose the streams. Its seeds are always the same
-// random ones, some of each variant.
+// random streams, some for each variant.
 func FuzzTwin(f *testing.F) {
 	addStreams(f, rand.NewPCG(1, 18), 10, len(variants), 20, 300)
 	f.Fuzz(run)
 }
 
-// addStreams gives a fuzzer random streams to begin with: each for each of so many ways
-// to put servers behind a Ringside, of least bytes and fewer than more besides.
+// addStreams adds random streams to the seeds: each streams for each of ways
+// variants. A stream has least bytes, plus fewer than more.
 func addStreams(f *testing.F, source rand.Source, each, ways, least, more int) {
 	random := rand.New(source)
 	for i := range each * ways {

@@ -1,6 +1,6 @@
 package twin
 
-// Guarded Ringsides, whose stubs nobody is to see.
+// Instances with a guard. Their placeholder items must be invisible to clients.
 
 import (
 	"bufio"
@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// crew is some guarded Ringsides in front of the same servers, and how many clients are
-// spread over them. Where old values may be served there is one client: it is the one
-// that rebuilds, and gets none.
+// crew is a set of guarded instances with the same servers, and the number of
+// clients that are spread over them. If old values may be served, there is one
+// client: it is the one that rebuilds, so it does not get an old value.
 type crew struct {
 	fronts  []*variant
 	clients int
@@ -33,23 +33,23 @@ var crews = []crew{
 	{[]*variant{{name: "gi", servers: 3, driver: "auto", guard: guardPlain, copies: true}, {name: "gj", servers: 3, driver: "portable", guard: guardPlain, copies: true}}, 4},
 }
 
-// FuzzGuarded lets clients send one command after the other through guarded
-// Ringsides, and to a memcached that knows nothing of a guard. They get the same,
-// but for one rule: a client that has missed a key can't store it, and is told so, once
-// another has changed the key since.
+// FuzzGuarded sends the commands of several clients, one at a time, through
+// guarded instances, and to a memcached without a guard. The replies must be the
+// same with one exception. After a client has missed a key and another one has
+// changed it, the first client's store is rejected.
 func FuzzGuarded(f *testing.F) {
 	addStreams(f, rand.NewPCG(3, 13), 6, len(crews), 200, 1000)
 	f.Fuzz(runGuarded)
 }
 
-// asker is a client that waits for each answer.
+// asker is a client that waits for each reply.
 type asker struct {
 	net.Conn
 	*bufio.Reader
-	front  *variant          // nil: memcached
-	missed map[string]int    // keys that it has to rebuild, and how often these had been changed then
-	tokens map[string]string // the last that it was told, by key
-	plain  map[string]string // those of memcached at that time
+	front  *variant          // nil for memcached
+	missed map[string]int    // keys that it missed and should rebuild, and how often each had been changed at that time
+	tokens map[string]string // last cas unique returned to it, by key
+	plain  map[string]string // memcached's cas unique at that time, by key
 }
 
 func newAsker(t *testing.T, front *variant, address string) *asker {
@@ -57,7 +57,7 @@ func newAsker(t *testing.T, front *variant, address string) *asker {
 	return &asker{Conn: c, Reader: bufio.NewReader(c), front: front, missed: map[string]int{}, tokens: map[string]string{}, plain: map[string]string{}}
 }
 
-// ask is the whole answer to a command.
+// ask sends a command and returns the whole reply.
 func (a *asker) ask(text string) (string, error) {
 	a.SetDeadline(time.Now().Add(patience))
 	if _, err := io.WriteString(a.Conn, text); err != nil {
@@ -85,14 +85,14 @@ func (a *asker) ask(text string) (string, error) {
 	}
 }
 
-// runGuarded lets the bytes choose a crew and what its clients say.
+// runGuarded uses data to choose a crew and the commands of its clients.
 func runGuarded(t *testing.T, data []byte) {
 	c := choice{rest: data}
 	crew := crews[c.n(len(crews))]
 	for _, v := range crew.fronts {
 		v.start(t)
 	}
-	prefix := fmt.Sprintf("%s%x:", crew.fronts[0].name, time.Now().UnixNano()) // a stream that is run again meets nothing of itself
+	prefix := fmt.Sprintf("%s%x:", crew.fronts[0].name, time.Now().UnixNano()) // a repeated stream does not find its own keys
 	plain := newAsker(t, nil, servers.plain)
 	defer plain.Close()
 	var clients []*asker
@@ -109,10 +109,10 @@ func runGuarded(t *testing.T, data []byte) {
 		o := c.guarded(prefix)
 		change, missed := a.missed[o.keys[0]]
 		if missed && o.builds {
-			continue // it uses up what binds the client: then another may get the old value, or this one
+			continue // it would use up the client's lease; then this or another client may get the old value
 		}
 		if a.front.casless && o.compares {
-			continue // it does nothing there
+			continue // cas does nothing without cas support
 		}
 		late := missed && o.stores && change != changes[o.keys[0]]
 		given, said := o.text, o.text
@@ -153,7 +153,7 @@ func runGuarded(t *testing.T, data []byte) {
 	}
 }
 
-// known is the token of a key.
+// known returns the token of a key, or never.
 func known(tokens map[string]string, key string) string {
 	if token := tokens[key]; token != "" {
 		return token
@@ -161,19 +161,20 @@ func known(tokens map[string]string, key string) string {
 	return never
 }
 
-// operation is one command to a guarded Ringside.
+// operation is one command to a guarded instance.
 type operation struct {
 	text     string
 	keys     []string
-	late     string // the answer to one that comes too late
-	stores   bool   // it makes the item, whatever there is
-	builds   bool   // it makes it of what there is
+	late     string // expected reply if it is rejected because it is too late
+	stores   bool   // it stores an item whatever exists
+	builds   bool   // it stores an item that depends on the existing one
 	compares bool
 	removes  bool
 	reads    bool
 }
 
-// changes says that what got this answer has made another item of a key.
+// changes reports whether the command with this reply has stored or removed an
+// item.
 func (o *operation) changes(answer string) bool {
 	switch {
 	case o.removes:
@@ -186,7 +187,7 @@ func (o *operation) changes(answer string) bool {
 	return err == nil || word == "STORED" || word == "HD" || word == "VA"
 }
 
-// guarded is the next command. Values are empty, numbers or neither.
+// guarded returns the next command. Values are empty, numbers, or neither.
 func (c *choice) guarded(prefix string) operation {
 	key := prefix + c.of("a", "b", "c")
 	value := c.of("", "", "7", "100", "v", "some text")
@@ -222,7 +223,7 @@ func (c *choice) guarded(prefix string) operation {
 	case 16:
 		return operation{text: meta(" ME F5"), keys: one, stores: true, late: "NS\r\n"}
 	case 17:
-		value = c.of("", "v", "some text") // no number: none is to become one of more than 64 bits
+		value = c.of("", "v", "some text") // no number, because appends could make it longer than 64 bits
 		return operation{text: store(c.of("append", "prepend", "replace")), keys: one, builds: true}
 	case 18:
 		value = c.of("", "v", "some text")

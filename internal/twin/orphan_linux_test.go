@@ -5,9 +5,10 @@ import (
 	"syscall"
 )
 
-// tie ends a server when this process ends, however it does: the fuzzer kills a
-// worker that doesn't answer. Nor does the server inherit the pipes that package
-// testing hands to a worker, of which the fuzzer waits for the end.
+// tie makes the kernel kill a server when this process ends in any way. The fuzzer
+// kills a worker that does not respond. tie also keeps the server from inheriting
+// the pipes between fuzzer and worker, because the fuzzer waits until they are
+// closed.
 func tie(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	for fd := 3; fd <= 5; fd++ {

@@ -4,5 +4,5 @@ package twin
 
 import "os/exec"
 
-// tie has nothing to tie by here: TestMain ends the servers.
+// tie does nothing on this system. TestMain ends the servers.
 func tie(*exec.Cmd) {}

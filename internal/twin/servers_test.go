@@ -1,6 +1,6 @@
 package twin
 
-// The memcacheds, and Ringsides in this process in front of them.
+// The memcached servers, and Ringside instances in this process that use them.
 
 import (
 	"context"
@@ -24,7 +24,7 @@ import (
 	"ringside/ring"
 )
 
-// servers are started once for all streams of a process.
+// servers are the memcached servers, started once for all streams of a process.
 var servers struct {
 	once  sync.Once
 	err   error
@@ -33,7 +33,7 @@ var servers struct {
 	end   []func()
 }
 
-// TestMain ends what the streams have shared.
+// TestMain ends the servers that the streams have shared.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	for _, end := range slices.Backward(servers.end) {
@@ -51,8 +51,9 @@ func startServers() {
 	}
 }
 
-// startMemcached runs one without background threads, which hold items for a
-// moment and so change what arithmetic does. It chooses its port and says which.
+// startMemcached starts a server without background threads, because these
+// reference items for a moment, which changes the result of arithmetic. The server
+// chooses its port.
 func startMemcached(more ...string) (address string, err error) {
 	dir, err := os.MkdirTemp("", "twin")
 	if err != nil {
@@ -62,7 +63,7 @@ func startMemcached(more ...string) (address string, err error) {
 	said := filepath.Join(dir, "port")
 	args := append([]string{"-l", "127.0.0.1", "-p", "-1", "-U", "0", "-m", "256", "-t", "1", "-o", "no_lru_maintainer,no_lru_crawler"}, more...)
 	if os.Geteuid() == 0 {
-		args = append(args, "-u", "root") // one that changes its user is no longer tied
+		args = append(args, "-u", "root") // the kernel would no longer kill it with this process if it changed its user
 	}
 	cmd := exec.Command("memcached", args...)
 	cmd.Env = append(os.Environ(), "MEMCACHED_PORT_FILENAME="+said)
@@ -87,17 +88,17 @@ func startMemcached(more ...string) (address string, err error) {
 	return "", errors.New("memcached does not say which port it has")
 }
 
-// variant is a way to put servers behind a Ringside.
+// variant is a configuration of Ringside with its servers.
 type variant struct {
-	name    string // its first letters tell it from the others
+	name    string // its first two letters are unique
 	servers int
-	out     int // how many more there are that nobody runs
+	out     int // number of additional servers that are configured but do not run
 	copies  bool
 	driver  string
-	guard   string // of its route; empty: it has none
+	guard   string // guard of its route; empty is none
 	casless bool   // its only server has no cas
-	single  bool   // gets that go out together don't share a line
-	near    bool   // it keeps values: all writes pass it, so nobody may tell
+	single  bool   // concurrent gets are not merged into one line
+	near    bool   // it has a near cache; all writes pass through it, so clients must not notice
 
 	once    sync.Once
 	err     error
@@ -116,13 +117,13 @@ var variants = []*variant{
 	{name: "near", servers: 1, driver: "auto", near: true},
 }
 
-// framed are those for clients of the binary protocol: not the last, whose values come
-// with a cas that fits nothing.
+// framed are the variants for binary clients. The last variant is not one of them,
+// because a value from its near cache has a cas that matches nothing.
 var framed = variants[:len(variants)-1]
 
 func (v *variant) alone() bool { return v.servers+v.out == 1 }
 
-// start runs the variant's Ringside when the first stream asks for it.
+// start starts the variant's instance when the first stream needs it.
 func (v *variant) start(t *testing.T) {
 	t.Helper()
 	servers.once.Do(startServers)
@@ -136,8 +137,8 @@ func (v *variant) start(t *testing.T) {
 
 func (v *variant) serve() error {
 	var text strings.Builder
-	// The variants share servers, so their pools have names of their own, and records
-	// of their own there.
+	// The variants share servers, so their pools have different names, and keep
+	// separate records on the servers.
 	text.WriteString(`listen: 127.0.0.1:0
 limits: {value: 1MiB}
 pools:
@@ -158,7 +159,7 @@ pools:
 	for _, address := range behind {
 		fmt.Fprintf(&text, "      - %s\n", address)
 	}
-	for port := range v.out { // nobody listens at the lowest ports, nor does the kernel give them to anybody
+	for port := range v.out { // nothing listens on the lowest ports, and the kernel does not assign them
 		fmt.Fprintf(&text, "      - 127.0.0.1:%d\n", 1+port)
 	}
 	fmt.Fprintf(&text, "routes:\n  - pool: %s\n", v.name)
@@ -173,8 +174,8 @@ pools:
 	}
 	if v.copies {
 		text.WriteString("    replicas: 2\n    copies_on: server\n")
-		// A server that isn't there is out soon; one that has to wait for a
-		// processor is never.
+		// A server that does not run is ejected soon. A running server that only
+		// waits for a processor is never ejected.
 		text.WriteString("defaults:\n  failover: {ping: 500ms, lease: 3s, eject_after: 50ms, after_failures: 1000}\n")
 	}
 	file, err := config.Parse(v.name, []byte(text.String()))
@@ -186,7 +187,8 @@ pools:
 		return err
 	}
 	v.place = table.Pools[0].Place
-	// Several loops share this process, so none keeps a processor while it waits.
+	// Several loops share this process, so none may keep a processor while it
+	// waits.
 	options := loop.Options{Driver: v.driver, OrdinaryWait: true, Tune: link.DefaultTune}
 	driver, err := loop.New(proxy.NewProxy(table, "test", slog.New(slog.DiscardHandler)), options)
 	if err != nil {
@@ -210,7 +212,8 @@ pools:
 }
 
 // settle waits until every key of a pool with copies can be written although a
-// server is out, and nobody takes that server for one that may have the key still.
+// server is out, and until Ringside no longer assumes that this server may have
+// the key.
 func (v *variant) settle() error {
 	c, err := net.Dial("tcp", v.address)
 	if err != nil {
@@ -237,7 +240,7 @@ func (v *variant) settle() error {
 	return nil
 }
 
-// isLost says that the owner of key is out, and nobody else has the key.
+// isLost reports whether the server of key is out and key has no copies.
 func (v *variant) isLost(key string) bool {
 	if v.out == 0 || v.copies || key == "" {
 		return false
@@ -246,9 +249,10 @@ func (v *variant) isLost(key string) bool {
 	return owner >= v.servers
 }
 
-// spell is what memcached is given for a command, and what Ringside is. A key
-// that is lost is not asked of memcached; in place of the command comes one whose
-// answer is known, and lost says what stands for that answer.
+// spell returns the text of a command for memcached and for Ringside. They are the
+// same unless keys are lost. memcached is not asked for these. If nothing else is
+// left, memcached gets a command with a known reply, and lost maps that reply to
+// the one expected of Ringside.
 func (v *variant) spell(c command, prefix string, marks *int, lost map[string]string) (plain, proxy string) {
 	proxy = c.text
 	plain = c.text

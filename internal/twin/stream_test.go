@@ -1,6 +1,6 @@
 package twin
 
-// Streams of commands, made of bytes that are choices.
+// Streams of commands, generated from bytes that are choices.
 
 import (
 	"bytes"
@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// casMark stands for a cas unique that the server has told before.
+// casMark is replaced by a cas unique from an earlier reply.
 const casMark = "<CAS>"
 
 // never is a cas unique that no item has.
 const never = "7777777777777777777"
 
-// A choice takes decisions from the fuzzer's bytes. When they are used up it
-// always says 0.
+// A choice makes decisions from the fuzzer's bytes. When no bytes are left, every
+// choice is 0.
 type choice struct{ rest []byte }
 
 func (c *choice) n(below int) int {
@@ -31,7 +31,7 @@ func (c *choice) n(below int) int {
 func (c *choice) of(list ...string) string { return list[c.n(len(list))] }
 func (c *choice) one(in int) bool          { return c.n(in) == in-1 }
 
-// cuts are where what is sent is cut, in 256ths.
+// cuts returns where the text is cut, in 256ths.
 func (c *choice) cuts() []int {
 	var cuts []int
 	for range c.n(4) {
@@ -42,26 +42,27 @@ func (c *choice) cuts() []int {
 
 // command is one command of the stream.
 type command struct {
-	text  string   // whole, or up to the keys
-	reads []string // keys of a text read, which follow text
-	key   string   // of any other, decoded; empty if it has none
-	lost  string   // what is answered when the server of key is out
-	first bool     // it must begin a round
+	text  string   // the whole command, or the part before its keys
+	reads []string // keys of a text read, to be appended to text
+	key   string   // key of any other command, decoded; empty if it has none
+	lost  string   // expected reply if the server of key is out
+	first bool     // it must be first in a round
 }
 
-// A client makes the commands of one stream.
+// A client generates the commands of one stream.
 type client struct {
 	choice
-	prefix string // of all its keys: what other streams left is not in its way
+	prefix string // prefix of all its keys, which keeps streams apart
 	alone  bool   // one server, no copies
-	copies bool   // which hide what N makes
+	copies bool   // there are copies, which hide what N creates
 	flush  bool   // flush_all reaches all servers
 }
 
-// Keys that both dialects use; keys in base64 whose bytes come back; and those
-// that an N makes, whose bytes memcached forgets to spell in base64. What the N of
-// mg makes is empty, and memcached finds a number behind what is empty or all
-// space, in memory that is not its: so one is for mg and one for ma.
+// plainKeys are used by text and meta commands. bytesKeys are sent in base64, and
+// their bytes may return in a reply. N creates only madeByGet and madeByNumber,
+// because memcached forgets that these were in base64. mg and ma use different
+// ones: an N of mg creates an empty item, and arithmetic on an empty or blank item
+// reads memory after it.
 var (
 	plainKeys = []string{"a", "b", "c", "num", strings.Repeat("k", 200)}
 	bytesKeys = []string{"user 1/2", "x\r\nEND\r\n", "\x00\xff"}
@@ -74,8 +75,8 @@ const (
 
 // metaKey is the key of a meta command.
 type metaKey struct {
-	spelled, key, b string // as the command spells it, as it is, and the flag
-	made            bool   // N may be asked
+	spelled, key, b string // as the command spells it, decoded, and the flag for base64
+	made            bool   // N may be used
 }
 
 func (c *client) plainKey() string { return c.prefix + c.of(plainKeys...) }
@@ -99,8 +100,8 @@ func (c *client) metaKey(made string) metaKey {
 
 func inBase64(key string) string { return base64.StdEncoding.EncodeToString([]byte(key)) }
 
-// spelled is memcached's answer with the keys in base64 that it has forgotten to
-// spell so.
+// spelled returns memcached's reply with those keys in base64 that memcached did
+// not encode.
 func (c *client) spelled(answer []byte) []byte {
 	for _, made := range append([]string{madeByGet, madeByNumber}, bytesKeys...) {
 		key := c.prefix + made
@@ -109,9 +110,9 @@ func (c *client) spelled(answer []byte) []byte {
 	return answer
 }
 
-// value looks like commands and answers, like a number, or like a lot. None grows
-// by appends to a number of 64 bits: then memcached looks for a minus behind the
-// item, in memory that is not its.
+// value returns a value that looks like commands and replies, like a number, or is
+// long. Appends cannot turn it into a number of 64 bits, for which memcached would
+// search for a minus in the memory after the item.
 func (c *client) value() string {
 	if c.one(4) {
 		return c.of("10", "9", "100", "1", "0", "99")
@@ -119,7 +120,7 @@ func (c *client) value() string {
 	return c.piece()
 }
 
-// piece is a value without a number, to be put beside one.
+// piece returns a value without a number, which may be appended to one.
 func (c *client) piece() string {
 	switch c.n(3) {
 	case 0:
@@ -139,7 +140,7 @@ const (
 	lostRead = "END\r\n"
 )
 
-// text makes a command whose last word may be noreply.
+// text returns a command that may end with noreply.
 func text(key, line, noreply, block string) command {
 	cmd := command{text: line + noreply + "\r\n" + block, key: key, lost: lostText}
 	if strings.HasSuffix(noreply, "noreply") {
@@ -197,7 +198,7 @@ func (c *client) command() command {
 	return c.refused(key)
 }
 
-// opaque is an O flag and a k flag.
+// opaque returns an O flag and a k flag, or one or none of them.
 func (c *client) opaque() string {
 	o := c.of("", " Oq", " O", " O123456789")
 	if c.one(2) {
@@ -206,7 +207,7 @@ func (c *client) opaque() string {
 	return o
 }
 
-// flags puts words and echo, which has its own spaces, together in either order.
+// flags joins words and echo, which has its own spaces, in either order.
 func (c *client) flags(words, echo string) (flags, echoed string) {
 	if words != "" {
 		words = " " + words
@@ -237,9 +238,9 @@ func (c *client) metaGet() command {
 
 func (c *client) metaSet() command {
 	k := c.metaKey(c.of(madeByGet, madeByNumber))
-	late := "C1 I" // older than any that was told
+	late := "C1 I" // lower than any unique in a reply
 	if c.copies {
-		late = "I" // theirs are sealed: none is older
+		late = "I" // with copies, uniques are not in order, so none is lower
 	}
 	words := c.of("", "T1000", "F7 T0", "ME", "MA", "MP", "MR", "MS", "C"+casMark, late, "C"+casMark+" MR", "ME q", "q", "c", "MA N1000")
 	if !k.made {
@@ -263,7 +264,7 @@ func (c *client) metaNumber() command {
 	return command{text: "ma " + k.spelled + k.b + flags + "\r\n", key: k.key, lost: lostText, first: true}
 }
 
-// odd is a command without a key, or one that is refused.
+// odd returns a command without a key, or one that is rejected.
 func (c *client) odd(key string) command {
 	long := strings.Repeat("K", 251)
 	switch c.n(12) {
@@ -282,7 +283,7 @@ func (c *client) odd(key string) command {
 	case 4:
 		return command{text: c.of("mg ", "md ", "ma ", "me ") + long + c.of("", " q", " v", " b") + "\r\n"}
 	case 5:
-		if c.one(8) { // the server may know it
+		if c.one(8) { // the server may accept it
 			return command{text: "mg " + key + " z z\r\n", key: key, lost: "EN\r\n"}
 		}
 		return command{text: "mg " + key + " " + c.of("v v", "!", "Tx", "N", "O"+long[:32], "\xff", "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20") + "\r\n"}
@@ -296,8 +297,8 @@ func (c *client) odd(key string) command {
 	return command{text: "mn\r\n"}
 }
 
-// refused is a storage command that is refused with its data block, which looks
-// like commands.
+// refused returns a storage command that is rejected together with its data block,
+// which looks like commands.
 func (c *client) refused(key string) command {
 	block := c.of("flush_all", "set "+key+" 0 0 1\r\ny", "get "+key, "mn\r\nmn", "x", "quit")
 	long := strings.Repeat("K", 251)
@@ -318,26 +319,27 @@ func (c *client) refused(key string) command {
 	case 5:
 		return command{text: fmt.Sprintf("ms %s %d%s\r\n%s\r\n", long, size, c.of("", " q", " v v"), block)}
 	case 6:
-		if c.one(8) { // the server may know it
+		if c.one(8) { // the server may accept it
 			return command{text: fmt.Sprintf("ms %s %d i i\r\n%s\r\n", key, size, block), key: key, lost: lostText}
 		}
 		return command{text: fmt.Sprintf("ms %s %d %s\r\n%s\r\n", key, size, c.of("Tx", "v v", "MX", "{", "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20", "O"+long[:32]), block)}
 	case 7:
 		return command{text: fmt.Sprintf("ms %s\x00 %d%s\r\n%s\r\n", key, size, c.of("", " q"), block)}
-	case 8: // a length that can't be read: what follows are commands
+	case 8: // an invalid length: what follows is parsed as commands
 		return command{text: fmt.Sprintf("%s %s 0 0 %s%s\r\nmn\r\n", word, key, c.of("x", "-1", "4294967297", "99999999999", "2147483646"), c.of("", " noreply"))}
 	}
 	return command{text: line + c.of("", " noreply", " junk", " some more junk", " a b c d noreply") + "\r\n" + block + "\r\n"}
 }
 
-// soup is a part of a stream that nobody has framed.
+// soup returns text that may be commands, valid or not.
 func (c *client) soup() string {
 	commands := strings.Fields(`get get gets gets gat set set add replace append prepend cas touch delete
 		mg mg mg ms ms ms md md mn verbosity nosuch`)
 	words := append(strings.Fields(`a a b YQ== 0 1 2 2 5 -1 +2 007 x 1x noreply noreply q q v k c f T0 T-1 Tx F5 F C5 Cx
 		MS ME MA MP MR MX M D2 Dx J7 Jx R0 I Oab O1 z S2 ! {`),
 		"", "\t", "\x00", "1\t", "\x7f", "\xff", "\r", strings.Repeat("o", 33), "O"+strings.Repeat("o", 32))
-	// Exptimes that need no clock: two servers don't tick together.
+	// Only exptimes that do not depend on the clock, because two servers do not
+	// tick together.
 	exptimes := []string{"0", "0", "-1", "x", "1x", "noreply", "4294967296"}
 	exptimeAt := map[string]int{"set": 2, "add": 2, "replace": 2, "append": 2, "prepend": 2, "cas": 2, "touch": 1, "gat": 0}
 	var b strings.Builder

@@ -1,6 +1,6 @@
 package twin
 
-// One stream to both sides, and what may differ.
+// Sending one stream to both sides, and comparing the replies.
 
 import (
 	"bytes"
@@ -20,19 +20,19 @@ import (
 	"ringside/proxy/wire/wiretest/older"
 )
 
-// patience bounds every wait; only a failing stream waits so long.
+// patience limits every wait. Only a failing stream waits that long.
 const patience = testenv.Hang
 
-// longest is how many commands go out at once: of more than a thousand that wait for
-// one key Ringside refuses the rest (package task).
+// longest is the largest number of commands in one round. Ringside rejects
+// commands if more than a thousand wait for one key (package task).
 const longest = 250
 
-// side is one of the two a client talks to.
+// side is one of the two servers that a client talks to.
 type side struct {
 	name string
 	net.Conn
-	cas    string // the last it has told
-	answer []byte // to the round
+	cas    string // last cas unique in a reply
+	answer []byte // reply to the current round
 }
 
 func connect(t *testing.T, name, address string) *side {
@@ -45,13 +45,14 @@ func connect(t *testing.T, name, address string) *side {
 	return &side{name: name, Conn: c, cas: never}
 }
 
-// say sends text, cut where cuts (of 256ths) say.
+// say sends text in pieces. cuts are the positions of the cuts in 256ths of its
+// length.
 func (s *side) say(text string, cuts []int) {
 	s.SetDeadline(time.Now().Add(patience))
 	from := 0
 	for _, cut := range cuts {
 		if at := len(text) * cut / 256; at > from {
-			io.WriteString(s, text[from:at]) // what fails here shows in the answer
+			io.WriteString(s, text[from:at]) // an error shows in the reply
 			from = at
 		}
 	}
@@ -60,7 +61,8 @@ func (s *side) say(text string, cuts []int) {
 
 var told = regexp.MustCompile(`(?m)^VALUE (\S+) \d+ \d+ (\d+)\r$| c(\d+)`)
 
-// hear reads until barrier, or the end if that is empty.
+// hear reads until barrier, or until the end of the connection if barrier is
+// empty.
 func (s *side) hear(barrier string) error {
 	s.answer = s.answer[:0]
 	buf := make([]byte, 16<<10)
@@ -72,12 +74,13 @@ func (s *side) hear(barrier string) error {
 		}
 		if err != nil {
 			if barrier == "" && strings.Contains(err.Error(), "reset") {
-				break // it closed before it had read all
+				break // the server closed before it had read everything
 			}
 			return err
 		}
 	}
-	// Of several the one of the greatest key: they come in any order.
+	// Use the cas unique of the greatest key, because the replies arrive in any
+	// order.
 	greatest := ""
 	for _, m := range told.FindAllSubmatch(s.answer, -1) {
 		if key := string(m[1]); key >= greatest {
@@ -100,11 +103,11 @@ var (
 	block = regexp.MustCompile(`^(?:VALUE \S+ \d+|VA) (\d+)`)
 )
 
-// normal is an answer without what changes, a part for each line with its data.
-// Where there are several servers the values of one read are put in order.
+// normal returns the parts of a reply, each a line with its data, without what may
+// change. If there are several servers, it sorts the values of each read.
 func normal(answer []byte, several bool) []string {
 	var parts []string
-	run := 0 // values at the end of parts
+	run := 0 // number of values at the end of parts
 	for len(answer) > 0 {
 		line, rest, _ := bytes.Cut(answer, []byte("\n"))
 		size := len(answer) - len(rest)
@@ -142,7 +145,7 @@ type stream struct {
 	rounds, marks int
 }
 
-// run lets the bytes choose a variant and a stream.
+// run uses data to choose a variant and a stream, and runs it.
 func run(t *testing.T, data []byte) {
 	c := choice{rest: data}
 	v := variants[c.n(len(variants))]
@@ -154,7 +157,7 @@ func run(t *testing.T, data []byte) {
 		choice: c, alone: v.alone(), copies: v.copies, flush: v.out == 0,
 		prefix: fmt.Sprintf("%s%x:", v.name[:2], crc32.ChecksumIEEE(data)),
 	}
-	if v.out == 0 { // else keys of other streams stay: they have another prefix
+	if v.out == 0 { // otherwise the keys of other streams remain, with other prefixes
 		s.round([]command{{text: "flush_all\r\n"}})
 	}
 	var next *command
@@ -179,14 +182,14 @@ func run(t *testing.T, data []byte) {
 	s.end()
 }
 
-// barrier is a command whose answer no other can be taken for.
+// barrier returns a command and its reply, which is unlike any other reply.
 func (s *stream) barrier() (text, answer string) {
 	s.rounds++
 	key := fmt.Sprintf("%s!%d", s.client.prefix, s.rounds)
 	return "mg " + key + " k\r\n", "EN k" + key + "\r\n"
 }
 
-// round sends commands and compares the answers to them.
+// round sends commands and compares the replies.
 func (s *stream) round(commands []command) {
 	s.t.Helper()
 	var plain, proxy strings.Builder
@@ -218,8 +221,8 @@ func (s *stream) round(commands []command) {
 	s.compare(want, normal(s.proxy.answer, !s.v.alone() || s.v.near))
 }
 
-// end is the last round: what nobody has framed, and a client that closes its
-// half, or quits.
+// end runs the last round: random text that need not be commands, after which the
+// client quits or closes its half of the connection.
 func (s *stream) end() {
 	s.t.Helper()
 	text := ""
@@ -227,14 +230,14 @@ func (s *stream) end() {
 		text = s.client.soup()
 	}
 	text += s.client.of("", "", "quit\r\n", "quit\r\nmn\r\n", "GET / HTTP/1.1\r\n")
-	if strings.HasSuffix(text, "HTTP/1.1\r\n") { // memcached forgets what it has not sent yet
+	if strings.HasSuffix(text, "HTTP/1.1\r\n") { // memcached drops replies that it has not sent yet
 		text = "GET / HTTP/1.1\r\nmn\r\n"
 	}
 	s.sent = append(s.sent, text)
 	s.plain.say(older.Stream(text), nil)
 	s.proxy.say(text, s.client.cuts())
 	for _, side := range []*side{s.plain, s.proxy} {
-		side.Conn.(*net.TCPConn).CloseWrite() // it may have closed already
+		side.Conn.(*net.TCPConn).CloseWrite() // it may already be closed
 		if err := side.hear(""); err != nil {
 			s.fail("%s: %v after %q", side.name, err, side.answer)
 		}
@@ -246,7 +249,7 @@ func (s *stream) end() {
 	s.compare(want, got)
 }
 
-// incomplete says that a stream ends in a data block.
+// incomplete reports whether a stream ends inside a data block.
 func incomplete(text string) bool {
 	limits, data := wire.Limits{}, []byte(text)
 	for len(data) > 0 {
@@ -285,11 +288,12 @@ func (s *stream) compare(want, got []string) {
 	}
 }
 
-// won says who is to rebuild a stale value. Of copies, a look of Ringside's behind a
-// command that has failed may have been told so before.
+// won matches the flags that tell which client should rebuild a stale value. With
+// copies, these may differ: a read that Ringside sent after a failed command may
+// have got W first.
 var won = regexp.MustCompile(` (Z X|X W)\b`)
 
-// repeated is what a long value or key consists of.
+// repeated matches the repetitions in long values and keys, to shorten messages.
 var repeated = regexp.MustCompile(`(kkkk|xxxx|KKKK|(?:v\\r\\n){4}|(?:mn\\r\\n){4})(?:[kxK]|v\\r\\n|mn\\r\\n)+`)
 
 func (s *stream) fail(format string, args ...any) {

@@ -1,14 +1,14 @@
-// Package meta lets recipes run over clients that speak memcached's meta protocol.
+// Package meta lets recipes use clients that speak memcached's meta protocol.
 //
-// Client turns what recipes ask into meta commands; whoever can send those is a
-// Doer, so a few lines wrap a meta client that an application has already. Server
-// is a plain one, for who has none.
+// Client translates the methods that recipes call into meta commands. A Doer sends
+// these commands, so a few lines of code adapt the meta client that an application
+// already has. Server is a simple Doer for applications without one.
 //
-// With it a recipe can see how large a value is without fetching it, so it costs
-// nothing to find that a log or a list is full.
+// The meta protocol returns the size of a value without the value. A recipe can
+// therefore find out cheaply that a log or a list is full.
 package meta
 
-// What a recipe asks, as meta commands.
+// A recipes.Client over meta commands.
 
 import (
 	"errors"
@@ -27,28 +27,29 @@ type Command struct {
 	Value     []byte
 }
 
-// Reply is the answer: its first word (HD, VA, EN, NF, NS or EX; of an error the whole
-// line, unless the Doer makes it an error of Do), its flags with their tokens, and the
-// value.
+// Reply is the reply to a Command: its status, its flags with their tokens, and
+// the value. Status is the first word: HD, VA, EN, NF, NS or EX. For an error it
+// is the whole line, unless the Doer returns it as an error of Do.
 type Reply struct {
 	Status string
 	Flags  []string
 	Value  []byte
 }
 
-// Doer sends commands, all at once if it can, and returns a reply for each, in
-// their order. With an error it is open which of them have run.
+// Doer sends commands, all at once if it can, and returns one reply per command,
+// in order. After an error it is unknown which commands were executed.
 type Doer interface {
 	Do(commands ...Command) ([]Reply, error)
 }
 
-// Client is a recipes.Client and a recipes.Sizer over a Doer.
+// Client implements recipes.Client and recipes.Sizer with a Doer.
 type Client struct{ d Doer }
 
-// New is a client over d.
+// New returns a client that sends its commands with d.
 func New(d Doer) *Client { return &Client{d} }
 
-// do sends one command; errs says what refusals mean.
+// do sends one command. errs maps the status of a rejection to the error that do
+// returns.
 func (c *Client) do(cmd Command, errs map[string]error) (Reply, error) {
 	replies, err := c.d.Do(cmd)
 	if err != nil {
@@ -100,7 +101,7 @@ func item(key string, r Reply) (*memcache.Item, error) {
 	return i, nil
 }
 
-// Get is mg v c f.
+// Get sends mg v c f.
 func (c *Client) Get(key string) (*memcache.Item, error) {
 	r, err := c.do(read(key), ofReads)
 	if err != nil {
@@ -109,7 +110,7 @@ func (c *Client) Get(key string) (*memcache.Item, error) {
 	return item(key, r)
 }
 
-// GetMulti is an mg for each key, sent at once.
+// GetMulti sends one mg per key, all at once.
 func (c *Client) GetMulti(keys []string) (map[string]*memcache.Item, error) {
 	commands := make([]Command, len(keys))
 	for i, k := range keys {
@@ -142,21 +143,21 @@ func (c *Client) store(i *memcache.Item, flags ...string) error {
 	return err
 }
 
-// Set is ms.
+// Set sends ms.
 func (c *Client) Set(i *memcache.Item) error { return c.store(i) }
 
-// Add is ms ME.
+// Add sends ms ME.
 func (c *Client) Add(i *memcache.Item) error { return c.store(i, "ME") }
 
-// Append is ms MA.
+// Append sends ms MA.
 func (c *Client) Append(i *memcache.Item) error { return c.store(i, "MA") }
 
-// CompareAndSwap is ms C.
+// CompareAndSwap sends ms C.
 func (c *Client) CompareAndSwap(i *memcache.Item) error {
 	return c.store(i, fmt.Sprintf("C%d", i.CasID))
 }
 
-// Increment is ma.
+// Increment sends ma.
 func (c *Client) Increment(key string, delta uint64) (uint64, error) {
 	r, err := c.do(Command{Name: "ma", Key: key, Flags: []string{"v", fmt.Sprintf("D%d", delta)}}, ofOthers)
 	if err != nil {
@@ -165,13 +166,13 @@ func (c *Client) Increment(key string, delta uint64) (uint64, error) {
 	return strconv.ParseUint(strings.TrimRight(string(r.Value), " "), 10, 64)
 }
 
-// Delete is md.
+// Delete sends md.
 func (c *Client) Delete(key string) error {
 	_, err := c.do(Command{Name: "md", Key: key}, ofOthers)
 	return err
 }
 
-// Size is mg s: the bytes of a value.
+// Size sends mg s, and returns the size of the value in bytes.
 func (c *Client) Size(key string) (int, error) {
 	r, err := c.do(Command{Name: "mg", Key: key, Flags: []string{"s"}}, ofReads)
 	if err != nil {

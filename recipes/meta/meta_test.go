@@ -1,6 +1,6 @@
 package meta_test
 
-// The adapter answers as gomemcache does, and recipes run over it.
+// The adapter returns the same results as gomemcache, and recipes work with it.
 
 import (
 	"context"
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// kind is what a recipe sees of an error.
+// kind is the part of an error that a recipe distinguishes.
 func kind(err error) string {
 	for _, known := range []error{memcache.ErrCacheMiss, memcache.ErrNotStored, memcache.ErrCASConflict} {
 		if errors.Is(err, known) {
@@ -43,7 +43,7 @@ func kind(err error) string {
 	return ""
 }
 
-// The same random commands, by both clients, each to a memcached of its own.
+// Both clients run the same random commands, each on its own memcached.
 func TestSameAsGomemcache(t *testing.T) {
 	t.Parallel()
 	server := &meta.Server{Address: rig.StartMemcached(t).Address, Timeout: rig.Patience}
@@ -94,7 +94,7 @@ func TestSameAsGomemcache(t *testing.T) {
 	}
 }
 
-// Recipes through Ringside, by meta commands. A full log is seen by its size.
+// Recipes run through Ringside with meta commands. Size reveals a full log.
 func TestRecipes(t *testing.T) {
 	t.Parallel()
 	servers := []*rig.Memcached{rig.StartMemcached(t), rig.StartMemcached(t), rig.StartMemcached(t)}
@@ -149,7 +149,7 @@ func TestRecipes(t *testing.T) {
 
 func TestBadInput(t *testing.T) {
 	t.Parallel()
-	server := &meta.Server{Address: "127.0.0.1:1"} // nobody is asked
+	server := &meta.Server{Address: "127.0.0.1:1"} // nothing is sent
 	for _, key := range []string{"", "a b", "a\r\nflush_all", "a\x00"} {
 		if _, err := meta.New(server).Get(key); err == nil || !strings.Contains(err.Error(), "not possible") {
 			t.Errorf("key %q: %v", key, err)

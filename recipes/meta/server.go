@@ -1,6 +1,6 @@
 package meta
 
-// A plain sender of meta commands.
+// A simple sender of meta commands.
 
 import (
 	"bufio"
@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// Server is a Doer for one address: a Ringside, or a memcached 1.6. It keeps idle
-// connections and may be used by many goroutines.
+// Server is a Doer for one address: a Ringside instance or memcached 1.6. It keeps
+// idle connections, and is safe for use by multiple goroutines.
 type Server struct {
 	Address string        // host:port
-	Timeout time.Duration // to connect, and for all replies of one Do; 1s unless set
+	Timeout time.Duration // limit for a connect, and for all replies of one Do; 0 is 1s
 
 	mu   sync.Mutex
 	idle []*conn
@@ -53,7 +53,7 @@ func (s *Server) take() (*conn, error) {
 	return &conn{c, bufio.NewReader(c)}, nil
 }
 
-// Close closes the connections that nobody uses.
+// Close closes the idle connections.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,8 +64,8 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// Do sends commands in one write. A connection on which anything went wrong is
-// closed: replies belong to commands by their order alone.
+// Do sends all commands at once. After an error it closes the connection, because
+// only the order matches replies to commands.
 func (s *Server) Do(commands ...Command) ([]Reply, error) {
 	for _, cmd := range commands {
 		if strings.ContainsFunc(cmd.Name+cmd.Key+strings.Join(cmd.Flags, ""), func(r rune) bool { return r <= ' ' || r == 0x7f }) || cmd.Key == "" {
@@ -108,7 +108,7 @@ func (c *conn) do(commands []Command, deadline time.Time) ([]Reply, error) {
 		}
 	}
 	sent := make(chan error, 1)
-	go func() { // replies may fill the way back before all is sent
+	go func() { // write concurrently: replies may fill the socket buffers before all commands are sent
 		_, err := out.WriteTo(c.Conn)
 		sent <- err
 	}()
@@ -117,7 +117,7 @@ func (c *conn) do(commands []Command, deadline time.Time) ([]Reply, error) {
 	for range commands {
 		var r Reply
 		if r, err = c.reply(); err != nil {
-			c.Close() // ends the write too
+			c.Close() // also ends the write
 			break
 		}
 		replies = append(replies, r)
@@ -156,6 +156,7 @@ func (c *conn) reply() (Reply, error) {
 		r.Value = r.Value[:size]
 		return r, nil
 	}
-	// An error; whether a value in flight was swallowed is not known.
+	// An error. It is unknown whether the server has consumed the value that was
+	// sent.
 	return r, fmt.Errorf("meta: %s", strings.TrimSpace(line))
 }

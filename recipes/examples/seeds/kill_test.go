@@ -1,7 +1,7 @@
 package seeds
 
-// Every recipe under load, on one copy and on two, while a server is killed and
-// comes back.
+// Every recipe under load, with one copy and with two, while a server is killed
+// and restarted.
 
 import (
 	"encoding/json"
@@ -21,34 +21,35 @@ import (
 	"ringside/recipes/internal/rig"
 )
 
-// load is a recipe at work.
+// load is a recipe under load.
 type load struct {
 	name string
-	two  bool // copies
-	// work does one thing as one of some workers. An error is counted: it was done or
-	// not.
+	two  bool // whether its keys have two copies
+	// work runs one operation as one of several workers. After an error it is
+	// unknown whether the operation was executed.
 	work func(worker int) error
-	// check says what came of it, once all servers are in again and nobody works.
+	// check returns a summary of the results. It is called when all servers are in
+	// use again and no worker runs.
 	check func(t *testing.T) string
 
-	calm           atomic.Int64 // when all servers were in again, in minutes of the fast clock
+	calm           atomic.Int64 // when all servers were in use again, in minutes of the fast clock
 	sure, doubtful atomic.Int64
-	last           atomic.Value // an error, for people
+	last           atomic.Value // text of the last error, for messages
 }
 
-// bed is what a load is made from.
+// bed is what a load is built from.
 type bed struct {
 	*recipes.Store
 	l    *load
 	adds *addsInDoubt
-	name func(kind string) string // a name whose key is the victim's
+	name func(kind string) string // returns a name with a key on the victim
 }
 
-// addsInDoubt is a client that counts, by key, adds that ended with an error.
-// Ringside deletes the key behind such an add, also where another client's add has
-// succeeded meanwhile, or others have counted or appended there: D7 of its known
-// faults, and in its README. That is what recipes can't mend and what holds today: on
-// two copies nothing is lost of keys that had no such add.
+// addsInDoubt is a client that counts, by key, adds that returned an error.
+// Ringside deletes the key after such an add. That delete also removes a
+// successful add of another client, and what others have counted or appended.
+// Recipes cannot prevent that. The tests therefore require only this: with two
+// copies, nothing is lost from keys without such an add.
 type addsInDoubt struct {
 	recipes.Client
 	mu sync.Mutex
@@ -71,8 +72,8 @@ func (c *addsInDoubt) of(key string) int {
 	return c.n[key]
 }
 
-// workers is how many do the work of each load. In a short run it is one, and what several
-// do to each other is left out.
+// workers returns the number of workers per load. A short run has one, so it does
+// not test how several affect each other.
 func workers() int {
 	switch {
 	case testing.Short():
@@ -83,8 +84,8 @@ func workers() int {
 	return 2
 }
 
-// throughAKill runs all loads while a server dies and returns, and says what came
-// of each.
+// throughAKill runs all loads while a server dies and returns. It returns the
+// result of each load: with one copy, and with two.
 func throughAKill(t *testing.T, r *rig.Ringside, servers []*rig.Memcached) map[string][2]string {
 	client := rig.Client(t, r.Address)
 	victim := servers[0]
@@ -173,7 +174,7 @@ func (l *load) run(worker int, stop chan bool) {
 	}
 }
 
-// copies says how many, for messages.
+// copies describes the load and its number of copies, for messages.
 func (l *load) copies() string {
 	if l.two {
 		return l.name + ", two copies"
@@ -181,9 +182,9 @@ func (l *load) copies() string {
 	return l.name + ", one copy"
 }
 
-// between holds a number against the calls that it comes from. On one copy it may
-// be short: what the server had is lost. So it may where an add of its key was in
-// doubt.
+// between checks a number against the calls that produced it. With one copy it may
+// be too low, because the server's data is lost. It may also be too low if an add
+// of its key was in doubt.
 func (b *bed) between(t *testing.T, what string, n uint64, key string) {
 	t.Helper()
 	sure, doubtful := uint64(b.l.sure.Load()), uint64(b.l.doubtful.Load())
@@ -192,8 +193,8 @@ func (b *bed) between(t *testing.T, what string, n uint64, key string) {
 	}
 }
 
-// nameAt is a name that makes a key, behind kind, whose server is the victim; where
-// there are copies, the one that decides.
+// nameAt returns a name such that the key kind:name is on the victim. If the key has
+// copies, the victim is their primary.
 func nameAt(t *testing.T, r *rig.Ringside, victim *rig.Memcached, kind string) string {
 	t.Helper()
 	var keys []string
@@ -213,12 +214,12 @@ func nameAt(t *testing.T, r *rig.Ringside, victim *rig.Memcached, kind string) s
 	return ""
 }
 
-// fastClock goes so fast that a minute lasts a quarter of a second, and can be
-// stopped.
+// fastClock runs at 240 times real time, so a minute lasts a quarter of a second.
+// It can be stopped.
 type fastClock struct {
 	began time.Time
 	mu    sync.Mutex
-	at    time.Time // stopped
+	at    time.Time // time at which it was stopped; zero while it runs
 }
 
 const speed = 240
@@ -243,7 +244,7 @@ func (c *fastClock) stop() {
 	c.at = now
 }
 
-// sleep moves a clock that was stopped.
+// sleep advances a clock that was stopped.
 func (c *fastClock) sleep(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

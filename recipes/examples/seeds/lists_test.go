@@ -1,6 +1,7 @@
 package seeds
 
-// Logs, lists, tables and rows: what the articles' forms do, and ours.
+// Logs, lists, tables and rows: the articles' versions and those of package
+// recipes.
 
 import (
 	"errors"
@@ -23,7 +24,8 @@ func logs(t *testing.T, s *setting) []row {
 	mc.Set(item(printed.key(now), strings.Repeat("x", 1_000_000), 0))
 	is(t, "an event of 100 kB in a key of 1 MB", printed.Put(now, strings.Repeat("y", 100_000)), ErrEndless)
 
-	// A late event makes its key live on into the next round, whose events go with it.
+	// A late event keeps its key alive into the next round. The events of that
+	// round then expire with it.
 	st := newStage(t)
 	late := MCEventLog{st.mc, "late", 60, 5, st.Now}
 	for _, put := range []struct{ wait, ago time.Duration }{{0, 2 * time.Minute}, {3*time.Minute + 30*time.Second, 0}} {
@@ -47,7 +49,7 @@ func logs(t *testing.T, s *setting) []row {
 	st.sleep(40 * time.Second)
 	is(t, "events of the last minute", len(must(ours.Fetch(ctx, st.Now().Add(-time.Minute), st.Now()))), 1)
 
-	// Reading on from the last second seen.
+	// A reader continues from the last second that it has seen.
 	polled := MCEventLog{st.mc, "polled", 60, 5, st.Now}
 	seen := st.Now().Unix()
 	polled.Put(seen, "1")
@@ -111,7 +113,7 @@ func logs(t *testing.T, s *setting) []row {
 }
 
 func arrays(t *testing.T, s *setting) []row {
-	// The lock of five seconds ends in the middle of a change.
+	// The lock of five seconds expires in the middle of a change.
 	st := newStage(t)
 	array := MCArray1{st.mc, "a"}
 	add := func(e string) func([]string) []string {
@@ -174,7 +176,7 @@ func tables(t *testing.T, s *setting) []row {
 	table.Add("a", func() {})
 	is(t, "crash in an add, as printed", fmt.Sprint(table.Has("a"), table.Fetch()), "true []")
 	table.Add("b", nil)
-	st.mc.Delete("t_v_b") // by eviction
+	st.mc.Delete("t_v_b") // an eviction
 	is(t, "eviction, as printed", fmt.Sprint(table.Has("b"), table.Fetch()), "false [b]")
 	is(t, "a member with a blank, as printed", table.Add("a b", nil) != nil, true)
 

@@ -1,6 +1,7 @@
 package seeds
 
-// The loads: what each recipe does while a server dies, and what must hold then.
+// The loads: what each recipe does while a server dies, and what must be true
+// afterwards.
 
 import (
 	"context"
@@ -18,7 +19,7 @@ import (
 	"ringside/recipes/internal/rig"
 )
 
-// real is a bed whose clock is the true one.
+// real returns a store like that of the bed with the real clock.
 func (b *bed) real() *recipes.Store {
 	s := *b.Store
 	s.Now = nil
@@ -42,7 +43,7 @@ func loadLock(b *bed) {
 		}
 		mu.Lock()
 		alone := true
-		for other := range inside { // a holder that slept beyond its time is none
+		for other := range inside { // a holder whose lock has expired does not count
 			alone = alone && !time.Now().Before(other.Until())
 		}
 		inside[lease] = true
@@ -58,7 +59,7 @@ func loadLock(b *bed) {
 		fences[lease.Fence()] = true
 		highest = max(highest, lease.Fence())
 		mu.Unlock()
-		time.Sleep(5 * time.Millisecond) // so that a second holder is seen
+		time.Sleep(5 * time.Millisecond) // so that a second holder is noticed
 		mu.Lock()
 		delete(inside, lease)
 		mu.Unlock()
@@ -104,7 +105,7 @@ func loadViews(b *bed) {
 		if err != nil {
 			return err
 		}
-		if worker == 0 { // saves now and then, and never lets it go down
+		if worker == 0 { // saves to the database, and never lowers the number there
 			for old := database.Load(); n > old && !database.CompareAndSwap(old, n); old = database.Load() {
 			}
 		}
@@ -120,7 +121,8 @@ func loadViews(b *bed) {
 	}
 }
 
-// truth is what was counted in each period, at least and at most.
+// truth is what was counted in each period: the calls that succeeded, and all
+// calls.
 type truth struct {
 	mu   sync.Mutex
 	sure map[int64]uint64
@@ -133,7 +135,7 @@ func (y *truth) add(m map[int64]uint64, period int64) {
 	m[period]++
 }
 
-// of are the numbers of n periods before one.
+// of returns the numbers of the n periods before a period.
 func (y *truth) of(m map[int64]uint64, before, n int64) (numbers []uint64) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
@@ -153,17 +155,18 @@ func loadOnline(b *bed) {
 	loadPeriods(b, "online:%d:o", 5, c.Count, c.Value)
 }
 
-// look is what a counter of periods showed in one.
+// look is one reading of a counter of periods.
 type look struct {
 	now   int64
 	shown uint64
-	least []uint64 // of each period that is in it, what was counted for sure before
+	least []uint64 // for each period that is shown: what had surely been counted before the reading
 }
 
-// loadPeriods compares what is shown with what was counted all the time.
+// loadPeriods compares what the counter shows with what was counted, throughout
+// the test.
 func loadPeriods(b *bed, key string, periods int64, count func(context.Context) error, value func(context.Context) (uint64, error)) {
 	y := &truth{sure: map[int64]uint64{}, most: map[int64]uint64{}}
-	var looks []look // of worker 0
+	var looks []look // used by worker 0 only
 	b.l.work = func(worker int) error {
 		if worker > 0 {
 			from := minute(b.Now())
@@ -213,12 +216,13 @@ func loadPeriods(b *bed, key string, periods int64, count func(context.Context) 
 	}
 }
 
-// versions is a database of one row, and what readers may not see any more.
+// versions is a database of one row. It checks that readers do not see old
+// versions.
 type versions struct {
 	now, acknowledged atomic.Int64
 	stale, reads      atomic.Int64
 	builds            atomic.Int64
-	mu                sync.Mutex // of writers
+	mu                sync.Mutex // serializes writers
 	example           atomic.Value
 }
 
@@ -227,7 +231,8 @@ func (v *versions) build() []byte {
 	return strconv.AppendInt(nil, v.now.Load(), 10)
 }
 
-// read holds a value that was read against the floor when the read began.
+// read checks a value against floor, the lowest version that was valid when the
+// read began.
 func (v *versions) read(floor int64, value []byte) {
 	v.reads.Add(1)
 	if n, err := strconv.ParseInt(string(value), 10, 64); err != nil || n < floor {
@@ -236,7 +241,7 @@ func (v *versions) read(floor int64, value []byte) {
 	}
 }
 
-// write changes the row and invalidates, until that has succeeded.
+// write changes the row, and retries invalidate until it succeeds.
 func (v *versions) write(invalidate func() error) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -301,13 +306,13 @@ func loadTagged(b *bed) {
 	b.l.check = func(t *testing.T) string { return v.check(t, b.l) + fmt.Sprintf(", %d builds", v.builds.Load()) }
 }
 
-// entries are what was written, and whether it was sure.
+// entries records what was written, and whether each write succeeded.
 type entries struct {
 	adds *addsInDoubt
 	mu   sync.Mutex
 	n    int
 	sure map[string]bool
-	key  map[string]string // that each is in
+	key  map[string]string // key that contains each entry
 }
 
 func newEntries(b *bed) *entries {
@@ -328,7 +333,8 @@ func (e *entries) written(entry, key string, err error) error {
 	return err
 }
 
-// judge counts what is lost, what is there twice, and what nobody wrote.
+// judge counts entries that are lost, that exist twice, and that were never
+// written.
 func (e *entries) judge(t *testing.T, l *load, got []string) string {
 	t.Helper()
 	times := map[string]int{}
@@ -413,7 +419,7 @@ func loadArray(b *bed) {
 	e := newEntries(b)
 	b.l.work = func(worker int) error {
 		entry := e.next(worker)
-		// One in three is removed again, which costs a mark and leaves nothing.
+		// One in five is removed again, which costs marks and leaves no element.
 		if strings.HasSuffix(entry, "0") || strings.HasSuffix(entry, "5") {
 			gone := "gone" + entry
 			return errors.Join(a.Add(ctx, gone), a.Remove(ctx, gone))
@@ -473,7 +479,7 @@ func loadRows(b *bed) {
 	for _, id := range ids {
 		all = append(all, must(recipes.NewDistributedCounter(&s, "r", recipes.DistributedOptions{ID: id, IDs: ids, Every: time.Minute})))
 	}
-	var complete bool // worker 0's
+	var complete bool // used by worker 0 only
 	fewest := len(ids)
 	b.l.work = func(worker int) error {
 		all[worker].Add(1)
@@ -488,7 +494,7 @@ func loadRows(b *bed) {
 	}
 	b.l.check = func(t *testing.T) string {
 		clock.stop()
-		for i := range 2 { // what was counted before the clock stopped is gone after the first
+		for i := range 2 { // the first round replaces what was counted before the clock stopped
 			for _, c := range all {
 				c.Add(uint64(10 * i))
 			}
@@ -501,8 +507,8 @@ func loadRows(b *bed) {
 		}
 		sum, rows, err := all[0].Total(ctx)
 		is(t, b.l.copies()+": rows and their sum after it", fmt.Sprint(rows, sum, err), "4 40 <nil>")
-		// A set that ends with an error is deleted behind it: that row lacks until it is
-		// written again.
+		// Ringside deletes the key after a set that failed, so that row is missing
+		// until it is written again.
 		if errs := int(b.l.doubtful.Load()); b.l.two && fewest < len(ids)-errs {
 			t.Errorf("%s: %d rows at worst after %d errors", b.l.copies(), fewest, errs)
 		}

@@ -1,6 +1,6 @@
 package seeds
 
-// The counters of periods in simulated time: what they show, by traffic.
+// The counters of periods in simulated time: what they show, by amount of traffic.
 
 import (
 	"fmt"
@@ -16,10 +16,10 @@ import (
 	"ringside/recipes"
 )
 
-// simulated is a memcached's store with a clock: incr, add, set and get, and an
-// expiry in whole seconds, which ends an item when the second has come. It is here
-// because two days of traffic take too long through a socket; a test below holds it
-// against the other one.
+// simulated is a memcached store with its own clock. It supports incr, add, set
+// and get, and an item expires when the second of its expiry begins. It exists
+// because two days of traffic are too slow through a socket. A test below compares
+// it with the in-process memcached.
 type simulated struct {
 	recipes.Client
 	now   int64
@@ -88,21 +88,21 @@ type counted struct {
 	value func() int
 }
 
-// deviation is how far what is shown is from what was counted.
+// deviation is the difference between what is shown and what was counted.
 type deviation struct {
-	mean float64 // of all, in per cent
-	off  float64 // per cent of moments in which it is more than 5 % off
+	mean float64 // of the sum over all periods, in per cent
+	off  float64 // per cent of periods in which it is more than 5 %
 }
 
 func (d deviation) String() string { return fmt.Sprintf("%.1f %%", d.mean+0) }
 
-// simulate lets visitors come at random, so many a second, and compares at the end
-// of each period what is shown with what the last whole periods counted.
+// simulate creates visitors at random, perSecond on average. At the end of each
+// period it compares what is shown with what the last whole periods counted.
 func simulate(t *testing.T, perSecond float64, hours, period, shown int64, make func(m *simulated) counted) deviation {
 	m := &simulated{now: 1_795_000_000 / (period * 60) * period * 60, items: map[string]*simulatedItem{}}
 	c := make(m)
 	random := rand.New(rand.NewPCG(21, 47))
-	var past []int // of each period
+	var past []int // count of each period
 	start, next := m.now, 0.0
 	sum, truth, off, looks := 0.0, 0.0, 0, 0
 	current := 0
@@ -186,7 +186,7 @@ func periods(t *testing.T, _ *setting) []row {
 	}
 }
 
-// The simulated store answers as memcached does.
+// The simulated store returns the same results as memcached.
 func TestSimulated(t *testing.T) {
 	st := newStage(t)
 	st.now = time.Unix(st.now.Unix(), 0)

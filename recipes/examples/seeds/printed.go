@@ -1,16 +1,17 @@
-// Package seeds has the schemes of the articles as they are printed, to be seen
-// beside those of package recipes. None of it is for use.
+// Package seeds contains the schemes of the articles as printed, for comparison
+// with those of package recipes. They are not for use.
 //
-// Each is marked with the number under which the project speaks of it (S-27), and
-// is what the article says, in Go: the same commands in the same order, with its
-// mistakes. Where it loops for ever (while True), the loop here ends after Endless
-// rounds with ErrEndless, or no test could show it. What the articles read from the
-// clock comes from a function.
+// Each scheme is marked with its number in the project (S-27). It is a translation
+// to Go: the same commands in the same order, with the article's mistakes. Where
+// an article loops for ever (while True), the loop here ends after Endless rounds
+// with ErrEndless, so that a test can show it. A function replaces the clock of
+// the articles.
 //
-// The articles: [1] the paper on caching of HighLoad++ 2008, [2] data structures in
-// memcached, [3] the distributed counter.
+// The articles: [1] the paper on caching of HighLoad++ 2008, [2] data structures
+// in memcached, [3] the distributed counter.
 //
 //	go test ./recipes/... -run Seeds -v      # prints the table
+//	go generate ./recipes/examples/seeds     # writes it to docs/recipes.md
 //	go generate ./recipes/examples/seeds     # writes it to docs/recipes.md
 package seeds
 
@@ -30,10 +31,10 @@ import (
 	"ringside/recipes"
 )
 
-// Endless is how many rounds of a loop count as for ever.
+// Endless is the number of rounds after which a loop counts as endless.
 const Endless = 1000
 
-// ErrEndless says that a loop was cut.
+// ErrEndless is returned by a loop that was stopped after Endless rounds.
 var ErrEndless = errors.New("this loop never ends")
 
 // Now is a clock.
@@ -43,7 +44,7 @@ func item(key, value string, expires int32) *memcache.Item {
 	return &memcache.Item{Key: key, Value: []byte(value), Expiration: expires}
 }
 
-// GetSetLock is the lock of [1] by get and set (S-26): "wrong but tolerable".
+// GetSetLock is the lock of [1] with get and set (S-26): "wrong but tolerable".
 func GetSetLock(mc recipes.Client, name string) (bool, error) {
 	if _, err := mc.Get(name); err == nil {
 		return false, nil
@@ -51,17 +52,18 @@ func GetSetLock(mc recipes.Client, name string) (bool, error) {
 	return true, mc.Set(item(name, "1", 5))
 }
 
-// MCLock is the lock of [1] and [2] by add and delete (S-27, S-45): "quite correct".
+// MCLock is the lock of [1] and [2] with add and delete (S-27, S-45): "quite
+// correct".
 type MCLock struct {
 	MC      recipes.Client
 	Name    string
 	Timeout int32
 }
 
-// TryLock is one round of the article's loop.
+// TryLock runs one round of the article's loop.
 func (l MCLock) TryLock() bool { return l.MC.Add(item(l.Name, "1", l.Timeout)) == nil }
 
-// Lock waits for ever, without a pause.
+// Lock waits for ever, without a pause between tries.
 func (l MCLock) Lock() error {
 	for range Endless {
 		if l.TryLock() {
@@ -71,10 +73,10 @@ func (l MCLock) Lock() error {
 	return ErrEndless
 }
 
-// Unlock frees the lock, whoever has it.
+// Unlock releases the lock, even if another caller holds it.
 func (l MCLock) Unlock() { l.MC.Delete(l.Name) }
 
-// GetSetCount counts by get and set (S-17), which [1] shows as what not to do.
+// GetSetCount counts with get and set (S-17). [1] shows it as a mistake to avoid.
 func GetSetCount(mc recipes.Client, name string) error {
 	n := 0
 	if i, err := mc.Get(name); err == nil {
@@ -83,7 +85,8 @@ func GetSetCount(mc recipes.Client, name string) error {
 	return mc.Set(item(name, strconv.Itoa(n+1), 0))
 }
 
-// MCCounter is the counter of [2] (S-46). Its client says KeyError to every error.
+// MCCounter is the counter of [2] (S-46). Its client reports every error as a
+// KeyError.
 func MCCounter(mc recipes.Client, name string, value uint64) error {
 	for range Endless {
 		if _, err := mc.Increment(name, value); err == nil {
@@ -96,8 +99,8 @@ func MCCounter(mc recipes.Client, name string, value uint64) error {
 	return ErrEndless
 }
 
-// CountView is the view counter of [1] (S-20): incr, and on an error the
-// database's number and one, by set.
+// CountView is the view counter of [1] (S-20). If incr fails, it stores the
+// database's number plus one with set.
 func CountView(mc recipes.Client, name string, database func() int) error {
 	if _, err := mc.Increment(name, 1); err == nil {
 		return nil
@@ -122,7 +125,7 @@ func (c Online) Count() error {
 	return c.MC.Set(item(key, "1", 6*60))
 }
 
-// Value is the sum of the five other keys.
+// Value returns the sum of the five other keys.
 func (c Online) Value() (n int) {
 	for i := range int64(6) {
 		if i == c.minute()%6 {
@@ -136,8 +139,8 @@ func (c Online) Value() (n int) {
 	return n
 }
 
-// MCVisitorCounter is the counter of [2] with two keys (S-22, S-47), as it is first
-// printed.
+// MCVisitorCounter is the counter of [2] with two keys (S-22, S-47), in its first
+// printed version.
 type MCVisitorCounter struct {
 	MC      recipes.Client
 	Name    string
@@ -166,7 +169,7 @@ func (c MCVisitorCounter) Count() error {
 	return ErrEndless
 }
 
-// Value is the other key's number.
+// Value returns the number in the other key.
 func (c MCVisitorCounter) Value() (n int) {
 	if v, err := c.MC.Get(fmt.Sprintf("%s_%d", c.Name, 1-c.active())); err == nil {
 		n, _ = strconv.Atoi(string(v.Value))
@@ -174,8 +177,8 @@ func (c MCVisitorCounter) Value() (n int) {
 	return n
 }
 
-// MCEventLog is the log of [2] (S-50), with the "less than" signs of its fetch that
-// the page has lost.
+// MCEventLog is the log of [2] (S-50). The "less than" signs of its fetch are
+// missing on the page and are restored here.
 type MCEventLog struct {
 	MC        recipes.Client
 	Name      string
@@ -202,7 +205,7 @@ func (l MCEventLog) Put(when int64, what string) error {
 	return ErrEndless
 }
 
-// Fetch reads the events from first to last.
+// Fetch returns the events from first to last.
 func (l MCEventLog) Fetch(first, last int64) (events []string) {
 	last = min(last, l.Now().Unix())
 	first = max(first, l.Now().Unix()-l.Chunk*(l.NumChunks-1))

@@ -15,14 +15,14 @@ import (
 	"ringside/recipes"
 )
 
-// MCArray1 is the first array of [2] (S-54): a lock, get, change, set.
+// MCArray1 is the first array of [2] (S-54): a lock, then get, change, set.
 type MCArray1 struct {
 	MC   recipes.Client
 	Name string
 }
 
-// Change changes the list under a lock of 5 seconds. Between, if it is not nil, is
-// what happens meanwhile.
+// Change changes the list under a lock that expires after 5 seconds. If between is
+// not nil, it is called after the read and before the write.
 func (a MCArray1) Change(change func([]string) []string, between func()) error {
 	lock := MCLock{a.MC, a.Name + "_lock", 5}
 	if err := lock.Lock(); err != nil {
@@ -36,7 +36,7 @@ func (a MCArray1) Change(change func([]string) []string, between func()) error {
 	return a.MC.Set(item(a.Name, strings.Join(change(list), " "), 0))
 }
 
-// Fetch reads the list without the lock.
+// Fetch returns the list without using the lock.
 func (a MCArray1) Fetch() []string {
 	i, err := a.MC.Get(a.Name)
 	if err != nil {
@@ -45,8 +45,8 @@ func (a MCArray1) Fetch() []string {
 	return strings.Fields(string(i.Value))
 }
 
-// MCArray2Add is the second array's add of [2] (S-55): except KeyError: return.
-// It says how often it appended.
+// MCArray2Add is the Add of the second array of [2] (S-55). Its append has
+// "except KeyError: return". It returns how many times it appended.
 func MCArray2Add(mc recipes.Client, name, element string) (appended int, err error) {
 	for range Endless {
 		if err := mc.Append(item(name, element+" ", 0)); err != nil {
@@ -66,7 +66,8 @@ type MCTable struct {
 	Name string
 }
 
-// Add writes the index first; crash is what happens before the list.
+// Add writes the index first. If crash is not nil, Add calls it and does not write
+// the list.
 func (t MCTable) Add(member string, crash func()) error {
 	if err := t.MC.Set(item(t.Name+"_v_"+member, "1", 0)); err != nil {
 		return err
@@ -78,17 +79,17 @@ func (t MCTable) Add(member string, crash func()) error {
 	return MCArray1{t.MC, t.Name + "_keys"}.Change(func(l []string) []string { return append(l, member) }, nil)
 }
 
-// Has asks the index.
+// Has reads the index.
 func (t MCTable) Has(member string) bool {
 	_, err := t.MC.Get(t.Name + "_v_" + member)
 	return err == nil
 }
 
-// Fetch asks the list.
+// Fetch reads the list.
 func (t MCTable) Fetch() []string { return MCArray1{t.MC, t.Name + "_keys"}.Fetch() }
 
-// Tags is the cache of [1] with tags (S-29 to S-31). Counting makes versions 1, 2,
-// 3…; without it they are the time in milliseconds.
+// Tags is the cache with tags of [1] (S-29 to S-31). If Counting is set, versions
+// are 1, 2, 3…; otherwise they are the time in milliseconds.
 type Tags struct {
 	MC       recipes.Client
 	Now      Now
@@ -106,7 +107,7 @@ func (c Tags) version(tag string) string {
 	return string(i.Value)
 }
 
-// Invalidate makes the next version of a tag.
+// Invalidate writes the next version of a tag.
 func (c Tags) Invalidate(tag string) {
 	if !c.Counting {
 		c.MC.Set(item("tag_"+tag, strconv.FormatInt(c.Now().UnixMilli(), 10), 0))
@@ -115,7 +116,7 @@ func (c Tags) Invalidate(tag string) {
 	}
 }
 
-// Set stores a value with the versions that its tags have then.
+// Set stores a value with the current versions of its tags.
 func (c Tags) Set(key, value string, tags ...string) error {
 	for _, t := range tags {
 		value = c.version(t) + " " + value
@@ -123,7 +124,7 @@ func (c Tags) Set(key, value string, tags ...string) error {
 	return c.MC.Set(item(key, value, 0))
 }
 
-// Get returns a value if the versions of its tags are equal.
+// Get returns a value if the versions of its tags are unchanged.
 func (c Tags) Get(key string, tags ...string) (string, bool) {
 	i, err := c.MC.Get(key)
 	if err != nil {
@@ -139,16 +140,16 @@ func (c Tags) Get(key string, tags ...string) (string, bool) {
 	return value, true
 }
 
-// Guarded is the scheme of [1] against rebuilding at once (S-24): the real expiry
-// in the value, a lock by add, delete to unlock.
+// Guarded is the scheme of [1] against simultaneous rebuilds (S-24): the real
+// expiry is in the value, add locks and delete unlocks.
 type Guarded struct {
 	MC    recipes.Client
 	Now   Now
 	Lease int32
 }
 
-// Get looks, then takes the lock if the value has expired, and builds. Whoever
-// comes second and finds no old value builds too.
+// Get reads the value. If it has expired, Get tries to lock and builds. Without an
+// old value, a caller that does not get the lock builds too.
 func (g Guarded) Get(key string, expires time.Duration, build func() string) string {
 	old := ""
 	if i, err := g.MC.Get(key); err == nil {
@@ -168,14 +169,14 @@ func (g Guarded) Get(key string, expires time.Duration, build func() string) str
 	return value
 }
 
-// Rows is the counter of [3] (S-61 to S-63): two numbers, a row in a table for each
-// server that nobody ever removes.
+// Rows is the counter of [3] (S-61 to S-63): two numbers, and a table with one row
+// per server. Rows are never removed.
 type Rows struct {
 	mu   sync.Mutex
 	rows map[string]int
 }
 
-// Flush writes a server's row.
+// Flush writes the row of a server.
 func (r *Rows) Flush(server string, online int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -185,7 +186,7 @@ func (r *Rows) Flush(server string, online int) {
 	r.rows[server] = online
 }
 
-// Total is the sum of all rows.
+// Total returns the sum of all rows.
 func (r *Rows) Total() (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,6 +1,6 @@
 package seeds
 
-// Locks, counters and keys: what the articles' forms do, and ours.
+// Locks, counters and keys: the articles' versions and those of package recipes.
 
 import (
 	"context"
@@ -33,8 +33,8 @@ func keys(t *testing.T, _ *setting) []row {
 	return []row{{"S-10", "keys: md5 of the options", "page 1 and page \"1\" are two keys, each built and invalidated for itself", "parts are text, escaped; different parts never meet (property test)", ""}}
 }
 
-// crc32Rules are settings of clients of which each is "crc32 % n"; the presets are
-// held by recorded answers of those clients.
+// crc32Rules are clients and their settings. Each is described as "crc32 % n". The
+// presets are verified against recorded results of those clients.
 var crc32Rules = []struct{ client, distribution string }{
 	{"gomemcache", "modulo-gomemcache"},
 	{"libmemcached, HASH_CRC", "modulo-libmemcached, hash: crc"},
@@ -46,11 +46,12 @@ var crc32Rules = []struct{ client, distribution string }{
 	{"twemproxy, crc32a", "modulo-twemproxy, hash: crc32a"},
 }
 
-// zeroKey is one for which some clients take 1, where the 15 bits that others take are 0.
+// zeroKey is a key for which 15 bits of the hash are 0. Some clients replace that
+// 0 by 1.
 const zeroKey = "user:28063"
 
-// owners says where a rule puts keys, by the command that shows it; servers carry
-// weights or none.
+// owners returns the server of each key, as printed by ringside route. If heavy is
+// set, the first server has weight 2.
 func owners(t *testing.T, distribution string, heavy bool, keys []string) []string {
 	var servers []string
 	for i := range 11 {
@@ -101,7 +102,7 @@ func placement(t *testing.T, s *setting) []row {
 }
 
 func locks(t *testing.T, s *setting) []row {
-	// Both look before one of them sets.
+	// Both callers read before one of them sets.
 	r := newRounds(2)
 	var holders atomic.Int32
 	each(2, func(int) {
@@ -123,7 +124,7 @@ func locks(t *testing.T, s *setting) []row {
 	})
 	is(t, "holders of a lock by add", holders.Load(), 1)
 
-	// A's lock expires, B takes it, A gives "it" back, C takes it.
+	// A's lock expires, B gets it, A releases "it", C gets it.
 	st := newStage(t)
 	lock := MCLock{st.mc, "lock", 5}
 	a := lock.TryLock()
@@ -210,7 +211,7 @@ func counters(t *testing.T, s *setting) []row {
 }
 
 func views(t *testing.T, s *setting) []row {
-	// A hundred find nothing before one of them sets.
+	// A hundred callers find nothing before one of them sets.
 	const many = 100
 	r := newRounds(many)
 	each(many, func(int) {
@@ -231,7 +232,7 @@ func views(t *testing.T, s *setting) []row {
 }
 
 func rebuilds(t *testing.T, s *setting) []row {
-	// First build: fifty find nothing, and there is no old value.
+	// First build: fifty callers find nothing, and there is no old value.
 	const herd = 50
 	var builds atomic.Int32
 	r := newRounds(herd)
@@ -242,8 +243,9 @@ func rebuilds(t *testing.T, s *setting) []row {
 	first := builds.Load()
 	is(t, "first builds, as printed", first, herd)
 
-	// One after another: who has looked before the first one stored, and gets the lock
-	// after he unlocked, builds again. And a slow one frees another's lock.
+	// A caller reads before the first build is stored, and gets the lock after the
+	// first builder unlocked: it builds again. And a slow builder releases the
+	// lock of another.
 	st := newStage(t)
 	st.mc.Set(item("page", fmt.Sprintf("%d old", st.Now().Unix()-1), 0))
 	printed := Guarded{st.mc, st.Now, 5}
@@ -252,7 +254,7 @@ func rebuilds(t *testing.T, s *setting) []row {
 	Guarded{late, st.Now, 5}.Get("page", time.Minute, func() string { again++; return "new" })
 	is(t, "builds one after another, as printed", again, 2)
 	st.sleep(2 * time.Minute)
-	printed.Get("page", time.Minute, func() string { // A builds for longer than his lock
+	printed.Get("page", time.Minute, func() string { // A builds for longer than its lock lasts
 		st.sleep(6 * time.Second)
 		(MCLock{st.mc, "page_lock", 5}).TryLock() // B's
 		return "slow"
@@ -276,7 +278,7 @@ func rebuilds(t *testing.T, s *setting) []row {
 		fmt.Sprintf("%d of %d builds; a slow builder stores nothing over a newer value or delete", builds.Load(), herd), "guarded"}}
 }
 
-// lateLock is a client that is slow: something happens behind its get.
+// lateLock is a slow client: it calls behind after each get.
 type lateLock struct {
 	recipes.Client
 	behind func()
@@ -300,8 +302,9 @@ func tags(t *testing.T, s *setting) []row {
 	revived, valid := counting.Get("page", "tag")
 	is(t, "counted version, lost", valid && revived == "old", true)
 
-	// Versions by time, stamped at the set: what was read before the invalidation is
-	// valid after it. And two invalidations within a millisecond are one.
+	// Versions are times, read at the set: a value that was read before the
+	// invalidation is valid after it. And two invalidations within a millisecond
+	// are one.
 	timed := Tags{st.mc, st.Now, false}
 	database := "old"
 	read := database

@@ -1,7 +1,7 @@
 package seeds
 
 // The table: every scheme as printed, as corrected, and as corrected while a
-// server is killed and comes back.
+// server is killed and restarted.
 
 import (
 	"context"
@@ -34,31 +34,32 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// row is a line of the table.
+// row is a row of the table.
 type row struct {
 	seeds, scheme      string
 	printed, corrected string
-	kill               string // load of the kill test whose results belong here
+	kill               string // name of the load with the kill test results of this row
 }
 
-// scheme fills rows, and errs where an article's form holds or ours does not.
+// scheme returns rows. It fails the test if an article's version works or ours
+// does not.
 type scheme func(t *testing.T, s *setting) []row
 
 // setting is what a scheme runs on.
 type setting struct {
-	through *memcache.Client // a Ringside in front of three servers
+	through *memcache.Client // client of a Ringside instance with three servers
 	r       *rig.Ringside
 	names   int
-	rules   [][]string // of crc32Rules: where each puts keys
+	rules   [][]string // where each of crc32Rules places keys
 }
 
-// store is one through Ringside whose keys nobody else uses.
+// store returns a store through Ringside with keys that nothing else uses.
 func (s *setting) store() *recipes.Store {
 	s.names++
 	return &recipes.Store{Client: s.through, Prefix: fmt.Sprintf("s%d:", s.names)}
 }
 
-// stage is a memcached in this process whose clock the test moves.
+// stage is a memcached in this process with a clock that the test moves.
 type stage struct {
 	mc  *memcache.Client
 	mu  sync.Mutex
@@ -98,7 +99,7 @@ func must[V any](v V, err error) V {
 	return v
 }
 
-// is holds a result against what the table must say.
+// is compares a result with the one that the table claims.
 func is[V comparable](t *testing.T, what string, got, want V) {
 	t.Helper()
 	if got != want {
@@ -106,7 +107,7 @@ func is[V comparable](t *testing.T, what string, got, want V) {
 	}
 }
 
-// each runs do by so many goroutines and waits for all.
+// each runs do in n goroutines and waits for all of them.
 func each(n int, do func(i int)) {
 	var all sync.WaitGroup
 	for i := range n {
@@ -115,8 +116,8 @@ func each(n int, do func(i int)) {
 	all.Wait()
 }
 
-// rounds makes goroutines go step by step: none takes its next step before all
-// have taken this one. It is how a race is made to happen.
+// rounds makes goroutines run in lockstep: each waits in step until all have
+// reached it. It forces a race to happen.
 type rounds struct {
 	mu      sync.Mutex
 	turn    *sync.Cond
@@ -144,8 +145,8 @@ func (r *rounds) step() {
 	}
 }
 
-// paced is a client of which each get ends only when all others' have: all read
-// before anybody writes.
+// paced is a client that delays the result of each get until all other callers have
+// finished theirs. So all callers read before one of them writes.
 type paced struct {
 	recipes.Client
 	r *rounds
@@ -177,8 +178,8 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// current says whether the page in docs has the schemes of this test, as printed and
-// as corrected. Its last columns differ from run to run.
+// current checks that the page in docs has the schemes of this test, as printed
+// and as corrected. It ignores the last columns, which differ from run to run.
 func current(t *testing.T, rows []row) {
 	text, err := os.ReadFile("../../../docs/recipes.md")
 	if err != nil {
@@ -219,7 +220,7 @@ func show(to *os.File, s *setting, rows []row, killed map[string][2]string) {
 
 const rulesHead = "client\tdistribution\tuser:0\tpage|#|0\t" + zeroKey + "\tuser:0, first server of weight 2\n"
 
-// markdown is the page of docs.
+// markdown returns the page of docs.
 func markdown(s *setting, rows []row, killed map[string][2]string) string {
 	var b strings.Builder
 	b.WriteString(introduction)

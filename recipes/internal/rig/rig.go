@@ -1,11 +1,11 @@
-// Package rig starts what the tests of recipes talk to: Debian's memcached, and
-// the ringside binary in front of them, on loopback addresses of their own.
+// Package rig starts the servers for the tests of recipes: Debian's memcached, and
+// the ringside binary as a proxy for it, on random loopback addresses.
 //
-// Processes end with the test that started them. A missing program fails the
-// test.
+// The end of a test stops the processes that it started. If a program is not
+// installed, the test fails.
 package rig
 
-// Processes, and what a test asks of them.
+// Starting processes, and querying their state.
 
 import (
 	"bytes"
@@ -29,10 +29,10 @@ import (
 	"ringside/internal/testenv"
 )
 
-// Patience bounds every wait; only a failing test waits that long.
+// Patience limits every wait. Only a failing test waits that long.
 const Patience = testenv.Hang
 
-// Eventually waits until done holds.
+// Eventually waits until done returns true, and fails the test after Patience.
 func Eventually(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(Patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
@@ -61,14 +61,14 @@ func (o *output) String() string {
 	return o.b.String()
 }
 
-// process is a program that runs.
+// process is a running program.
 type process struct {
 	cmd    *exec.Cmd
 	out    *output
 	exited chan struct{}
 }
 
-// start runs a program until the test ends, and waits until address answers.
+// start runs a program until the test ends. It waits until address answers.
 func start(t testing.TB, address, program string, args ...string) (*process, error) {
 	t.Helper()
 	path, err := exec.LookPath(program)
@@ -98,7 +98,7 @@ func start(t testing.TB, address, program string, args ...string) (*process, err
 	return p, fmt.Errorf("%s does not answer at %s:\n%s", program, address, p.out)
 }
 
-// answers says whether a memcached or a Ringside answers.
+// answers reports whether a memcached or Ringside instance replies at address.
 func answers(address string) bool {
 	c, err := net.DialTimeout("tcp", address, 10*time.Second)
 	if err != nil {
@@ -117,8 +117,8 @@ func (p *process) kill() {
 	<-p.exited
 }
 
-// ownHost is a loopback address that nobody else uses, so that nobody takes the
-// port of a server that is away.
+// ownHost returns a random loopback address. No other process should use it, so
+// the port of a stopped server stays free.
 func ownHost() string {
 	if runtime.GOOS != "linux" {
 		return "127.0.0.1"
@@ -136,14 +136,15 @@ func freeAddress(t testing.TB) string {
 	return l.Addr().String()
 }
 
-// Memcached is a real one. It keeps its address over Kill and Restart.
+// Memcached is a real memcached process. It keeps its address after Kill and
+// Restart.
 type Memcached struct {
 	Address string
 	args    []string
 	p       *process
 }
 
-// StartMemcached runs one with further arguments.
+// StartMemcached starts a memcached with additional arguments.
 func StartMemcached(t testing.TB, args ...string) *Memcached {
 	t.Helper()
 	m := &Memcached{Address: freeAddress(t), args: args}
@@ -151,7 +152,7 @@ func StartMemcached(t testing.TB, args ...string) *Memcached {
 	return m
 }
 
-// Restart starts it where it was, empty.
+// Restart starts the memcached at the same address, empty.
 func (m *Memcached) Restart(t testing.TB) {
 	t.Helper()
 	host, port, _ := net.SplitHostPort(m.Address)
@@ -162,10 +163,10 @@ func (m *Memcached) Restart(t testing.TB) {
 	}
 }
 
-// Kill ends it at once.
+// Kill kills the process.
 func (m *Memcached) Kill() { m.p.kill() }
 
-// Ringside is the built binary in front of servers.
+// Ringside is the ringside binary, running as a proxy for servers.
 type Ringside struct {
 	Address string
 	admin   string
@@ -173,7 +174,7 @@ type Ringside struct {
 	p       *process
 }
 
-// binary is built once for each test binary.
+// binary builds the ringside binary once per test binary.
 var binary = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "ringside-recipes")
 	if err != nil {
@@ -186,7 +187,7 @@ var binary = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// Binary is the path of the ringside binary. Clean removes it.
+// Binary returns the path of the ringside binary. Clean removes it.
 func Binary(t testing.TB) string {
 	t.Helper()
 	path, err := binary()
@@ -196,17 +197,17 @@ func Binary(t testing.TB) string {
 	return path
 }
 
-// Clean removes the binary; a TestMain calls it at the end.
+// Clean removes the binary. A TestMain calls it at the end.
 func Clean() {
 	if path, err := binary(); err == nil {
 		os.RemoveAll(filepath.Dir(path))
 	}
 }
 
-// Two begins the keys that Ringside keeps two copies of; all others have one.
+// Two is the prefix of keys with two copies. All other keys have one.
 const Two = "two:"
 
-// StartRingside runs one whose pool moves the keys of a server that is lost.
+// StartRingside runs an instance with a pool that moves the keys of a lost server.
 func StartRingside(t testing.TB, servers []*Memcached) *Ringside {
 	t.Helper()
 	for try := 0; ; try++ {
@@ -246,7 +247,7 @@ pools:
 	}
 }
 
-// Route prints where keys go, as the command does.
+// Route returns the output of ringside route for keys.
 func (r *Ringside) Route(t testing.TB, keys ...string) string {
 	t.Helper()
 	out, err := exec.Command(Binary(t), append([]string{"route", "-c", r.file, "--json"}, keys...)...).CombinedOutput()
@@ -256,7 +257,7 @@ func (r *Ringside) Route(t testing.TB, keys ...string) string {
 	return string(out)
 }
 
-// Calm waits until every server is in and nobody suspects it.
+// Calm waits until every server is in use and none is suspected to be down.
 func (r *Ringside) Calm(t testing.TB) {
 	t.Helper()
 	Eventually(t, "every server is in", func() bool {
@@ -306,9 +307,9 @@ func (r *Ringside) servers(t testing.TB) []serverState {
 	return all.Servers
 }
 
-// Copied waits until each key that has two copies has been seen on two servers,
-// so that one of them may go. Keys change meanwhile: one is looked at until it is
-// right once, or gone.
+// Copied waits until each key with two copies has been seen on two servers, so
+// that one of them may fail. Keys may change during the wait: a key is checked
+// until it has been right once or is gone.
 func Copied(t testing.TB, servers []*Memcached) {
 	t.Helper()
 	right := map[string]bool{}
@@ -330,7 +331,7 @@ func Copied(t testing.TB, servers []*Memcached) {
 	})
 }
 
-// keys are those on a server that have two copies.
+// keys returns the keys on a server that have two copies.
 func (m *Memcached) keys(t testing.TB) (keys []string) {
 	t.Helper()
 	c, err := net.DialTimeout("tcp", m.Address, Patience)
@@ -356,7 +357,8 @@ func (m *Memcached) keys(t testing.TB) (keys []string) {
 	return keys
 }
 
-// Client is gomemcache on an address, with a patience that outlasts Ringside's deadline.
+// Client returns a gomemcache client for an address. Its timeout is longer than
+// Ringside's deadline.
 func Client(t testing.TB, address string) *memcache.Client {
 	c := memcache.New(address)
 	c.Timeout, c.MaxIdleConns = Patience, 64
