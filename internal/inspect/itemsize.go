@@ -1,6 +1,6 @@
 package inspect
 
-// Servers whose largest item does not fit limits.value.
+// Warnings about servers whose item_size_max does not fit limits.value.
 
 import (
 	"bufio"
@@ -16,8 +16,8 @@ import (
 	"ringside/proxy/table"
 )
 
-// askedWithin bounds all questions of one call of ItemSizes. A server that does not answer in
-// time is not reported: the file may be meant for another machine.
+// askedWithin bounds all requests to servers of one call of ItemSizes. A server that does not
+// reply in time is not reported, because the file may be meant for another machine.
 const askedWithin = 2 * time.Second
 
 // usualItemSize is the item_size_max of a memcached that was started without -I, in bytes.
@@ -84,7 +84,7 @@ func askItemSize(ctx context.Context, s table.Target) (int, error) {
 	if _, err := io.WriteString(c, "stats settings\r\n"); err != nil {
 		return 0, err
 	}
-	lines := bufio.NewScanner(io.LimitReader(c, 64<<10)) // a memcached needs some 3 KiB
+	lines := bufio.NewScanner(io.LimitReader(c, 64<<10)) // memcached's reply has about 3 KiB
 	for lines.Scan() {
 		if text, ok := strings.CutPrefix(lines.Text(), "STAT item_size_max "); ok {
 			return strconv.Atoi(text)
