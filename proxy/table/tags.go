@@ -13,7 +13,7 @@ import (
 type Tags struct {
 	stamp.Rule
 	Suffix string // separates a key from further tags that the client names; empty: clients cannot name tags
-	Read   bool   // understand the heads of values with tags, but write none
+	Read   bool   // understand values that other instances have stored with tags, but store none
 }
 
 // CheckTagNames returns an error for the first of names that is not a valid tag name.
