@@ -43,11 +43,11 @@
 //     It uses the client's rule for the next server or for a rebuilt ring if there
 //     is one, else the order of package ring.
 //   - preset: counters or sessions on a route sets the lease, the pings,
-//     eject_after, and the deadline of its pool. With at least three view servers
-//     it also sets the consistency. Settings of the pool override the preset, and
-//     the preset overrides defaults, but it keeps consistency: strict from
-//     defaults. It does not set the mode, because keys with replicas have no
-//     substitute server in any mode.
+//     eject_after, and the deadline of its pool. With at least three view servers,
+//     which store the record of ejected servers, it also sets the consistency.
+//     Settings of the pool override the preset, and the preset overrides defaults,
+//     but it keeps consistency: strict from defaults. It does not set the mode,
+//     because keys with replicas have no substitute server in any mode.
 //   - Hosts are compared by the text of addresses, in lower case and with IP
 //     addresses in canonical form. Loopback addresses and unix sockets are one
 //     host. Names are not resolved.

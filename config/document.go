@@ -83,7 +83,7 @@ type document struct {
 	where map[any]*node // by the address of a setting: the node it was read from; no entry: the file does not set it
 	base  Pool          // settings that pools inherit
 
-	defaults *Pool // the defaults of the file, whose addresses are keys of where
+	defaults *Pool // the defaults of the file; the addresses of its settings are keys of where
 }
 
 // fail records an error at a position of the file.

@@ -28,7 +28,7 @@ type key[T any] struct {
 	diff     func(within string, old, f *T, say func(format string, args ...any))
 }
 
-// set returns a key whose value is stored in a field of T.
+// set returns a key with a value that is stored in a field of T.
 func set[T, V any](name, doc string, v value[V], field func(*T) *V) key[T] {
 	return key[T]{
 		name:  name,

@@ -1,6 +1,6 @@
 package config
 
-// Reading of files whose paths the user sets.
+// Reading of files at paths that the user sets.
 
 import (
 	"errors"

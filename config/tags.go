@@ -127,8 +127,8 @@ func (d *document) checkTags(f *File, r *Route) {
 // begins reports whether all keys of r begin with text.
 func (r *Route) begins(text string) bool { return strings.HasPrefix(string(r.pattern()[0]), text) }
 
-// checkTagCommand rejects routes whose keys begin with tags.command. It checks only lists that
-// also have routes with tags.
+// checkTagCommand rejects routes without tags that only match keys beginning with tags.command.
+// It checks the lists that also have routes with tags.
 func (d *document) checkTagCommand(f *File, lists [][]Route) {
 	for _, list := range lists {
 		if !slices.ContainsFunc(list, func(r Route) bool { return r.Tags.On }) {

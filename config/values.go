@@ -113,7 +113,7 @@ func oneOf[V comparable](options ...option[V]) value[V] {
 	}
 }
 
-// chosen returns the meaning of the option whose word is n.
+// chosen returns the meaning of the option with the word n.
 func chosen[V any](n *node, options []option[V]) (means V, ok bool) {
 	word := n.text
 	if n.tag == "!!bool" {
@@ -175,7 +175,7 @@ func spoken[V interface {
 	return oneOf(options...)
 }
 
-// depends is a value whose default depends on other settings, so the schema has no default.
+// depends is a value with a default that depends on other settings. The schema has no default.
 func depends[V any](v value[V]) value[V] {
 	v.diff = byWords(v.show)
 	v.show = func(V) any { return nil }
@@ -384,7 +384,7 @@ func listOf[V any](item value[V], least int) value[[]V] {
 	}
 }
 
-// elements is a list whose elements have names. Its changes are described by name.
+// elements is a list of elements with names. Its changes are described by name.
 func elements[V element](item value[V], list value[[]V]) value[[]V] {
 	list.diff = byName(item)
 	return list

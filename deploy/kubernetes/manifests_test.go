@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// manifest holds the objects of one file.
+// manifest contains the objects of one file.
 type manifest struct {
 	maps        map[string]bool // by the name of a ConfigMap: whether it has a ringside.yaml
 	deployments []appsv1.Deployment

@@ -44,6 +44,7 @@ func (f *Admin) Load() (*config.File, error) {
 
 // Endpoint returns the address of the selected instance's admin interface: that of the flag
 // --admin, else that in file, else the default. file is nil if there is no configuration file.
+// A file without an admin interface is an error.
 func (f *Admin) Endpoint(file *config.File) (network, address string, err error) {
 	switch {
 	case f.address != "":

@@ -17,7 +17,7 @@ import (
 
 // Exit statuses; 0 is success. Ringside never exits with 2 on purpose: the Go runtime
 // exits with 2 after a panic or a fatal error, and a supervisor must restart a process
-// that crashed, but not one whose configuration or command line is wrong.
+// that crashed, but not one with a wrong configuration or command line.
 const (
 	exitFailed = 1
 	exitNotUp  = 3  // ringside top --once: a server is not up

@@ -121,7 +121,7 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 	return Usage(err)
 }
 
-// NoFile rejects arguments of a command whose configuration file is set with -c.
+// NoFile rejects arguments of a command that has the flag -c for its configuration file.
 func NoFile(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return Usage(fmt.Errorf("%q is one word too many; a configuration file goes behind -c: ringside %s -c %s", args[0], cmd.Name(), args[0]))

@@ -1,6 +1,6 @@
 package inspect
 
-// Warnings about servers whose item_size_max does not fit limits.value.
+// Warnings about servers with an item_size_max that does not fit limits.value.
 
 import (
 	"bufio"
@@ -24,9 +24,10 @@ const askedWithin = 2 * time.Second
 const usualItemSize = 1 << 20
 
 // ItemSizes asks each server of t for the size of the largest item that it stores, and returns
-// a warning for each address whose size does not fit limits.value. A server with a smaller size
-// is reported only if that is below memcached's default. Otherwise the server rejects values
-// that are too large itself; the default of limits.value is larger than memcached's default.
+// a warning for each address with a size that does not fit limits.value. A server with a
+// smaller size is reported only if the size is below memcached's default. Other servers reject
+// values that are too large themselves, and the default of limits.value is larger than
+// memcached's default.
 func ItemSizes(ctx context.Context, t *table.Table) []string {
 	return itemSizes(ctx, t, askItemSize)
 }

@@ -17,7 +17,7 @@ import (
 // reported, because the file may be meant for another machine.
 const resolveWithin = 2 * time.Second
 
-// ambiguousServers returns a warning for each server of t whose name resolves to several
+// ambiguousServers returns a warning for each server name of t that resolves to several
 // addresses of one family (IPv4 or IPv6).
 func ambiguousServers(ctx context.Context, t *table.Table, lookUp func(ctx context.Context, host string) ([]netip.Addr, error)) []string {
 	ctx, cancel := context.WithTimeout(ctx, resolveWithin)

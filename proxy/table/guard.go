@@ -22,10 +22,10 @@ type Guard struct {
 	Clients GuardClients
 }
 
-// GuardLate is the reply to a get whose wait has ended without a value.
+// GuardLate is the reply to a get that has waited for guard.wait without receiving a value.
 type GuardLate uint8
 
-// The replies to a get whose wait has ended without a value.
+// The replies to a get that has waited without receiving a value.
 const (
 	LateMiss  GuardLate = iota // a miss: the client rebuilds the value too
 	LateError                  // SERVER_ERROR

@@ -161,9 +161,9 @@ type Timeouts struct {
 	Total    time.Duration // from a client's command to the last byte of its reply; 0: unlimited
 }
 
-// Within returns the timeouts for one request of a command of whose Deadline left remains.
-// It subtracts the time that has passed from Deadline and Total, and limits Request to the
-// rest of Deadline.
+// Within returns the timeouts for one request of a command. left is the time until the
+// command's Deadline. Within subtracts the time that has passed from Deadline and Total, and
+// limits Request to left.
 func (t *Timeouts) Within(left time.Duration) *Timeouts {
 	gone := t.Deadline - max(left, time.Millisecond)
 	if gone <= 0 {
@@ -198,7 +198,7 @@ type Limits struct {
 	Waiting    int           // gets that wait on guarded routes
 	Tickets    int           // misses on guarded routes that are remembered until their set
 	Tags       int           // tags of one value
-	TagKeys    int           // keys whose tags are remembered because clients named them
+	TagKeys    int           // keys that are remembered with the tags that clients named for them
 	Linger     time.Duration // how long new clients are accepted after SIGTERM, while /readyz already fails
 	Drain      time.Duration // how long requests in flight can last after that
 }
