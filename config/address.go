@@ -1,6 +1,6 @@
 package config
 
-// Addresses and names as they stand in a file.
+// Addresses and names as they are written in a file.
 
 import (
 	"cmp"
@@ -14,8 +14,8 @@ import (
 
 const (
 	defaultPort = "11211"
-	maxPath     = 107 // bytes of a unix socket's path, as Linux has it
-	maxName     = 250 // bytes of a server's name, and of the beginning of keys
+	maxPath     = 107 // bytes of a unix socket's path; the limit of Linux
+	maxName     = 250 // bytes of a server's name, and of a prefix of keys
 	namePattern = `^[A-Za-z0-9]([A-Za-z0-9_.-]{0,62}[A-Za-z0-9])?$`
 )
 
@@ -24,7 +24,7 @@ var (
 	isHost = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_.])?$`)
 )
 
-// address is a value read by one of the two functions below.
+// address is an address that parse reads: listenAddress or serverAddress.
 func address(what string, parse func(string) (Address, error)) value[Address] {
 	return value[Address]{
 		read: func(d *document, n *node, path string, to *Address) {
@@ -44,7 +44,7 @@ func address(what string, parse func(string) (Address, error)) value[Address] {
 	}
 }
 
-// listenAddress reads where to listen. An empty host is every address.
+// listenAddress parses an address to listen on. An empty host means every address.
 func listenAddress(text string) (Address, error) {
 	if path, ok := strings.CutPrefix(text, "unix:"); ok {
 		return unixAddress(path)
@@ -69,7 +69,7 @@ func listenAddress(text string) (Address, error) {
 	return Address{network, join(host, port)}, nil
 }
 
-// local says that only this machine can connect to an address.
+// local reports whether only this machine can connect to the address.
 func (a Address) local() bool {
 	if a.Network == "unix" {
 		return true
@@ -79,7 +79,7 @@ func (a Address) local() bool {
 	return err == nil && (host == "localhost" || bad == nil && ip.IsLoopback())
 }
 
-// serverAddress reads where a server is. Without a port it is 11211.
+// serverAddress parses the address of a server. The default port is 11211.
 func serverAddress(text string) (Address, error) {
 	if path, ok := strings.CutPrefix(text, "unix:"); ok {
 		return unixAddress(path)
@@ -109,7 +109,7 @@ func unixAddress(path string) (Address, error) {
 	return Address{"unix", path}, nil
 }
 
-// splitHost cuts host:port, [ipv6]:port, or either without the port.
+// splitHost splits host:port or [ipv6]:port. The port is "" if text has none.
 func splitHost(text string) (host, port string, err error) {
 	if strings.HasPrefix(text, "/") {
 		return "", "", fmt.Errorf("%s is a path: write unix:%s", quote(text), text)
@@ -173,7 +173,7 @@ func checkPort(port string, least int) error {
 	return nil
 }
 
-// join is net.JoinHostPort without its import of the network.
+// join is like net.JoinHostPort.
 func join(host, port string) string {
 	if strings.Contains(host, ":") {
 		host = "[" + host + "]"
@@ -181,7 +181,8 @@ func join(host, port string) string {
 	return host + ":" + port
 }
 
-// printable refuses what can't stand in a key or a label that is logged.
+// printable reports whether s has no spaces and control characters. Keys cannot have them, and
+// labels are logged.
 func printable(s string) bool {
 	for i := range len(s) {
 		if s[i] <= ' ' || s[i] == 0x7f {
@@ -191,15 +192,15 @@ func printable(s string) bool {
 	return true
 }
 
-// serverName is a label: it is hashed byte by byte, so spaces would be easy to
-// get wrong, and control characters break logs and metrics.
+// serverName is the label of a server. It cannot have spaces, which are easy to get wrong in a
+// text that is hashed byte by byte, or control characters, which break logs and metrics.
 func serverName() value[string] { return visible("a name", maxName) }
 
 func prefixText() value[string] { return visible("the beginning of keys", maxName) }
 
 func zoneText() value[string] { return visible("the name of a zone", maxName) }
 
-// visible is text that may be part of a key.
+// visible is text without spaces and control characters, of at most most bytes.
 func visible(what string, most int) value[string] {
 	v := text(what)
 	read := v.read
@@ -213,7 +214,7 @@ func visible(what string, most int) value[string] {
 	return v
 }
 
-// permissions are those of a unix socket, in octal.
+// permissions are the permission bits of a unix socket, in octal.
 func permissions() value[uint32] {
 	return value[uint32]{
 		read: func(d *document, n *node, path string, to *uint32) {
@@ -237,7 +238,7 @@ func permissions() value[uint32] {
 	}
 }
 
-// text is the address as it stands in a file.
+// text returns the address as it is written in a file.
 func (a Address) text() string {
 	if a.Network == "unix" {
 		return "unix:" + a.Address
@@ -245,7 +246,7 @@ func (a Address) text() string {
 	return a.Address
 }
 
-// label is what people call the server.
+// label returns the name of the server for people: Name, or the address.
 func (s *Server) label() string {
 	switch {
 	case s.Name != "":

@@ -1,6 +1,6 @@
 package config
 
-// A checked file to the table the proxy serves by.
+// Building a table from a checked file.
 
 import (
 	"bytes"
@@ -13,10 +13,10 @@ import (
 	"ringside/ring"
 )
 
-// Build makes the table of a file that came from Parse or Load. It is
-// deterministic: two files that say the same give tables that are equal, but
-// for the hash functions in them, which Go can't compare. The error names the
-// pool whose placement can't be built; Parse has found it before.
+// Build builds the table of a file that Parse or Load returned. It is deterministic: equal
+// files give equal tables, except for the hash functions in them, which Go cannot compare. The
+// error names a pool whose placement cannot be built, but Parse has already rejected such a
+// file.
 func (f *File) Build() (*table.Table, error) {
 	t := &table.Table{Limits: f.Limits, LogSlow: f.Log.Slow, TagCommand: f.Tags.Command, NoHotKeys: !f.Admin.Hot, Misses: f.Admin.Misses}
 	pools := map[string]*table.Pool{}
@@ -49,7 +49,7 @@ func (f *File) Build() (*table.Table, error) {
 			listener.Routes = append(listener.Routes, built)
 		}
 		if listener.Users = l.Users; l.AuthFile != "" && l.Users == nil {
-			listener.Users = new(table.Users) // nobody
+			listener.Users = new(table.Users) // without users: every password is wrong
 		}
 		t.Listeners = append(t.Listeners, listener)
 	}
@@ -110,7 +110,7 @@ func (p *Pool) build() (*table.Pool, error) {
 		JoinGets:     p.JoinGets,
 		DenyFlush:    p.DenyFlush,
 		Connections:  p.Connections,
-		Preconnect:   true, // so that what is said of servers is known, not hoped
+		Preconnect:   true, // so that the reported state of a server comes from a connection
 		QueueLimit:   p.Queue,
 		Keepalive:    p.Keepalive,
 		Timeouts:     p.Timeouts,
@@ -129,12 +129,12 @@ func (p *Pool) build() (*table.Pool, error) {
 	return built, nil
 }
 
-// maxRebuilt is how many rings without some servers are kept: far more than
-// outages that last.
+// maxRebuilt is the number of rebuilt rings that are cached. That is far more than the sets of
+// servers that are down at the same time during real outages.
 const maxRebuilt = 64
 
-// without returns the function that builds the pool's ring without some of its
-// servers, as its client would. All loops share the rings.
+// without returns a function that returns the pool's ring without some of its servers, as the
+// client would rebuild it. The function caches the rings for all loops, guarded by mu.
 func (p *Pool) without() (func(out []bool) (ring.Ring, error), error) {
 	servers, err := p.placementServers()
 	if err != nil {
@@ -170,7 +170,7 @@ func (p *Pool) without() (func(out []bool) (ring.Ring, error), error) {
 	}, nil
 }
 
-// inOrder says whether multi-gets are answered in the order of the request.
+// inOrder reports whether the values of a multi-get are sent in the order of the request.
 func (p *Pool) inOrder() bool {
 	if p.Multiget != "" {
 		return p.Multiget == "request"
@@ -179,7 +179,7 @@ func (p *Pool) inOrder() bool {
 	return preset.InOrder
 }
 
-// build is what the table has of t.
+// build returns the tag settings of a route for the table.
 func (t *Tags) build(r *Route, space *TagSpace) *table.Tags {
 	built := &table.Tags{Suffix: t.Suffix, Read: t.Read}
 	built.Namespace = stamp.In(space.Namespace)
@@ -187,15 +187,15 @@ func (t *Tags) build(r *Route, space *TagSpace) *table.Tags {
 		built.Prefix = bytes.Clone([]byte(r.Prefix))
 	}
 	for _, p := range t.Patterns {
-		if made, err := stamp.ParsePattern(p.Match, p.Tags); err == nil { // it was checked when it was read
+		if made, err := stamp.ParsePattern(p.Match, p.Tags); err == nil { // cannot fail: patternValue has checked it
 			built.Patterns = append(built.Patterns, made)
 		}
 	}
 	return built
 }
 
-// guard is the guard of a route with tags that does not say how it is guarded: its
-// tickets bind sets to their misses, and nobody is held.
+// guard returns the guard of a route with tags and without guard settings. Its tickets bind
+// each set to its miss. No get waits.
 func (t *Tags) guard() *table.Guard {
 	return &table.Guard{Hide: t.Read, Lease: 10 * time.Second, LeaseMax: time.Minute}
 }

@@ -1,6 +1,6 @@
 package config
 
-// What must hold between settings, once each is fine by itself.
+// Checks of settings against each other, after each one is valid by itself.
 
 import (
 	"errors"
@@ -16,8 +16,8 @@ import (
 	"ringside/proxy/watch"
 )
 
-// place returns where the first of the settings that the file sets itself was
-// read: a default or an inherited value has no place, what holds it has.
+// place returns the position in the file of the first of settings that the file sets. Defaults
+// and inherited values have no position, so callers pass the enclosing settings after them.
 func (d *document) place(settings ...any) *node {
 	for _, s := range settings {
 		if n := d.where[s]; n != nil {
@@ -31,8 +31,8 @@ func (d *document) failAt(n *node, format string, args ...any) {
 	d.fail(n.line, n.column, format, args...)
 }
 
-// check looks at a file that is read; root is where errors go that have no
-// place of their own.
+// check checks a file after it was read. root is the position of errors without a position of
+// their own.
 func (d *document) check(root *node, s *settings) {
 	f := &s.File
 	d.decide(f)
@@ -53,7 +53,7 @@ func (d *document) check(root *node, s *settings) {
 	}
 	d.checkOneTruth(f)
 	d.checkLimits(f)
-	if len(d.errs) == 0 { // else a pool may have a mode that nobody wants
+	if len(d.errs) == 0 { // otherwise the mode of a pool may not be the intended one
 		d.checkShared(f)
 	}
 }
@@ -90,15 +90,15 @@ func (d *document) checkListeners(f *File) {
 	}
 }
 
-// everywhere says that a is every address of this machine.
+// everywhere reports whether a is every address of this machine.
 func (a *Address) everywhere() bool {
 	host, _, err := net.SplitHostPort(a.Address)
 	ip, ipErr := netip.ParseAddr(host)
 	return a.Network != "unix" && err == nil && (host == "" || ipErr == nil && ip.IsUnspecified())
 }
 
-// checkCircle refuses servers that are a listener of this Ringside: what it asked
-// them it would ask itself, for ever.
+// checkCircle rejects servers that are a listener or the admin interface of this instance. A
+// request to such a listener would be sent to the same instance without end.
 func (d *document) checkCircle(f *File) {
 	for i := range f.Pools {
 		for j := range f.Pools[i].Servers {
@@ -115,8 +115,8 @@ func (d *document) checkCircle(f *File) {
 	}
 }
 
-// takes says that who listens on a gets what is sent to b, as far as the texts
-// tell: nothing is resolved.
+// takes reports whether a listener on a would accept connections to b. It compares only the
+// texts and does not resolve names.
 func (a *Address) takes(b Address) bool {
 	if a.Network == "" || b.Network == "" {
 		return false
@@ -142,8 +142,8 @@ func (a *Address) takes(b Address) bool {
 	return strings.EqualFold(host, to)
 }
 
-// checkTaken refuses an address that stands twice. Two addresses may still meet
-// (a name and its number); the system says so at start.
+// checkTaken rejects an address that is used twice. Two different texts can still be the same
+// address (a name and its IP address). Then the second listen fails at start.
 func (d *document) checkTaken(seen map[Address]bool, a *Address) {
 	if a.Network == "" || strings.HasSuffix(a.Address, ":0") && a.Network != "unix" {
 		return
@@ -183,8 +183,8 @@ func (d *document) checkRoutes(f *File, what string, missing *node, routes []Rou
 	}
 }
 
-// checkRivals refuses a route that wants keys of which one before spells out as much:
-// nobody could say which of the two gets them.
+// checkRivals rejects a route if an earlier one matches some of its keys with equally many
+// literal bytes. Neither would be more specific for these keys.
 func (d *document) checkRivals(what string, before []*Route, r *Route) {
 	at, p := d.place(&r.Match, &r.Prefix, r), r.pattern()
 	for _, o := range before {
@@ -207,10 +207,11 @@ func (d *document) checkRivals(what string, before []*Route, r *Route) {
 	}
 }
 
-// shownKey is a key of keyOfBoth, for people.
+// shownKey formats a key that keyOfBoth returned, for people.
 func shownKey(key string) string { return quote(strings.ReplaceAll(key, filler, "…")) }
 
-// checkCounters refuses counters that would not live as long as the file says.
+// checkCounters checks autocreate and buffer: the lifetime of counters, and how long
+// increments wait.
 func (d *document) checkCounters(r *Route) {
 	if a := &r.Autocreate; a.TTL%time.Second != 0 {
 		d.failAt(d.place(&a.TTL, a), "autocreate.ttl must be in whole seconds, as memcached has them, not %s", short(a.TTL))
@@ -225,7 +226,7 @@ func (d *document) checkCounters(r *Route) {
 	}
 }
 
-// checkTotal refuses a deadline_total that makes the pool's deadline useless.
+// checkTotal rejects a deadline_total of a route that is shorter than the pool's deadline.
 func (d *document) checkTotal(f *File, r *Route) {
 	for _, name := range r.to() {
 		if p := f.pool(name); p != nil && r.Total != nil && *r.Total > 0 {
@@ -234,7 +235,7 @@ func (d *document) checkTotal(f *File, r *Route) {
 	}
 }
 
-// checkKeys refuses prefixes and patterns that no key can have.
+// checkKeys rejects prefixes and patterns that no key can match.
 func (d *document) checkKeys(f *File, r *Route) {
 	at, longest := d.place(&r.Match, &r.Prefix, r), f.Limits.Key
 	switch p := r.pattern(); {
@@ -273,8 +274,8 @@ func (d *document) checkBackoff(p *Pool, path string) {
 	atMost(d, d.place(&b.Max, &b.First, p), path+".backoff", "first", b.First, "max", b.Max)
 }
 
-// checkServers refuses servers that can't be told apart. One address may stand
-// under several names: that is how a ring's place outlives a machine.
+// checkServers rejects servers with the same name. Several names can have the same address, so
+// that a name keeps its place on the ring when its machine is removed.
 func (d *document) checkServers(p *Pool) {
 	seen := map[string]*node{}
 	for i := range p.Servers {
@@ -300,12 +301,13 @@ func (d *document) checkLimits(f *File) {
 	atMost(d, at(&l.Memory, &l.Line), "limits", "line", byteCount(l.Line), "memory", byteCount(l.Memory))
 }
 
-// byteCount is a size that prints as one.
+// byteCount is a number of bytes that prints with its unit.
 type byteCount int64
 
 func (b byteCount) String() string { return bytesText(int64(b)) }
 
-// atMost refuses a pair of settings whose order makes one of them useless.
+// atMost rejects a pair of settings if small is greater than big. One of them would have no
+// effect.
 func atMost[V byteCount | time.Duration](d *document, n *node, path, lesser string, small V, greater string, big V) {
 	if small > big {
 		d.failAt(n, "%s: %s (%v) must not be more than %s (%v)", path, lesser, show(small), greater, show(big))
@@ -364,11 +366,11 @@ func (d *document) checkGuard(f *File, r *Route) {
 	}
 }
 
-// guarded says that r has a guard; tags need one.
+// guarded reports whether r has a guard. Routes with tags always have one.
 func (r *Route) guarded() bool { return r.Guard.On || r.Tags.On }
 
-// checkSameGuard refuses two ways to one key of which only one knows the guard: the
-// other would show stubs as empty values, and old values as fresh.
+// checkSameGuard rejects two routes to the same key of a server if only one has a guard. The
+// other would return the guard's placeholders as empty values, and old values as current ones.
 func (d *document) checkSameGuard(listA, listB []Route, a, b *Route) {
 	shared := slices.ContainsFunc(a.to(), func(p string) bool { return p != "" && slices.Contains(b.to(), p) })
 	if !shared || a.guarded() == b.guarded() {
@@ -388,7 +390,7 @@ func (d *document) checkSameGuard(listA, listB []Route, a, b *Route) {
 	}
 }
 
-// checkNear refuses values that are kept here where they must be of now.
+// checkNear rejects a near cache for data that must not be old.
 func (d *document) checkNear(f *File, r *Route) {
 	n := &r.Near
 	if !n.On {
@@ -411,10 +413,11 @@ func (d *document) checkNear(f *File, r *Route) {
 	}
 }
 
-// largestUsers is what a file of users may have: more than anybody writes by hand.
+// largestUsers is the largest size of an auth_file in bytes. That is more than anyone writes by
+// hand.
 const largestUsers = 1 << 20
 
-// readUsers reads a file of users. exposed: every user of the machine may read it.
+// readUsers reads an auth_file. exposed reports whether every user of the machine can read it.
 func readUsers(path string) (users *table.Users, exposed bool, err error) {
 	text, info, err := readRegular(path, largestUsers+1)
 	switch {
@@ -433,10 +436,11 @@ func readUsers(path string) (users *table.Users, exposed bool, err error) {
 	return users, info.Mode().Perm()&0o004 != 0, nil
 }
 
-// mostTraces is how many there may be.
+// mostTraces is the largest number of traces in a file.
 const mostTraces = 4
 
-// checkTraces sees what no single trace can.
+// checkTraces checks the number of traces and patterns, and that no two traces write the same
+// file.
 func (d *document) checkTraces(f *File) {
 	if len(f.Traces) > mostTraces {
 		d.failAt(d.place(&f.Traces[mostTraces]), "there may be %d traces, and here are %d: a trace may have several patterns", mostTraces, len(f.Traces))
@@ -450,7 +454,7 @@ func (d *document) checkTraces(f *File) {
 		if at, twice := seen[t.File]; twice && t.File != "" {
 			d.failAt(d.place(&t.File), "traces[%d].file: traces[%d] writes %s, too: name another file, or give one trace the patterns of both", i, at, t.File)
 		}
-		for n := 1; n <= t.Keep && t.File != ""; n++ { // moved aside, it would be written over
+		for n := 1; n <= t.Keep && t.File != ""; n++ { // renamed files: another trace would overwrite them
 			seen[fmt.Sprint(t.File, ".", n)] = i
 		}
 		seen[t.File] = i

@@ -1,64 +1,67 @@
-// Package config turns a file into a table, or into errors that say where it is
-// wrong.
+// Package config parses and checks a configuration file, and builds its table.
 //
-// The file is YAML, read strictly: an unknown key, a value of the wrong type, a
-// name given twice or a bound that can't hold is an error, and all errors of a
-// file are reported together, each with its place, what is allowed, and the
-// nearest known word. deploy/ringside.example.yaml documents every key, and
-// deploy/ringside.schema.json lets editors check while one types; both are held
-// to the table of keys in keys.go by tests.
+// The file is YAML. An unknown key, a value of the wrong type, a duplicate name or
+// an impossible bound is an error. All errors of a file are reported together, each
+// with its position, what is allowed, and the nearest known word.
+// deploy/ringside.example.yaml documents every key, and deploy/ringside.schema.json
+// is for editors. Tests compare both with the table of keys in keys.go.
 //
 // # How a file becomes a table
 //
-//	bytes ─ document.go: YAML, bounded, aliases followed ─► a tree of nodes, each with its place
-//	tree  ─ keys.go: the table of keys, by the kinds of values.go ─► File; document.where knows what was read from where
-//	File  ─ decide (failover.go): what is left open, and presets decide ─► File, complete
-//	File  ─ check*: what must hold between settings, building each placement on trial ─► File, or Errors
+//	bytes ─ document.go: parse YAML within bounds, follow aliases ─► a tree of nodes, each with its position
+//	tree  ─ keys.go: the table of keys, with the kinds of values.go ─► File; document.where has the position of each setting
+//	File  ─ decide (failover.go): set what the file leaves open, apply presets ─► File, complete
+//	File  ─ check*: compare settings, build each placement once ─► File, or Errors
 //	File  ─ Build (build.go) ─► table.Table
 //
-// # Choices where YAML or custom leave room
+// # Rules of the format
 //
-//   - Anchors, aliases and merge keys (<<) work. Keys at the top that begin with
-//     x- are ignored, so that anchors have a place to stand. A second document,
-//     an alias that contains itself, and a file that repeats more than 200,000
-//     values are refused. Nothing is taken from the environment.
-//   - Durations have a unit (500ms); a bare number is refused. Sizes are bytes or
+//   - Anchors, aliases and merge keys (<<) work. Keys at the top level that begin
+//     with x- are ignored, so that they can define anchors. A second document, an
+//     alias that contains itself, and a file with more than 200,000 values,
+//     repetitions by aliases included, are rejected. Environment variables are not
+//     expanded.
+//   - Durations have a unit (500ms); a bare number is rejected. Sizes are bytes or
 //     have a binary unit (64KiB). off, where allowed, is a duration of 0.
-//   - A pool inherits each setting it leaves out from defaults, including single
-//     keys of timeouts and backoff; lists replace each other.
-//   - A server without a port listens on 11211. IPv6 addresses stand in brackets.
-//     The text of a server's address is what ketama clients hash, so host names
-//     are not resolved and nothing is rewritten.
-//   - A listener's IPv4 address accepts IPv4, an IPv6 address IPv6, and :port or
-//     a host name whatever the system offers. Port 0 lets the system choose.
-//   - Routes may be left out while there is one pool, not counting one that is
-//     only another's gutter. A listener with routes of its own uses only those. A
-//     key that no route takes gets an error.
-//   - A setting of failover or of copies that would do nothing is an error,
-//     because whoever writes it counts on it. What is inherited may do nothing in
-//     one pool as long as it does something in another.
-//   - A pool that leaves failover.mode open is fail_fast if its distribution stands
-//     for an existing client, whatever that client does, or if it has less than
-//     three servers; else it rehashes. Mode rehash works with every distribution: where the client has a rule for whom
-//     to ask next, or builds its ring again, by that; else by ring's own order.
-//   - preset: counters or sessions on a route sets the lease, the pings, eject_after, the
-//     deadline and, from three view servers on, the consistency of its pool. The pool's own settings
-//     win over it, and it wins over defaults, but for strict, which it keeps. It
-//     leaves the mode alone: keys with copies have no stand-in in any mode.
-//   - Two hosts are told apart by the text of addresses, in lower case and with IP
-//     addresses in their usual form; loopback addresses and unix sockets are one
-//     host. Nothing is resolved.
-//   - Two ways to the same key of a server, be it by two listeners or because
-//     strip_prefix makes one of two, must keep the same copies of it.
+//   - A pool inherits each setting that it leaves out from defaults, including
+//     single keys of timeouts and backoff. Lists replace each other.
+//   - The default port of a server is 11211. IPv6 addresses are in brackets. Host
+//     names are not resolved and addresses are not rewritten, because ketama
+//     clients hash the text of a server's address.
+//   - A listener with an IPv4 address accepts IPv4, one with an IPv6 address IPv6.
+//     One with :port or a host name accepts what the system supports. Port 0 means
+//     that the system chooses a port.
+//   - Routes are optional if there is one pool, not counting pools that are only
+//     gutters of others. A listener with its own routes uses only those. A request
+//     for a key that no route matches gets an error.
+//   - A setting of failover or of replicas that has no effect is an error, because
+//     its author relies on it. An inherited setting must have an effect in at
+//     least one pool.
+//   - The default of failover.mode is fail_fast for the distribution of an existing
+//     client, whatever that client does, and for pools with less than three
+//     servers. Otherwise it is rehash. Mode rehash works with every distribution.
+//     It uses the client's rule for the next server or for a rebuilt ring if there
+//     is one, else the order of package ring.
+//   - preset: counters or sessions on a route sets the lease, the pings,
+//     eject_after, and the deadline of its pool. With at least three view servers,
+//     which store the record of ejected servers, it also sets the consistency.
+//     Settings of the pool override the preset, and the preset overrides defaults,
+//     but it keeps consistency: strict from defaults. It does not set the mode,
+//     because keys with replicas have no substitute server in any mode.
+//   - Hosts are compared by the text of addresses, in lower case and with IP
+//     addresses in canonical form. Loopback addresses and unix sockets are one
+//     host. Names are not resolved.
+//   - Two routes to the same key of a server must keep the same replicas of it. Two
+//     listeners, or strip_prefix, can cause this.
 //   - The order of pools, servers and routes is that of the file, so building
-//     twice gives equal tables.
+//     twice returns equal tables.
 //
 // # What it does not do
 //
-//   - It asks no server and no resolver: that a server is there, or is memcached, is
-//     seen when the table is in force.
-//   - It puts nothing in force. The command does, and compares two files for people by
-//     Changes and AtNextStart.
+//   - It does not contact servers or resolvers. Whether a server is reachable is
+//     seen once the table is in use.
+//   - It does not apply a file. The command does, and describes the differences of
+//     two files with Changes and AtNextStart.
 package config
 
 import (
@@ -68,61 +71,61 @@ import (
 	"ringside/proxy/table"
 )
 
-// What a file says once its defaults are filled in, and the way in.
+// The settings of a file with their defaults, and the functions that read it.
 
-// File is what a file says, with every default filled in. It is plain data; it
-// passed all checks when it came from Parse or Load.
+// File holds the settings of a file, with every default filled in. It is plain data. A File
+// that Parse or Load returned has passed all checks.
 type File struct {
 	Listen []Listener
 	Admin  Admin
-	Zone   string  // that of this Ringside; empty: none
+	Zone   string  // the zone of this instance; empty: none
 	Pools  []Pool  // in the order of the file
-	Routes []Route // for the listeners that have none of their own; never empty then
+	Routes []Route // routes of the listeners without their own; not empty if there are such listeners
 	Tags   TagSpace
 	Traces []Trace
 	Limits table.Limits
 	Engine Engine
 	Log    Log
-	Watch  bool // the file is read again when it changes
+	Watch  bool // reload the file when it changes
 
-	Warnings []string // what is right, but hardly what is wanted; each with its place
+	Warnings []string // settings that are valid but probably not intended, each with its position
 }
 
-// Address is where to listen or connect.
+// Address is an address to listen on or to connect to.
 type Address struct {
-	Network string // "tcp", "tcp4", "tcp6" or "unix"; empty: nowhere
-	Address string // host:port or a path, as package net takes it
+	Network string // "tcp", "tcp4", "tcp6" or "unix"; empty: no address
+	Address string // host:port or a path, as for package net
 }
 
-// Listener is an address clients connect to.
+// Listener is an address that clients connect to.
 type Listener struct {
 	Address Address
-	Mode    uint32  // permission bits of a unix socket; 0 leaves what the umask gives
-	Routes  []Route // instead of those of the file
+	Mode    uint32  // permission bits of a unix socket; 0: the umask decides
+	Routes  []Route // replace the routes of the file; nil: those apply
 
-	AuthFile       string       // who may use it, as memcached's -Y has it; empty: everybody
-	Users          *table.Users // whom it names
-	AllowPlaintext bool         // let passwords cross a network as they are
+	AuthFile       string       // path of the users' passwords, in the format of memcached's -Y; empty: no authentication
+	Users          *table.Users // the users of AuthFile; nil if that is empty or was not read
+	AllowPlaintext bool         // allow passwords in plain text over a network
 }
 
 // Admin is the HTTP interface for metrics, health and profiles.
 type Admin struct {
 	Address Address
-	Pprof   string   // who may take profiles: "loopback", "on" (everybody) or "off"
-	Control string   // who may drain servers and set faults: as Pprof
-	Faults  bool     // faults may be set
-	Page    string   // who may look at the page: as Pprof
-	Hot     bool     // it is watched which keys are asked for most
-	Misses  bool     // it is watched why keys miss
-	Names   []string // by which a browser may know it
+	Pprof   string   // which clients can take profiles: "loopback", "on" (all) or "off" (none)
+	Control string   // which clients can drain servers and inject faults; values as for Pprof
+	Faults  bool     // allow the injection of faults
+	Page    string   // which clients can see the dashboard; values as for Pprof
+	Hot     bool     // find hot keys
+	Misses  bool     // record why keys miss
+	Names   []string // host names under which browsers can open the dashboard
 }
 
-// Trace is a file into which is written what happens to some keys.
+// Trace is a file that records what happens to some keys.
 type Trace struct {
-	Keys []string // patterns
+	Keys []string // patterns of keys
 	File string
-	Max  int64 // bytes, until it is moved aside
-	Keep int   // files that were
+	Max  int64 // bytes; a file that would grow larger is renamed
+	Keep int   // number of renamed files that are kept
 }
 
 // Pool is a list of servers and how they are used.
@@ -131,28 +134,29 @@ type Pool struct {
 	Distribution string // the name or an alias of a preset
 	Placement    PlacementOptions
 	Servers      []Server
-	GetErrors    bool   // a read whose server can't answer gets SERVER_ERROR, not a miss
-	Multiget     string // "arrival" or "request": the order of a multi-get's answers; empty: what the clients of the distribution need
-	JoinGets     bool   // gets that go out to a server together share a line
-	DenyFlush    bool   // refuse flush_all
+	GetErrors    bool   // a read gets SERVER_ERROR, not a miss, if its server cannot reply
+	Multiget     string // order of a multi-get's values: "arrival" or "request"; empty: what the clients of the distribution need
+	JoinGets     bool   // combine gets that are sent to a server together into one get with several keys
+	DenyFlush    bool   // reject flush_all
 	Connections  int    // to each server, from each loop
-	Queue        int    // requests of clients waiting for one server, in each loop
+	Queue        int    // client requests that can wait for one server, in each loop
 	Timeouts     table.Timeouts
-	Keepalive    time.Duration // how long a connection to a server may be idle before a ping; 0: for ever
+	Keepalive    time.Duration // a server connection that was idle for this time is checked with a ping; 0: never
 	Backoff      table.Backoff
-	Failover     Failover // complete: what the file leaves open is decided
+	Failover     Failover // complete: decide has set what the file leaves open
 }
 
 // Server is one server of a pool.
 type Server struct {
 	Address Address
-	Name    string // the label that is hashed; empty: what the distribution makes of the address
+	Name    string // label that is hashed; empty: the distribution derives it from the address
 	Weight  int
-	Host    string // the machine; empty: that of the address
-	Zone    string // empty: none
+	Host    string // machine; empty: the host of the address
+	Zone    string // empty: no zone
 }
 
-// Engine is how the driver moves bytes. See the keys of the same names.
+// Engine holds the settings of the event loops and the network driver. engineValue documents
+// each.
 type Engine struct {
 	Driver         string // "auto", "epoll" or "portable"
 	Loops          int
@@ -162,14 +166,15 @@ type Engine struct {
 	Moderation     Moderation
 }
 
-// CoalesceServer holds requests to a busy server.
+// CoalesceServer delays requests to a busy server, so that one send carries several.
 type CoalesceServer struct {
 	On      bool
-	MinDue  int // answers due from the server from which on requests are held
-	MaxHeld int // requests held at most
+	MinDue  int // replies that the server must owe before its requests are delayed
+	MaxHeld int // maximum number of delayed requests
 }
 
-// CoalesceClient holds answers until their companions are there.
+// CoalesceClient delays replies, so that one send carries the replies to requests that were
+// read together.
 type CoalesceClient struct {
 	On       bool
 	MaxDelay time.Duration
@@ -179,16 +184,16 @@ type CoalesceClient struct {
 // Moderation makes a loop wait under high load.
 type Moderation struct {
 	On    bool
-	Above int // requests to servers in a second, of one loop
+	Above int // requests per second of one loop to servers, above which it can wait
 	Sleep time.Duration
 	Pace  string // "auto", "answers" or "sleep"
 }
 
-// Log is what is logged, and how.
+// Log holds the settings of logging.
 type Log struct {
 	Level  slog.Level
 	Format string        // "text" or "json"
-	Slow   time.Duration // some of the commands that take so long are logged; 0: none
+	Slow   time.Duration // a sample of the commands that last at least this long is logged; 0: none
 }
 
 func defaultFile() File {
@@ -235,19 +240,19 @@ func defaultPool() Pool {
 	}
 }
 
-// Load reads and parses the file at path. The error is that of the system when
-// it can't be read, and Errors when it is wrong.
+// Load reads and parses the file at path. If the file cannot be read, the error is that of the
+// system. If the file is wrong, the error is Errors.
 func Load(path string) (*File, error) {
 	data, err := ReadFile(path, maxBytes+1)
 	if err != nil {
-		return nil, err // with the path in it
+		return nil, err // it names the path
 	}
 	return read(path, data, true)
 }
 
-// Parse reads a file and checks everything about it, the placement of keys
-// included, but not the files that it names: of a listener with an auth_file
-// nobody is a user then. name stands in the errors, which are Errors.
+// Parse parses a file and checks it completely, including the placement of keys. It does not
+// read the files that it names, so a listener with an auth_file has no users. name is the file
+// name in the errors, which are Errors.
 func Parse(name string, data []byte) (*File, error) { return read(name, data, false) }
 
 func read(name string, data []byte, others bool) (*File, error) {
@@ -256,7 +261,7 @@ func read(name string, data []byte, others bool) (*File, error) {
 	d.defaults = &s.Defaults
 	if root := d.parse(data); root != nil {
 		if whose := stranger(root); whose != "" {
-			d.failAt(root, "%s", whose) // alone: what else is wrong with it is no news
+			d.failAt(root, "%s", whose) // only this error: the others would not help
 		} else {
 			fileKeys().read(d, root, "", s)
 			d.check(root, s)

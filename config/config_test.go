@@ -1,7 +1,6 @@
 package config
 
-// Files that are wrong and what is said about them; files that are right and
-// what they become.
+// Tests of the errors of wrong files, and of the results of valid files.
 
 import (
 	"errors"
@@ -24,8 +23,8 @@ var update = flag.Bool("update", false, "write what is said about the files in t
 
 const divider = "----\n"
 
-// TestErrors holds the exact errors of the files in testdata/errors: the file,
-// a line of dashes, the errors.
+// TestErrors checks the exact errors of the files in testdata/errors. Each has a configuration
+// file, a line of dashes, and the errors.
 func TestErrors(t *testing.T) {
 	files, err := filepath.Glob("testdata/errors/*.txt")
 	if err != nil || len(files) < 30 {
@@ -59,8 +58,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// What the YAML library would report without a place, and what is too big to
-// stand in a file of its own.
+// TestErrorsOfBytes checks errors that the YAML library reports without a position, and files
+// that are too large for testdata.
 func TestErrorsOfBytes(t *testing.T) {
 	for _, c := range []struct{ name, input, want string }{
 		{"not UTF-8", "listen: :1\nlog: {format: \"\xff\"}\n", "f:2:16: byte 0xff is not UTF-8 text"},
@@ -95,7 +94,7 @@ func parse(t *testing.T, text string) *File {
 	return f
 }
 
-// least is the least file, with routes, as the first page of the README has it.
+// least is a small file with routes.
 const least = `
 listen: 127.0.0.1:11211
 admin: 127.0.0.1:9151
@@ -167,7 +166,7 @@ pools: {a: {distribution: ketama, servers: [a]}, b: {distribution: ketama, serve
 func TestAddresses(t *testing.T) {
 	for _, c := range []struct {
 		text           string
-		listen, server Address // empty: refused
+		listen, server Address // empty: rejected
 	}{
 		{"127.0.0.1:11211", Address{"tcp4", "127.0.0.1:11211"}, Address{"tcp", "127.0.0.1:11211"}},
 		{"[::1]:11211", Address{"tcp6", "[::1]:11211"}, Address{"tcp", "[::1]:11211"}},
@@ -300,7 +299,8 @@ log: {level: debug, format: json, slow: off}
 	}
 }
 
-// A memory below the default of output_hard is no contradiction by itself.
+// TestSmallMemoryLowersOutputHard checks that a memory below the default of output_hard lowers
+// that default and is not an error.
 func TestSmallMemoryLowersOutputHard(t *testing.T) {
 	f, err := Parse("small", []byte(least+"limits: {memory: 16MiB}\n"))
 	if err != nil {
@@ -311,7 +311,8 @@ func TestSmallMemoryLowersOutputHard(t *testing.T) {
 	}
 }
 
-// Reload compares by what tables say; two of the same file must say the same.
+// TestBuildIsDeterministic checks that two tables of the same file are equal, because a reload
+// compares tables.
 func TestBuildIsDeterministic(t *testing.T) {
 	data, err := os.ReadFile("../deploy/ringside.example.yaml")
 	if err != nil {
@@ -350,8 +351,8 @@ func TestBuildIsDeterministic(t *testing.T) {
 	}
 }
 
-// TestCacheHasGuard: preset: cache has a guard, but where the route says otherwise, or
-// says what a guard has no place beside.
+// TestCacheHasGuard checks that preset: cache has a guard, unless the route sets guard, or
+// settings that exclude a guard.
 func TestCacheHasGuard(t *testing.T) {
 	for _, c := range []struct {
 		beside string
@@ -374,7 +375,7 @@ func TestCacheHasGuard(t *testing.T) {
 	}
 }
 
-// TestShortLease: a lease that ends while others wait for it is warned of.
+// TestShortLease checks that a lease that can end while other clients wait causes a warning.
 func TestShortLease(t *testing.T) {
 	for guard, want := range map[string]bool{"{lease: 1s}": true, "{lease: 1s, wait: 333ms}": false, "{wait: 1900ms}": false, "{lease: 5s, wait: 1900ms}": true, "{lease: 5s}": true, "{lease: 6s}": false, "true": false, "hide": false} {
 		f := parse(t, "listen: :1\npools: {main: {distribution: ketama, servers: [a, b]}}\nroutes: [{pool: main, guard: "+guard+"}]")

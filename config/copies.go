@@ -1,7 +1,7 @@
 package config
 
-// Routes and the copies they keep: the settings, the presets, and where copies
-// can't be kept apart or can't be kept equal.
+// Routes and their replicas: the settings, the presets, and checks that replicas can be kept
+// apart and equal.
 
 import (
 	"cmp"
@@ -19,27 +19,27 @@ import (
 	"ringside/replicate"
 )
 
-// Route sends the keys that begin with Prefix, or fit Match, to a pool, or keeps a
-// copy of each in several.
+// Route sends the keys that begin with Prefix, or match Match, to a pool, or keeps a replica of
+// each in several pools.
 type Route struct {
 	Prefix     string
-	Match      string // in place of Prefix: the whole key, with * for any bytes
+	Match      string // pattern of the whole key, * matches any bytes; empty: Prefix applies
 	Pool       string
-	Pools      []string       // instead of Pool: a copy of each key in each of them
-	Prefer     string         // the one of Pools that is read first; empty: the first
-	Strip      bool           // the servers see the key without Prefix
-	Preset     string         // what the others were before the file said otherwise
-	GetErrors  string         // "miss" or "error"; empty: as the pool says
-	Total      *time.Duration // a command's, instead of the pool's; nil: as the pool says
+	Pools      []string       // instead of Pool: each of them keeps a replica of each key
+	Prefer     string         // the pool of Pools that is read first; empty: the first
+	Strip      bool           // servers see the key without Prefix
+	Preset     string         // sets defaults of the other settings; empty: none
+	GetErrors  string         // "miss" or "error"; empty: the setting of the pool applies
+	Total      *time.Duration // deadline_total of commands; nil: that of the pool applies
 	Copies     replicate.Policy
 	Guard      Guard
 	Near       Near
 	Tags       Tags
 	Autocreate Autocreate
-	Buffer     *Buffer // of incr; nil: increments don't wait
+	Buffer     *Buffer // how increments wait; nil: they are sent at once
 }
 
-// Buffer is how increments wait, so that one request carries many of them.
+// Buffer is how increments wait in Ringside, so that one request carries many of them.
 type Buffer struct {
 	Every  time.Duration
 	Answer string // "estimate" or "last"
@@ -51,38 +51,38 @@ func defaultBuffer() Buffer {
 	return Buffer{Every: time.Second, Answer: "estimate", Keys: 10_000, Keep: 10 * time.Second}
 }
 
-// Autocreate is how a counter begins that incr or decr finds missing.
+// Autocreate is how incr and decr create a missing counter.
 type Autocreate struct {
 	On      bool
-	Initial int           // before the incr that makes it; after a decr
-	TTL     time.Duration // of the counter; 0: for ever
+	Initial int           // the value before the incr that creates the counter, or after the decr that does
+	TTL     time.Duration // of the counter; 0: it does not expire
 }
 
 const (
-	maxCounterTTL  = 30 * 24 * time.Hour // beyond it memcached takes an expiry for a time of day
-	presetCache    = "cache"             // may be lost
-	presetCounters = "counters"          // would rather not be lost
-	presetSessions = "sessions"          // must not be lost
-	maxCopies      = replicate.Max       // of a key: each write goes to all of them
+	maxCounterTTL  = 30 * 24 * time.Hour // memcached interprets a larger expiry as a Unix time
+	presetCache    = "cache"             // the data can be lost
+	presetCounters = "counters"          // the data should not be lost
+	presetSessions = "sessions"          // the data must not be lost
+	maxCopies      = replicate.Max       // replicas of a key; each write is sent to all of them
 	thisHost       = "localhost"
 )
 
-// defaultRoute is what a route with copies has unless it says otherwise. A miss
-// asks the other copy, because a restart, an eviction or the undoing of a late
-// write empties one of them alone.
+// defaultRoute returns the defaults of a route with replicas. A miss is read through to the
+// other replica, because a restart, an eviction or a late delete removes the key from one
+// replica only.
 func defaultRoute() Route {
 	return Route{Copies: replicate.Policy{ReadThrough: true, RepairRate: 1000}}
 }
 
-// usePreset sets what the class of data needs that the preset names, but for what the
-// pool adds: see decideConsistency and decideFlush.
+// usePreset sets the route's settings to those of its preset. decideConsistency and decideFlush
+// apply the preset to the pool.
 func (r *Route) usePreset() {
 	switch r.Preset {
 	case presetCache:
 		r.GetErrors = "miss"
 		r.Guard = defaultGuard()
 	case presetCounters:
-		r.GetErrors = "error" // who takes an error for a miss begins the count again
+		r.GetErrors = "error" // a client that got a miss instead would restart the counter
 		r.Copies.Copies = 2
 		r.Autocreate.On = true
 	case presetSessions:
@@ -91,10 +91,10 @@ func (r *Route) usePreset() {
 	}
 }
 
-// counts says that the route makes counters, or lets increments wait.
+// counts reports whether the route creates counters or buffers increments.
 func (r *Route) counts() bool { return r.Autocreate.On || r.Buffer != nil }
 
-// mustLast says that what the route holds is not to be lost with one server.
+// mustLast reports whether the data of the route must survive the loss of one server.
 func (r *Route) mustLast() bool { return r.Preset == presetCounters || r.Preset == presetSessions }
 
 func routeValue() value[Route] {
@@ -107,7 +107,7 @@ func routeValue() value[Route] {
 		to.usePreset()
 	}
 	v := fresh(defaultRoute(), group(defaultRoute(),
-		preset, // first: the others change what it sets
+		preset, // first, so that the other settings override it
 		set("prefix", "keys that begin with this; all keys unless set", prefixText(), func(r *r) *string { return &r.Prefix }),
 		set("match", "instead of prefix: a pattern of the whole key; * is any bytes, also none. The route that spells out most of a key wins",
 			visible("a pattern of keys", maxName), func(r *r) *string { return &r.Match }),
@@ -154,7 +154,7 @@ func routeValue() value[Route] {
 	return v
 }
 
-// autocreateValue is on or off, or how a counter begins.
+// autocreateValue is on, off, or a mapping of the settings.
 func autocreateValue() value[Autocreate] {
 	onOff := oneOf(option[bool]{"on", true}, option[bool]{"off", false})
 	settings := group(Autocreate{},
@@ -168,7 +168,8 @@ func autocreateValue() value[Autocreate] {
 	return switched(through(onOff, func(a *Autocreate) *bool { return &a.On }), settings)
 }
 
-// bufferValue is how increments wait; nil, that they don't, is to leave it out.
+// bufferValue is a mapping of the settings. Without the key, the value is nil and increments
+// do not wait.
 func bufferValue() value[*Buffer] {
 	settings := group(defaultBuffer(),
 		set("every", "time between two sends of a counter, plus or minus a tenth; a crash of this instance loses at most that", duration(100*time.Millisecond, time.Minute), func(b *Buffer) *time.Duration { return &b.Every }),
@@ -215,7 +216,7 @@ func replicas() value[int] {
 	})
 }
 
-// routes are all routes of f, those of the file and those of listeners.
+// routes iterates over all routes of f: those of the file, then those of each listener.
 func (f *File) routes() iter.Seq[*Route] {
 	return func(yield func(*Route) bool) {
 		for i := range f.Routes {
@@ -233,8 +234,8 @@ func (f *File) routes() iter.Seq[*Route] {
 	}
 }
 
-// decide settles what the route leaves open. A route that keeps one copy has
-// the zero Policy.
+// decide completes the replication policy of the route. A route that keeps one copy of each
+// key has the zero Policy.
 func (r *Route) decide() {
 	c := &r.Copies
 	switch {
@@ -247,8 +248,8 @@ func (r *Route) decide() {
 	}
 }
 
-// Copied says whether the keys that begin with prefix have several copies, by the
-// routes of the first listener.
+// Copied reports whether keys that begin with prefix have replicas, according to the routes of
+// the first listener.
 func (f *File) Copied(prefix string) bool {
 	routes := f.Routes
 	if len(f.Listen) > 0 && f.Listen[0].Routes != nil {
@@ -258,7 +259,7 @@ func (f *File) Copied(prefix string) bool {
 	return r != nil && r.Copies.Copies != 0
 }
 
-// to is the pools of r, the one that decides first.
+// to returns the pools of r, that of the primary first.
 func (r *Route) to() []string {
 	if len(r.Pools) > 0 {
 		return r.Pools
@@ -266,7 +267,7 @@ func (r *Route) to() []string {
 	return []string{r.Pool}
 }
 
-// copiesIn is the routes that keep several copies and one of them in a pool.
+// copiesIn returns the routes that keep replicas in the pool.
 func (f *File) copiesIn(pool string) (list []*Route) {
 	for r := range f.routes() {
 		if r.Copies.Copies != 0 && slices.Contains(r.to(), pool) {
@@ -276,8 +277,8 @@ func (f *File) copiesIn(pool string) (list []*Route) {
 	return list
 }
 
-// host is what Hosts keeps apart: the host of the address, however it is
-// spelled, unless the file says.
+// host returns the machine of the server, by which replicate.Hosts keeps replicas apart. It is
+// Host if the file sets it, else the host of the address in canonical form.
 func (s *Server) host() string {
 	if s.Host != "" || s.Address.Network == "unix" {
 		return cmp.Or(s.Host, thisHost)
@@ -292,20 +293,21 @@ func (s *Server) host() string {
 	return strings.TrimSuffix(strings.ToLower(host), ".")
 }
 
-// apart is what two copies must not have in common; empty: nothing known.
+// apart returns the host, zone or address of the server, as a selects. Two replicas of a key
+// must differ in it. It is empty if the server has no zone.
 func (s *Server) apart(a replicate.Apart) string {
 	t := s.target()
 	return t.Apart(a)
 }
 
-// target is the server as the proxy knows it.
+// target returns the server as it is in a table.
 func (s *Server) target() table.Target {
 	return table.Target{
 		Name: s.label(), Network: s.Address.Network, Address: s.Address.Address, Weight: s.Weight, Host: s.host(), Zone: s.Zone,
 	}
 }
 
-// distinct is the different hosts, zones or addresses of servers.
+// distinct returns the set of hosts, zones or addresses of servers, as a selects.
 func distinct(servers []Server, a replicate.Apart) map[string]bool {
 	all := map[string]bool{}
 	for i := range servers {
@@ -358,7 +360,7 @@ func (d *document) checkCopies(f *File, r *Route) {
 	}
 }
 
-// checkPools looks at where a route leads.
+// checkPools checks the pools of a route, and which of them it reads first.
 func (d *document) checkPools(f *File, r *Route) {
 	names := make([]string, len(f.Pools))
 	for i := range f.Pools {
@@ -394,7 +396,7 @@ func (d *document) checkPools(f *File, r *Route) {
 	}
 }
 
-// checkCopiesInPool refuses more copies than find a place.
+// checkCopiesInPool rejects more replicas than the pool can keep apart.
 func (d *document) checkCopiesInPool(p *Pool, r *Route) {
 	c := &r.Copies
 	if slices.ContainsFunc(p.Servers, func(s Server) bool { return s.Address.Network == "" }) || len(p.Servers) == 0 {
@@ -429,7 +431,7 @@ func (d *document) checkCopiesInPool(p *Pool, r *Route) {
 		switch other := first[s.Address]; {
 		case other == nil:
 			first[s.Address] = s
-		case other.apart(c.Apart) != s.apart(c.Apart): // so few holders for some keys, for whom the counts below would be wrong
+		case other.apart(c.Apart) != s.apart(c.Apart): // an address keeps one replica, so some keys would have too few replicas, and the counts below would be wrong
 			d.failAt(d.place(s), "pools.%s has %s as %s in %s %s, and as %s in %s %s: an address is one place, or some keys would have a copy too few",
 				p.Name, s.Address.Address, s.label(), c.Apart, s.apart(c.Apart), other.label(), c.Apart, other.apart(c.Apart))
 			return
@@ -449,7 +451,8 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// checkCopiesOverPools refuses pools that would lose two copies at once.
+// checkCopiesOverPools rejects pools that could lose two replicas of a key at once, because
+// they share a server, host or zone.
 func (d *document) checkCopiesOverPools(f *File, r *Route) {
 	c := &r.Copies
 	if len(r.Pools) > maxCopies {
@@ -491,8 +494,9 @@ func (d *document) checkCopiesOverPools(f *File, r *Route) {
 	}
 }
 
-// checkOneTruth refuses two ways to one key that keep different copies: what
-// one writes, the other would not see.
+// checkOneTruth rejects two routes to the same key of a server that keep different replicas,
+// or of which only one has a guard or tags. A read by one route would not see a write by the
+// other, or see it in a different form.
 func (d *document) checkOneTruth(f *File) {
 	var all [][]Route
 	for i := range f.Listen {
@@ -519,8 +523,8 @@ func (d *document) checkOneTruth(f *File) {
 	}
 }
 
-// checkSameCopies looks at a route of one list and one of another, or of the
-// same.
+// checkSameCopies rejects the routes a of listA and b of listB if they keep different replicas
+// of the same key. listA and listB can be the same list.
 func (d *document) checkSameCopies(listA, listB []Route, a, b *Route) {
 	shared := slices.ContainsFunc(a.to(), func(p string) bool { return p != "" && slices.Contains(b.to(), p) })
 	if !shared || a.Copies.Copies == b.Copies.Copies && a.Copies.Apart == b.Copies.Apart && slices.Equal(a.to(), b.to()) {
@@ -539,7 +543,7 @@ func (d *document) checkSameCopies(listA, listB []Route, a, b *Route) {
 	}
 }
 
-// taker is the route that gets key; nil if none does.
+// taker returns the most specific route that matches key, or nil if none does.
 func taker(routes []Route, key string) (best *Route) {
 	most := -1
 	for i := range routes {
@@ -550,12 +554,12 @@ func taker(routes []Route, key string) (best *Route) {
 	return best
 }
 
-// pattern is which keys the route wants.
+// pattern returns the pattern of the route's keys.
 func (r *Route) pattern() table.Pattern {
 	return (&table.Route{Prefix: r.Prefix, Match: r.Match}).Pattern()
 }
 
-// keys is what people call them.
+// keys describes the keys of the route, for people.
 func (r *Route) keys() string {
 	if r.Match != "" {
 		return fmt.Sprintf("the match %q", r.Match)

@@ -1,6 +1,6 @@
 package config
 
-// The files in deploy/ hold configurations that are right.
+// Tests that the configurations in deploy/ are valid.
 
 import (
 	"bytes"
@@ -64,10 +64,10 @@ func TestDeployedConfigurations(t *testing.T) {
 	}
 }
 
-// An image is built from all that git has: what is left out counts as deleted, and
-// ringside version would say "+dirty" of each image.
+// TestImageIsBuiltFromWhatGitHas checks that .dockerignore excludes no file that git tracks. Go
+// would treat such a file as deleted, so ringside version would print "+dirty" in each image.
 func TestImageIsBuiltFromWhatGitHas(t *testing.T) {
-	repository := t.TempDir() // of its own: the files may have come without theirs
+	repository := t.TempDir() // a new repository, because the files may be here without one
 	git := func(args ...string) string {
 		t.Helper()
 		c := exec.Command("git", append([]string{"--git-dir=" + repository, "--work-tree=."}, args...)...)

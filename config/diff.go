@@ -1,24 +1,23 @@
 package config
 
-// What a file changes against another, for people: the log of a reload, and
-// ringside reload.
+// The differences of two files in words, for the log of a reload and for ringside reload.
 
 import (
 	"fmt"
 	"strings"
 )
 
-// Changes says what f changes against old, one sentence each, in the order of
-// the table of keys: +server c (10.0.0.3:11211), server b: weight 1 to 3. What
-// waits for the next start is left out: see AtNextStart.
+// Changes returns the changes from old to f, one line each, in the order of the table of keys:
+// +server c (10.0.0.3:11211), server b: weight 1 to 3. It omits changes that need a restart:
+// see AtNextStart.
 func Changes(old, f *File) []string {
 	same := *f
 	same.Engine = old.Engine
 	return changes(old, &same)
 }
 
-// AtNextStart says what f asks for that a process which was started with
-// running can't do without another start.
+// AtNextStart returns the changes from running to f that need a restart. running is the file
+// that the process was started with.
 func AtNextStart(running, f *File) []string {
 	return changes(&File{Engine: running.Engine}, &File{Engine: f.Engine})
 }

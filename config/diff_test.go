@@ -1,6 +1,6 @@
 package config
 
-// What a new file changes, in words.
+// Tests of how the changes between two files are described.
 
 import (
 	"os"
@@ -56,7 +56,8 @@ routes: [{pool: main}, {prefix: "i:", pool: old}]
 	}
 }
 
-// The example file has every setting, and none of them is another than itself.
+// TestNothingChanges checks that a file has no changes compared with itself. It uses the
+// example file, which has every setting.
 func TestNothingChanges(t *testing.T) {
 	example, err := os.ReadFile(exampleFile)
 	if err != nil {

@@ -1,6 +1,6 @@
 package config
 
-// YAML bytes to a tree of bounded size, with aliases followed and merges done.
+// Parsing of YAML into a tree of bounded size, in which aliases and merges are resolved.
 
 import (
 	"errors"
@@ -14,11 +14,11 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Bounds on what is read: far above any real file, and low enough that a file
-// made to exhaust memory is refused before it does.
+// Bounds on a file. They are far above any real file, and low enough to reject a file that was
+// made to exhaust memory.
 const (
-	maxBytes = 4 << 20 // of a file
-	maxNodes = 200_000 // values in it, each counted as often as aliases repeat it
+	maxBytes = 4 << 20 // size of the file
+	maxNodes = 200_000 // values in the file; each repetition by an alias counts
 )
 
 type kind int
@@ -42,7 +42,7 @@ type node struct {
 // A pair is one key of a mapping with its value; the key is a scalar.
 type pair struct{ key, value *node }
 
-// is says what a person would call the node.
+// is describes the node in words, for errors.
 func (n *node) is() string {
 	switch {
 	case n.kind == sequence && len(n.items) == 0:
@@ -62,42 +62,42 @@ func (n *node) is() string {
 	}
 }
 
-// empty says that nothing stands after the key.
+// empty reports whether the node has no value, as in "key:".
 func (n *node) empty() bool { return n.kind == scalar && n.tag == "!!null" }
 
-// A document collects what is wrong with one file while it is read.
+// A document is one file while it is read, with the errors found so far.
 type document struct {
-	others bool // read the files that this one names, too
+	others bool // also read the files that this file names
 	name   string
-	isKey  func(name string) bool // that a file of this kind knows
+	isKey  func(name string) bool // whether files of this kind have a key of that name
 	errs   Errors
 
-	warnings Errors // what is right, but hardly what is wanted
+	warnings Errors // settings that are valid but probably not intended
 
-	lastLine, lastColumn int // of the file
+	lastLine, lastColumn int // the end of the file
 
-	nodes  int                 // expanded so far
-	open   map[*yaml.Node]bool // being expanded, to see an alias of what contains it
-	broken bool                // the tree is not whole; reading on would blame the wrong things
+	nodes  int                 // number of nodes expanded so far
+	open   map[*yaml.Node]bool // nodes being expanded, to detect an alias inside the node that it refers to
+	broken bool                // the tree is incomplete, so later errors would be misleading
 
-	where map[any]*node // what a setting, by its address, was read from
-	base  Pool          // what a pool inherits
+	where map[any]*node // by the address of a setting: the node it was read from; no entry: the file does not set it
+	base  Pool          // settings that pools inherit
 
-	defaults *Pool // the same, as it was read
+	defaults *Pool // the defaults of the file; the addresses of its settings are keys of where
 }
 
-// fail notes that something is wrong at a place of the file.
+// fail records an error at a position of the file.
 func (d *document) fail(line, column int, format string, args ...any) {
 	d.errs = append(d.errs, &Error{d.name, line, column, fmt.Sprintf(format, args...)})
 }
 
-// warn notes that something at a place of the file is hardly what is wanted.
+// warn records a warning at the position of n: a setting is valid but probably not intended.
 func (d *document) warn(n *node, format string, args ...any) {
 	d.warnings = append(d.warnings, &Error{d.name, n.line, n.column, fmt.Sprintf(format, args...)})
 }
 
-// parse returns the root of the file, or nil when there is nothing to read on:
-// the syntax is wrong, or the file is too big.
+// parse returns the root of the file. It returns nil if the syntax is wrong or the file is too
+// large, and records the error.
 func (d *document) parse(data []byte) *node {
 	if len(data) > maxBytes {
 		d.fail(1, 1, "the file has %d bytes; at most %d are read", len(data), maxBytes)
@@ -133,8 +133,8 @@ func (d *document) parse(data []byte) *node {
 	return root
 }
 
-// readable refuses bytes that are no YAML text at all, which the YAML library
-// reports without a place.
+// readable rejects bytes that cannot be in YAML, because the YAML library reports them without
+// a position.
 func (d *document) readable(data []byte) bool {
 	line, column := 1, 1
 	for rest := data; len(rest) > 0; {
@@ -163,15 +163,15 @@ func (d *document) readable(data []byte) bool {
 	return true
 }
 
-// The line ends that YAML knows besides \n, \r and the two together.
+// The line ends of YAML other than \n, \r and \r\n.
 const (
 	nextLine           = '\u0085'
 	lineSeparator      = '\u2028'
 	paragraphSeparator = '\u2029'
 )
 
-// counted hands out one byte at a time, so that it knows how far the YAML
-// library had to read until it saw a mistake.
+// counted is a reader that returns one byte per call. So read is the position up to which the
+// YAML library had read when it found a mistake.
 type counted struct {
 	data []byte
 	read int
@@ -191,9 +191,9 @@ var (
 	unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
 )
 
-// syntax reports what the YAML library says. It tells the line of what it was
-// in the middle of at best, so the place is where it stopped reading; but when
-// that is the end of the file, something was not closed, and its line counts.
+// syntax records an error of the YAML library. The library at best names the line of the
+// construct that it was parsing, so the position is where it stopped reading. At the end of
+// the file, a construct was not closed, and the position is its line.
 func (d *document) syntax(input *counted, err error) {
 	message := strings.TrimPrefix(err.Error(), "yaml: ")
 	within := 0
@@ -220,7 +220,7 @@ func (d *document) syntax(input *counted, err error) {
 		column = 1 + strings.IndexByte(indent, '\t')
 		message = "lines are indented with spaces, not tabs"
 	}
-	for i := line; i > 0 && i > line-2; i-- { // what is wrong with a line may show in the next one
+	for i := line; i > 0 && i > line-2; i-- { // a mistake of one line can cause an error in the next one
 		if hint := unspaced(lines[i-1], d.isKey); hint != "" {
 			d.fail(i, 1+len(lines[i-1])-len(strings.TrimLeft(lines[i-1], " ")), "not YAML: %s%s", message, hint)
 			return
@@ -229,14 +229,14 @@ func (d *document) syntax(input *counted, err error) {
 	d.fail(line, column, "not YAML: %s", message)
 }
 
-// end returns the place of the last character of text.
+// end returns the position of the last character of text.
 func end(text string) (line, column int) {
 	start := strings.LastIndexByte(text, '\n') + 1
 	return 1 + strings.Count(text, "\n"), max(1, utf8.RuneCountInString(text[start:]))
 }
 
-// expand copies a YAML node with its aliases followed. It returns nil, once the
-// error is noted, when the tree would be endless or too big.
+// expand copies a YAML node and replaces aliases by copies of their nodes. If the tree would
+// be infinite or too large, it records an error and returns nil.
 func (d *document) expand(from *yaml.Node) *node {
 	if d.nodes++; d.nodes > maxNodes {
 		if !d.broken {
@@ -277,8 +277,8 @@ func (d *document) expand(from *yaml.Node) *node {
 	return to
 }
 
-// expandPairs fills a mapping: what it says itself, then what it merges, where
-// the first to name a key wins.
+// expandPairs fills a mapping with its own pairs, then with those that it merges. If a key
+// occurs several times, its own pair wins, then the first merged one.
 func (d *document) expandPairs(from *yaml.Node, to *node) {
 	var merged []*node
 	seen := map[string]*node{}
@@ -312,7 +312,7 @@ func (d *document) expandPairs(from *yaml.Node, to *node) {
 	}
 }
 
-// mergeable returns the mappings that << brings in.
+// mergeable returns the mappings that n, the value of <<, consists of.
 func (d *document) mergeable(n *node) []*node {
 	from := n.items
 	if n.kind != sequence {

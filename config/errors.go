@@ -1,6 +1,6 @@
 package config
 
-// What is wrong with a file, where, and the known word that is nearest.
+// Errors of a file with their positions, and hints at the nearest known word.
 
 import (
 	"cmp"
@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// Error is one thing that is wrong with a file.
+// Error is one mistake in a file.
 type Error struct {
 	File         string
 	Line, Column int // from 1; columns count characters, not bytes
@@ -22,7 +22,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Column, e.Message)
 }
 
-// Errors is everything that is wrong with a file, in the order of the file.
+// Errors holds all mistakes of a file, in the order of the file.
 type Errors []*Error
 
 // Error returns one line per error.
@@ -46,8 +46,8 @@ func (e Errors) Unwrap() []error {
 	return all
 }
 
-// sorted puts errors in the order of the file and says each once: a value that
-// is used through several aliases may be wrong in the same way several times.
+// sorted sorts errors in the order of the file and removes duplicates. A value that several
+// aliases use can cause the same error several times.
 func (e Errors) sorted() Errors {
 	slices.SortStableFunc(e, func(a, b *Error) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
@@ -55,7 +55,8 @@ func (e Errors) sorted() Errors {
 	return slices.CompactFunc(e, func(a, b *Error) bool { return *a == *b })
 }
 
-// orNil keeps a nil list from becoming an error that is not nil.
+// orNil returns the sorted errors, or nil if there are none. A nil Errors in an error would
+// not be nil.
 func (e Errors) orNil() error {
 	if len(e) == 0 {
 		return nil
@@ -63,12 +64,12 @@ func (e Errors) orNil() error {
 	return e.sorted()
 }
 
-// didYouMean returns " (did you mean ...?)" with the known word nearest to word,
-// or nothing when none is near.
+// didYouMean returns " (did you mean ...?)" with the known word nearest to word, or "" if none
+// is near.
 func didYouMean(word string, known []string) string {
 	best, least := "", 1+min(3, max(1, len(word)/3))
 	for _, k := range known {
-		if len(k) > 3 && strings.HasPrefix(strings.ToLower(word), k) { // warning for warn
+		if len(k) > 3 && strings.HasPrefix(strings.ToLower(word), k) { // such as warning for warn
 			return fmt.Sprintf(" (did you mean %q?)", k)
 		}
 		if d := len(k) - len(word); d >= least || -d >= least {
@@ -84,12 +85,12 @@ func didYouMean(word string, known []string) string {
 	return fmt.Sprintf(" (did you mean %q?)", best)
 }
 
-// glued is a colon with a word on both sides, at the beginning of a line or of a part
-// of a mapping in braces.
+// glued matches a colon with a word on both sides, at the beginning of a line or of an item of
+// a mapping in braces.
 var glued = regexp.MustCompile(`(?:^|[{,])[ \t]*(?:- +)?([a-z_]+):([A-Za-z0-9_."'-]+)`)
 
-// unspaced says that a colon needs a space behind it, where text has one without
-// behind a key, or that it stands for an underscore.
+// unspaced returns a hint if text has a key and a colon without a space after it, or a colon in
+// place of the underscore of a key. Otherwise it returns "".
 func unspaced(text string, isKey func(name string) bool) string {
 	for _, m := range glued.FindAllStringSubmatch(text, -1) {
 		switch {
@@ -102,8 +103,8 @@ func unspaced(text string, isKey func(name string) bool) string {
 	return ""
 }
 
-// distance counts the characters to add, remove, change or swap with their
-// neighbour to make b of a.
+// distance returns the edit distance of a and b: the number of bytes to add, remove, change,
+// or swap with their neighbour.
 func distance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {
@@ -126,7 +127,7 @@ func distance(a, b string) int {
 	return last[len(b)]
 }
 
-// quote shows a text from the file, cut where it would drown the message.
+// quote quotes a text from the file. It cuts long texts, so that the message stays readable.
 func quote(s string) string {
 	const most = 60
 	if utf8.RuneCountInString(s) > most {
@@ -135,7 +136,7 @@ func quote(s string) string {
 	return fmt.Sprintf("%q", s)
 }
 
-// list joins words as a person would: a, b or c.
+// list joins words in the form "a, b or c".
 func list(words []string) string {
 	if len(words) < 2 {
 		return strings.Join(words, "")

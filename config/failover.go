@@ -1,7 +1,7 @@
 package config
 
-// What a pool does when one of its servers is gone: its settings, what they are
-// when the file leaves them open, and which of them make no sense together.
+// What a pool does when one of its servers is down: the settings, their defaults, and checks
+// that they fit together.
 
 import (
 	"fmt"
@@ -13,15 +13,15 @@ import (
 	"ringside/replicate"
 )
 
-// Failover is what a pool does when one of its servers is gone.
+// Failover is what a pool does when one of its servers is down.
 type Failover struct {
 	Mode            table.Mode
-	Gutter          string        // of mode gutter: the pool
-	InterimTTL      time.Duration // at most, of what another server keeps for one that is out
-	Wait            time.Duration // of a write while it is not sure yet who serves its key
-	health.Settings               // but for Request, which is the pool's timeout
+	Gutter          string        // name of the pool with the substitute servers, for mode gutter
+	InterimTTL      time.Duration // longest expiry of values that a substitute server stores
+	Wait            time.Duration // how long a write can wait until its server is ejected; 0: it fails at once
+	health.Settings               // without Request, which Build sets to the pool's timeout
 
-	WhyMode, WhyConsistency string // what decided them, for people
+	WhyMode, WhyConsistency string // why Mode and Strict have their values, for people
 }
 
 func defaultFailover() Failover {
@@ -38,13 +38,13 @@ func defaultFailover() Failover {
 }
 
 const (
-	manyServers     = 3 // servers from which on keys move by default, and a majority can outvote one
+	manyServers     = 3 // with at least so many servers, keys move by default, and a majority can outvote one server
 	maxFailures     = 1000
 	lastingLease    = time.Second
 	lastingPing     = 250 * time.Millisecond
-	lastingDeadline = 5 * time.Second       // so they don't fail meanwhile
-	lastingEject    = 50 * time.Millisecond // writes wait until a lost member is out; the other copy makes up for a flush
-	month           = 30 * 24 * time.Hour   // beyond which memcached takes an expiry for a date
+	lastingDeadline = 5 * time.Second       // so that writes do not fail while a lost replica is ejected
+	lastingEject    = 50 * time.Millisecond // short, because writes wait until a lost replica is ejected, and the other replica restores what a flush removes
+	month           = 30 * 24 * time.Hour   // memcached interprets a larger expiry as a Unix time
 )
 
 func failoverValue() value[Failover] {
@@ -72,7 +72,8 @@ func failoverValue() value[Failover] {
 	)
 }
 
-// ejectAfterValue is one time, or one for each way to be gone.
+// ejectAfterValue is one duration for both fields of EjectAfter, or a mapping with one for
+// each.
 func ejectAfterValue() value[health.EjectAfter] {
 	type e = health.EjectAfter
 	one := duration(10*time.Millisecond, time.Hour)
@@ -93,16 +94,16 @@ func ejectAfterValue() value[health.EjectAfter] {
 		))
 }
 
-// need is what must be on for a setting to matter.
+// need is what a pool must do so that a setting has an effect.
 type need uint8
 
 const (
-	ejection need = iota // servers are ejected: keys move, or there are copies
-	interim              // keys move
-	gutter               // keys move to another pool
+	ejection need = iota // eject servers: keys move, or there are replicas
+	interim              // move keys to substitute servers
+	gutter               // move keys to another pool
 )
 
-// needy is a setting of f that doesn't always matter.
+// needy is a setting of Failover that only has an effect in some pools.
 type needy struct {
 	name  string
 	field any
@@ -118,8 +119,7 @@ func (f *Failover) needy() []needy {
 	}
 }
 
-// has says whether what n needs is on in p; copies says that a route keeps
-// copies there.
+// has reports whether p does what n needs. copies is set if a route keeps replicas in p.
 func (p *Pool) has(n need, copies bool) bool {
 	switch n {
 	case ejection:
@@ -130,8 +130,8 @@ func (p *Pool) has(n need, copies bool) bool {
 	return p.Failover.Mode == table.Gutter
 }
 
-// said returns where a setting of p was read, be it in defaults; nil if the
-// file leaves it open.
+// said returns the position of a setting of p, which can be in defaults. It returns nil if the
+// file does not set it.
 func (d *document) said(p *Pool, setting func(*Pool) any) *node {
 	if n := d.where[setting(p)]; n != nil {
 		return n
@@ -139,12 +139,11 @@ func (d *document) said(p *Pool, setting func(*Pool) any) *node {
 	return d.where[setting(d.defaults)]
 }
 
-// decide settles what the file leaves open and other settings decide. What a
-// pool says itself wins over the presets of its routes, and these win over
-// defaults.
+// decide sets what the file leaves open and what depends on other settings. The settings of a
+// pool override the presets of its routes, and these override defaults.
 func (d *document) decide(f *File) {
 	for r := range f.routes() {
-		if r.decide(); !r.Guard.On || d.where[&r.Guard] != nil { // else it is that of preset: cache, and what stands beside it wins
+		if r.decide(); !r.Guard.On || d.where[&r.Guard] != nil { // from here on, the guard is that of preset: cache; other settings of the route override it
 			continue
 		}
 		if r.counts() {
@@ -172,11 +171,11 @@ func (d *document) decide(f *File) {
 	}
 }
 
-// cacheDeadline is the deadline of a pool with a route with preset: cache: a get that is held
-// for as long as the guard allows still has its answer in time.
+// cacheDeadline is the default deadline of a pool that has a route with preset: cache. It
+// leaves time for the reply to a get that has waited for as long as the guard allows.
 const cacheDeadline = usualWait + 500*time.Millisecond
 
-// decideWait decides how long gets of a guarded route are held, and raises the deadline of a
+// decideWait sets how long gets of a guarded route can wait, and raises the deadline of its
 // pool for preset: cache.
 func (d *document) decideWait(f *File, r *Route) {
 	p := f.pool(r.Pool)
@@ -194,7 +193,7 @@ func (d *document) decideWait(f *File, r *Route) {
 	r.Guard.Wait = max(0, min(usualWait, p.Timeouts.Deadline-waitReserve))
 }
 
-// served is the pools that are not there to stand in for others alone.
+// served returns the names of the pools that are not gutters of other pools.
 func (f *File) served() (names []string) {
 	for _, p := range f.Pools {
 		if !slices.ContainsFunc(f.Pools, func(q Pool) bool { return q.Failover.Mode == table.Gutter && q.Failover.Gutter == p.Name }) {
@@ -204,9 +203,9 @@ func (f *File) served() (names []string) {
 	return names
 }
 
-// usualMode is the mode of a pool that leaves it open. Where a distribution
-// stands for an existing client others may still go to the servers by that
-// client, or did yesterday: nothing there is flushed unless the file asks for it.
+// usualMode returns the default mode of a pool, and why it is the default. If the distribution
+// is that of an existing client, other applications may use the servers through that client.
+// So no server is flushed unless the file asks for it.
 func (p *Pool) usualMode() (table.Mode, string) {
 	preset, _ := FindPreset(p.Distribution)
 	switch {
@@ -218,9 +217,8 @@ func (p *Pool) usualMode() (table.Mode, string) {
 	return table.Rehash, "the default of " + p.Distribution + " from three servers on"
 }
 
-// AtReturn says in a sentence what a server of a pool goes through that was gone
-// and is back. A flush empties the whole server, also of what other pools keep
-// there.
+// AtReturn describes in a sentence what happens to a server of a pool that was down and
+// returns. A flush removes all data of the server, including that of other pools.
 func (f *File) AtReturn(pool string) string {
 	if f.Ejects(pool) {
 		return flushedAtReturn
@@ -251,7 +249,7 @@ func (d *document) decideConsistency(f *File, p *Pool) {
 	if lasting >= 0 {
 		d.decideLasting(p, copied[lasting].Preset, f.viewServers(p))
 	}
-	if d.said(p, func(p *Pool) any { return &p.Failover.EjectAfter.Refused }) == nil { // a short time for silence is asked for, not a contradiction
+	if d.said(p, func(p *Pool) any { return &p.Failover.EjectAfter.Refused }) == nil { // a smaller eject_after.silent lowers this default, and is not an error
 		o.EjectAfter.Refused = min(o.EjectAfter.Refused, o.EjectAfter.Silent)
 	}
 	if (o.Strict || lasting >= 0) && d.said(p, func(p *Pool) any { return &p.Failover.Wait }) == nil {
@@ -262,8 +260,8 @@ func (d *document) decideConsistency(f *File, p *Pool) {
 	}
 }
 
-// decideFlush denies flush_all where preset: counters leads, unless the pool says
-// otherwise.
+// decideFlush denies flush_all in pools of routes with preset: counters, unless the pool sets
+// flush_all.
 func (d *document) decideFlush(f *File, p *Pool) {
 	for r := range f.routes() {
 		if r.Preset == presetCounters && slices.Contains(r.to(), p.Name) && d.where[&p.DenyFlush] == nil {
@@ -272,8 +270,8 @@ func (d *document) decideFlush(f *File, p *Pool) {
 	}
 }
 
-// decideLasting sets what the presets counters and sessions want of a pool that has so
-// many view servers.
+// decideLasting sets what the presets counters and sessions require of a pool. servers is its
+// number of view servers.
 func (d *document) decideLasting(p *Pool, preset string, servers int) {
 	own, o := func(setting any) bool { return d.where[setting] != nil }, &p.Failover
 	if !own(&o.Lease) {
@@ -300,17 +298,19 @@ func (d *document) decideLasting(p *Pool, preset string, servers int) {
 	}
 }
 
-// Ejects says whether a pool takes part in agreeing which of its servers are
-// out: where keys move, or where a route keeps copies.
+// Ejects reports whether a pool ejects servers: its keys move to other servers, or a route
+// keeps replicas in it.
 func (f *File) Ejects(pool string) bool {
 	p := f.pool(pool)
 	return p != nil && p.has(ejection, len(f.copiesIn(pool)) > 0)
 }
 
-// viewServers is how many servers hold the record of who is in and who is out.
+// viewServers returns the number of view servers of p: the servers that store the record of
+// which servers are ejected.
 func (f *File) viewServers(p *Pool) int { return len(f.viewAddresses(p)) }
 
-// viewAddresses is those servers: the pool's, and its gutter's.
+// viewAddresses returns the addresses of the view servers of p: those of its servers, and in
+// mode gutter those of the gutter.
 func (f *File) viewAddresses(p *Pool) map[string]bool {
 	all := distinct(p.Servers, replicate.Servers)
 	if g := f.pool(p.Failover.Gutter); p.Failover.Mode == table.Gutter && g != nil {
@@ -321,7 +321,7 @@ func (f *File) viewAddresses(p *Pool) map[string]bool {
 	return all
 }
 
-// pool finds a pool by its name; nil if there is none.
+// pool returns the pool of that name, or nil if there is none.
 func (f *File) pool(name string) *Pool {
 	if i := slices.IndexFunc(f.Pools, func(p Pool) bool { return p.Name == name }); i >= 0 {
 		return &f.Pools[i]
@@ -329,7 +329,7 @@ func (f *File) pool(name string) *Pool {
 	return nil
 }
 
-// addresses is how many servers p has, each address once.
+// addresses returns the number of different addresses of p's servers.
 func (p *Pool) addresses() int { return len(distinct(p.Servers, replicate.Servers)) }
 
 func (d *document) checkFailover(f *File) {
@@ -339,7 +339,7 @@ func (d *document) checkFailover(f *File) {
 		o, copies := &p.Failover, len(f.copiesIn(p.Name)) > 0
 		mode := d.said(p, func(p *Pool) any { return &p.Failover.Mode })
 		if mode != nil && mode.text != o.Mode.String() {
-			continue // reported already; the others would be blamed for a mode that nobody chose
+			continue // reported already; errors of other settings would refer to a mode that the file does not ask for
 		}
 		for _, s := range o.needy() {
 			if p.has(s.need, copies) {
@@ -369,7 +369,7 @@ func (d *document) checkFailover(f *File) {
 	}
 }
 
-// idle says why a setting that needs n does nothing.
+// idle returns the reason why a setting that needs n has no effect.
 func (f *Failover) idle(n need) string {
 	mode := fmt.Sprintf("in mode %s (%s)", f.Mode, f.WhyMode)
 	switch n {
@@ -381,7 +381,7 @@ func (f *Failover) idle(n need) string {
 	return mode + "; set mode: gutter, or leave this out"
 }
 
-// checkEjection looks at how servers are ejected and come back.
+// checkEjection checks the settings of how servers are ejected and rejoin.
 func (d *document) checkEjection(p *Pool) {
 	o := &p.Failover
 	at := func(settings ...func(*Pool) any) (n *node, path string) {
@@ -406,7 +406,7 @@ func (d *document) checkEjection(p *Pool) {
 	refused, silent := func(p *Pool) any { return &p.Failover.EjectAfter.Refused }, func(p *Pool) any { return &p.Failover.EjectAfter.Silent }
 	n, path = at(refused, silent)
 	atMost(d, n, path, "failover.eject_after.refused", o.EjectAfter.Refused, "failover.eject_after.silent", o.EjectAfter.Silent)
-	// A ping is given up when the next one is due, or at the timeout of requests.
+	// A ping fails when the next one is due, or at the request timeout.
 	answer := min(o.Ping, p.Timeouts.Request)
 	if least := 3*o.Ping + answer; o.Lease < least {
 		n, path := at(lease, ping, request)
@@ -423,10 +423,10 @@ func (d *document) checkEjection(p *Pool) {
 	}
 }
 
-// checkShared refuses a server of two pools where one of them ejects it. Each such pool goes
-// through the phases of failover by itself, so it would flush the server, when that returns,
-// after the other pool has begun to serve from it again: an add that was STORED would be STORED
-// once more. A pool and its gutter are not meant: what is there for another pool is known as such.
+// checkShared rejects a server in two pools if one of them ejects it. Each such pool runs
+// failover on its own, so one could flush the returning server after the other has stored data
+// on it. Then a second add of the same key would be STORED too. A pool and its gutter are
+// exempt, because the gutter stores data of the other pool under special keys.
 func (d *document) checkShared(f *File) {
 	for i := range f.Pools {
 		p := &f.Pools[i]
@@ -435,7 +435,7 @@ func (d *document) checkShared(f *File) {
 			if i == j || !f.Ejects(q.Name) || q.Failover.Mode == table.Gutter && q.Failover.Gutter == p.Name {
 				continue
 			}
-			if i > j && f.Ejects(p.Name) { // the pair is told once
+			if i > j && f.Ejects(p.Name) { // report the pair once
 				continue
 			}
 			addresses := f.viewAddresses(q)
@@ -450,7 +450,7 @@ func (d *document) checkShared(f *File) {
 	}
 }
 
-// checkGutter looks at the pool that stands in for p.
+// checkGutter checks the gutter of p, the pool with its substitute servers.
 func (d *document) checkGutter(f *File, p *Pool) {
 	mode := d.said(p, func(p *Pool) any { return &p.Failover.Mode })
 	at := d.said(p, func(p *Pool) any { return &p.Failover.Gutter })

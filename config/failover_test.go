@@ -1,7 +1,6 @@
 package config
 
-// What pools do when a server is gone, as files leave it open, and the copies
-// that routes keep.
+// Tests of failover and replication settings: defaults, presets, and what is built from them.
 
 import (
 	"fmt"
@@ -56,13 +55,13 @@ func TestUsualMode(t *testing.T) {
 	}
 }
 
-// Whatever a client does itself when a server is gone: a distribution that stands
-// for one flushes nothing that its other users have there, unless the file says so.
+// TestUsualModeOfClients checks that the default mode is fail_fast for every distribution of an
+// existing client, whatever that client does. A flush would remove data of its other users.
 func TestUsualModeOfClients(t *testing.T) {
 	rehash := map[string]bool{"ketama-points": true, "jump": true, "modulo-crc32": true}
 	for _, p := range Presets() {
 		if p.needs != "" {
-			continue // it wants a hash
+			continue // the option hash is required
 		}
 		f := parse(t, "listen: :1\npools: {main: {distribution: "+p.Name+", servers: [127.0.0.1, 127.0.0.2, 127.0.0.3]}}")
 		want, says := table.FailFast, "serves what it had"
@@ -95,8 +94,8 @@ routes: [{pool: main}]
 	}
 }
 
-// Two pools of a file share no server that one of them ejects: they would go through the phases of
-// failover at different times, and what one has stored the other would flush.
+// TestSharedServers checks that two pools cannot share a server that one of them ejects. Their
+// failover would run independently, so one could flush data that the other has just stored.
 func TestSharedServers(t *testing.T) {
 	const rehash, failFast = "failover: {mode: rehash}", "failover: {mode: fail_fast}"
 	pool := func(name, failover, servers string) string {
@@ -104,7 +103,7 @@ func TestSharedServers(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name, pools, routes string
-		want                string // part of the only error; empty: there is none
+		want                string // part of the only error; empty: no error
 	}{
 		{"both fail fast", pool("p", failFast, "a, b, c") + pool("q", failFast, "a, b, c"), "{pool: p}", ""},
 		{"one ejects", pool("p", failFast, "a, b, c") + pool("q", rehash, "c, d, e"), "{pool: p}", "pools.p and pools.q share the server c:11211, and q ejects it"},
@@ -124,7 +123,7 @@ func TestSharedServers(t *testing.T) {
 	}
 }
 
-// One machine under three names is one server.
+// TestUsualModeCountsAddresses checks that three names of one address count as one server.
 func TestUsualModeCountsAddresses(t *testing.T) {
 	_, built := readTable(t, "listen: :1\npools: {main: {distribution: jump, servers: [{address: a, name: x}, {address: a, name: y}, {address: a, name: z}]}}")
 	if got := built.Pools[0].Failover.Mode; got != table.FailFast {
@@ -158,14 +157,14 @@ pools:
 	if !reflect.DeepEqual(spare.Failover, want) {
 		t.Errorf("got  %+v\nwant %+v", spare.Failover, want)
 	}
-	// A pool that is only a gutter needs no routes to tell it from the other.
+	// Routes are optional, because the second pool is only a gutter.
 	if r := built.Listeners[0].Routes; len(r) != 1 || r[0].Pool != main {
 		t.Errorf("got routes %+v", r)
 	}
 }
 
-// A write waits for a server's next phase where the pool is strict or a route has
-// preset: sessions, and where the file says so.
+// TestWritesWait checks the default of failover.wait: writes wait if the pool is strict or a
+// route has preset: sessions, or if the file sets it.
 func TestWritesWait(t *testing.T) {
 	for _, c := range []struct {
 		pool, routes string
@@ -184,7 +183,8 @@ func TestWritesWait(t *testing.T) {
 	}
 }
 
-// Presets whose client builds its ring again get that ring; the others walk.
+// TestWithout checks that Without returns the rebuilt ring if the client of the preset rebuilds
+// its ring, and that it is nil for other presets.
 func TestWithout(t *testing.T) {
 	for _, c := range []struct {
 		distribution string
@@ -229,7 +229,7 @@ func TestWithout(t *testing.T) {
 	}
 }
 
-// Many different outages keep few rings.
+// TestWithoutIsBounded checks that many different outages do not cache many rings.
 func TestWithoutIsBounded(t *testing.T) {
 	_, built := readTable(t, "listen: :1\npools: {main: {distribution: modulo-twemproxy, servers: [a, b, c, d, e, f, g, h, i, j], failover: {mode: rehash}}}")
 	for set := range 1 << 10 {
@@ -266,7 +266,7 @@ func TestPresetSessions(t *testing.T) {
 			true, 250 * time.Millisecond, time.Second,
 			replicate.Policy{Copies: 3, Read: replicate.Spread, Ack: replicate.AckQuorum, Hedge: 20 * time.Millisecond, Apart: replicate.Servers}, false, "by preset sessions, with 3 view servers"},
 	} {
-		// What the preset has to say wins over defaults, whatever the order of the file.
+		// The preset overrides defaults, whatever the order in the file.
 		f, built := readTable(t, fmt.Sprintf(`
 listen: :1
 routes: [{prefix: "sess:", pool: main, preset: sessions%s}, {pool: main}]
@@ -291,7 +291,7 @@ defaults: {get_errors: miss, failover: {lease: 2500ms, consistency: relaxed}}
 	}
 }
 
-// The preset never turns off what defaults ask for.
+// TestPresetSessionsKeepsStrict checks that the preset keeps consistency: strict of defaults.
 func TestPresetSessionsKeepsStrict(t *testing.T) {
 	f := parse(t, "listen: :1\ndefaults: {failover: {consistency: strict}}\npools: {main: {distribution: ketama, servers: [a, b]}}\nroutes: [{pool: main, preset: sessions}]")
 	if got := f.Pools[0].Failover; !got.Strict || !strings.HasPrefix(got.WhyConsistency, "as the file says") {
@@ -331,8 +331,8 @@ routes:
 	}
 }
 
-// Settings of failover in a pool of mode fail_fast count once copies are kept
-// there.
+// TestCopiesNeedEjection checks that failover settings have an effect in a pool with mode
+// fail_fast if a route keeps replicas in it.
 func TestCopiesNeedEjection(t *testing.T) {
 	f := parse(t, `
 listen: :1
@@ -344,8 +344,8 @@ routes: [{prefix: "s:", pool: main, replicas: 2}, {pool: main}]
 	}
 }
 
-// eject_after is one time for both, as it was, or two; what is left open never
-// contradicts what is said.
+// TestEjectAfter checks that eject_after is one duration or two, and that the default of one
+// fits the other if the file sets only that.
 func TestEjectAfter(t *testing.T) {
 	for _, c := range []struct {
 		defaults, pool, route string
@@ -386,8 +386,8 @@ pools: {main: {distribution: ketama, servers: [A.example., "a.example:2", "127.0
 	}
 }
 
-// What `read` and the others are without being said is what the zero Policy
-// says, but for what makes copies worth having.
+// TestDefaultRoute checks that the defaults of a route are zero values, except RepairRate and
+// ReadThrough.
 func TestDefaultRoute(t *testing.T) {
 	usual := defaultRoute()
 	usual.Copies.RepairRate, usual.Copies.ReadThrough = 0, false

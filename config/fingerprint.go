@@ -1,7 +1,7 @@
 package config
 
-// What decides where keys go, as one number: so that Ringsides, and one before
-// and after a reload, can tell whether they give every key to the same server.
+// A hash of everything that determines placement. Instances compare it, and so does a reload,
+// to detect whether every key keeps its server.
 
 import (
 	"cmp"
@@ -12,10 +12,10 @@ import (
 	"ringside/ring"
 )
 
-// fingerprint is a hash of everything that the placement is built from, in the
-// words of the file, with the defaults filled in. It is the same in every
-// process, and for every way to say the same: an alias of the
-// distribution, a default that is spelled out, a weight that the client ignores.
+// fingerprint returns a hash of everything that the placement is built from: the settings of
+// the file, with defaults filled in. It is the same in every process, and for equivalent
+// settings: an alias of the distribution, an explicit default, or a weight that the client
+// ignores.
 func (p *Preset) fingerprint(servers []ring.Server, o PlacementOptions, part ring.Part) string {
 	hash := o.Hash
 	if len(p.hashes) > 0 {

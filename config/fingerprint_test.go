@@ -1,6 +1,7 @@
 package config
 
-// The fingerprint of a placement tells whether keys go elsewhere.
+// Tests that fingerprints differ if keys have different servers, and are equal for equivalent
+// settings.
 
 import (
 	"fmt"
@@ -10,14 +11,14 @@ import (
 	"ringside/ring/ringtest"
 )
 
-// placed is a way to place keys: by one preset.
+// placed holds the arguments of one placement of a preset.
 type placed struct {
 	what    string
 	servers []PlacementServer
 	options PlacementOptions
 }
 
-// placements are base, and it with one thing changed.
+// placements returns a base placement of p, and variants with one change each.
 func placements(p Preset) []placed {
 	servers, _ := poolOf(p, 4)
 	base := needed(p)
@@ -71,7 +72,7 @@ func placements(p Preset) []placed {
 	return list
 }
 
-// telling are keys of which any change of a placement moves some.
+// telling returns keys of which every change of a placement moves some.
 func telling() [][]byte {
 	keys := ringtest.Keys(1000)
 	for i := range 200 {
@@ -82,18 +83,18 @@ func telling() [][]byte {
 	return keys
 }
 
-// TestFingerprintTellsPlacementsApart builds every preset in many ways: where two
-// of them give a key to different servers, their fingerprints differ.
+// TestFingerprintTellsPlacementsApart builds every preset in many ways. If two of them place a
+// key on different servers, their fingerprints must differ.
 func TestFingerprintTellsPlacementsApart(t *testing.T) {
 	keys := telling()
 	for _, p := range Presets() {
-		first := map[string]string{} // by fingerprint: the placement that had it first, and its owners
+		first := map[string]string{} // by fingerprint: the first placement with it; owners has the owners of the keys in it
 		owners := map[string][]int{}
 		built := 0
 		for _, c := range placements(p) {
 			place, err := BuildPlacement(p.Name, c.servers, c.options)
 			if err != nil {
-				continue // the preset does without
+				continue // the preset does not have this option
 			}
 			built++
 			var own []int
@@ -114,8 +115,8 @@ func TestFingerprintTellsPlacementsApart(t *testing.T) {
 	}
 }
 
-// TestFingerprintIsOfTheRule: what says the same, and what is not of the
-// placement, leaves it alone; and it is no other in the next process.
+// TestFingerprintIsOfTheRule checks that equivalent settings, and settings that do not affect
+// placement, have the same fingerprint. It also checks that it is the same in every process.
 func TestFingerprintIsOfTheRule(t *testing.T) {
 	prints := func(pool string) string {
 		t.Helper()

@@ -1,6 +1,6 @@
 package config
 
-// Whatever a file holds, it is read or refused with places inside it.
+// Fuzz tests: any file is either accepted, or rejected with positions inside the file.
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// seed adds the inputs of golden files to a fuzz target.
+// seed adds the inputs of golden files to the corpus of a fuzz target.
 func seed(f *testing.F, pattern string) {
 	f.Helper()
 	files, err := filepath.Glob(pattern)
@@ -28,8 +28,8 @@ func seed(f *testing.F, pattern string) {
 	}
 }
 
-// insideFile checks that errors lie in the file. YAML knows more line ends than
-// most: carriage returns, and three that hardly anybody types.
+// insideFile checks that the positions of errors are inside the file. Line ends of YAML are \n,
+// \r, and three rare Unicode characters.
 func insideFile(t *testing.T, data []byte, err error) {
 	t.Helper()
 	var all Errors

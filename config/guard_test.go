@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestGuardWait: gets are held for 3s, or for the deadline minus 200ms, which preset: cache
-// raises unless the pool says one.
+// TestGuardWait checks the default of guard.wait: 3s, or the deadline minus 200ms if that is
+// less. preset: cache raises the deadline, unless the pool sets one.
 func TestGuardWait(t *testing.T) {
 	for _, c := range []struct {
 		timeouts, route string

@@ -1,7 +1,7 @@
 package config
 
-// Every key a file may have, with its meaning, in one table: the parser, the
-// JSON Schema and the test of the example file all read it.
+// The table of all keys of a file, with their meanings. The parser, the JSON Schema and the
+// test of the example file use it.
 
 import (
 	"cmp"
@@ -22,13 +22,13 @@ type key[T any] struct {
 	name     string
 	doc      string
 	required bool
-	words    []string // that it may be, if it is one of a few
+	words    []string // its possible values, if they are a few words; else nil
 	read     func(d *document, n *node, path string, to *T)
 	schema   func(usual *T) schema
 	diff     func(within string, old, f *T, say func(format string, args ...any))
 }
 
-// set is a key whose value goes into a field of T.
+// set returns a key with a value that is stored in a field of T.
 func set[T, V any](name, doc string, v value[V], field func(*T) *V) key[T] {
 	return key[T]{
 		name:  name,
@@ -52,7 +52,7 @@ func set[T, V any](name, doc string, v value[V], field func(*T) *V) key[T] {
 					s["default"] = shown
 				}
 			case int:
-				if least, ok := s["minimum"].(int); !ok || shown >= least { // else nobody can write it
+				if least, ok := s["minimum"].(int); !ok || shown >= least { // a default below the minimum cannot be written
 					s["default"] = shown
 				}
 			default:
@@ -71,8 +71,8 @@ func must[T any](k key[T]) key[T] {
 	return k
 }
 
-// group is a mapping of keys. usual holds the defaults: whoever reads a group
-// puts them, or what is inherited instead, into the target first.
+// group is a mapping of keys. usual holds the defaults, for the schema. The caller of read must
+// first set the target to the defaults, or to inherited values.
 func group[T any](usual T, keys ...key[T]) value[T] {
 	names := make([]string, len(keys))
 	for i, k := range keys {
@@ -147,16 +147,16 @@ func group[T any](usual T, keys ...key[T]) value[T] {
 	}
 }
 
-// gone are the keys of old files that do nothing now, and why.
+// gone has the keys of older versions that have no effect any more, with the reason.
 var gone = map[string]string{
 	"preconnect": "every server is connected at start and after a reload",
 }
 
-// atTheTop are keys of the file that people look for in a pool.
+// atTheTop has keys of the top level that people write into a pool by mistake.
 var atTheTop = map[string]bool{"limits": true, "listen": true, "admin": true, "engine": true, "log": true, "routes": true, "zone": true}
 
-// stranger says whose file this is when it is not ours, which says at its top where
-// clients connect; nothing when it is.
+// stranger returns a hint if the file looks like one of mcrouter or twemproxy, else "". A file
+// with listen at the top level is one of Ringside.
 func stranger(n *node) string {
 	pools, mcrouter, twemproxy := false, false, false
 	for _, p := range n.pairs {
@@ -181,8 +181,8 @@ func stranger(n *node) string {
 	return ""
 }
 
-// belongs says where a key goes that stands at the top but is a pool's; nothing
-// when it is none.
+// belongs returns a hint where to write a key of pools that was found at the top level. It
+// returns "" for other keys.
 func belongs(name string) string {
 	switch {
 	case name == "servers":
@@ -197,7 +197,7 @@ func isPoolKey(name string) bool {
 	return slices.ContainsFunc(poolKeys(), func(k key[Pool]) bool { return k.name == name })
 }
 
-// isKey says that the file or a pool has a key of that name.
+// isKey reports whether the file or a pool can have a key of that name.
 func isKey(name string) bool {
 	return atTheTop[name] || name == "pools" || name == "defaults" || name == "servers" || isPoolKey(name)
 }
@@ -209,7 +209,7 @@ func inside(path string) string {
 	return " in " + path
 }
 
-// fresh reads into a target that begins as usual.
+// fresh sets the target to usual before v reads into it.
 func fresh[V any](usual V, v value[V]) value[V] {
 	read := v.read
 	v.read = func(d *document, n *node, path string, to *V) {
@@ -219,10 +219,10 @@ func fresh[V any](usual V, v value[V]) value[V] {
 	return v
 }
 
-// settings is the whole file.
+// settings holds the whole file as it is read.
 type settings struct {
 	File
-	Defaults Pool // what every pool inherits
+	Defaults Pool // settings that every pool inherits
 }
 
 func fileKeys() value[settings] {
@@ -243,7 +243,7 @@ func fileKeys() value[settings] {
 				s["description"] = "settings that all pools inherit"
 				return s
 			},
-			diff: func(string, *settings, *settings, func(string, ...any)) {}, // each pool says what it has become
+			diff: func(string, *settings, *settings, func(string, ...any)) {}, // the diff of each pool has these changes
 		},
 		must(set("pools", "pools by name: a list of memcached servers, and the rule that distributes keys among them", pools, func(s *settings) *[]Pool { return &s.Pools })),
 		set("zone", "the zone of this instance, for routes that read the nearest replica", zoneText(), func(s *settings) *string { return &s.Zone }),
@@ -324,7 +324,7 @@ func limitsValue() value[table.Limits] {
 	read := v.read
 	v.read = func(d *document, n *node, path string, to *l) {
 		read(d, n, path, to)
-		if d.where[&to.OutputHard] == nil { // a small memory is asked for, not a contradiction
+		if d.where[&to.OutputHard] == nil { // a smaller limits.memory lowers this default, and is not an error
 			to.OutputHard = int(min(int64(to.OutputHard), to.Memory))
 		}
 	}
@@ -377,7 +377,7 @@ func logValue() value[Log] {
 	)
 }
 
-// defaultsValue is what pools may inherit: every pool key but its servers.
+// defaultsValue is a mapping of the keys that pools inherit: all pool keys except servers.
 func defaultsValue() value[Pool] { return group(defaultPool(), poolKeys()...) }
 
 // poolsValue is the mapping of pool names to pools, in the order of the file.
@@ -402,7 +402,7 @@ func poolsValue() value[[]Pool] {
 					d.fail(p.key.line, p.key.column, "a pool is named with letters, digits, and _ . - between them, at most 64, not %s", quote(p.key.text))
 				}
 				if p.value.kind != mapping && !p.value.empty() {
-					d.where[&pool.Distribution] = p.value // no pool at all: its distribution is not what is missing
+					d.where[&pool.Distribution] = p.value // not a mapping, so do not report a missing distribution
 				}
 				one.read(d, p.value, path+"."+p.key.text, pool)
 			}
@@ -429,7 +429,7 @@ func serverValue() value[Server] {
 		)))
 }
 
-// poolKeys are the settings of a pool that it may inherit from defaults.
+// poolKeys returns the keys of a pool that it inherits from defaults.
 func poolKeys() []key[Pool] {
 	type p = Pool
 	return append(placementKeys(),
@@ -462,7 +462,7 @@ func poolKeys() []key[Pool] {
 	)
 }
 
-// through lets a value for one field of T stand for the whole T.
+// through makes a value for one field of T a value for T.
 func through[T, V any](v value[V], field func(*T) *V) value[T] {
 	return value[T]{
 		read: func(d *document, n *node, path string, to *T) {
@@ -477,20 +477,20 @@ func through[T, V any](v value[V], field func(*T) *V) value[T] {
 	}
 }
 
-// Guard is what a route says of its guard; the zero Guard is off.
+// Guard holds the guard settings of a route. The zero Guard is off.
 type Guard struct {
 	On bool
 	table.Guard
 }
 
-// What a get is held for unless the file says so, and what is left of the deadline for
-// its answer then.
+// usualWait is the default of how long a get can wait. waitReserve is the part of the deadline
+// that is left for the reply after the wait.
 const (
 	usualWait   = 3 * time.Second
 	waitReserve = 200 * time.Millisecond
 )
 
-// defaultGuard is guard: true, but for the wait: see decideWait.
+// defaultGuard returns the settings of guard: true. decideWait can lower Wait.
 func defaultGuard() Guard {
 	return Guard{On: true, Guard: table.Guard{Lease: 10 * time.Second, LeaseMax: time.Minute, Wait: usualWait}}
 }
@@ -533,10 +533,11 @@ func guardValue() value[Guard] {
 	return either(brief, fresh(defaultGuard(), long))
 }
 
-// early is the part of a Guard that its setting early is about.
+// early is a Guard of which the key early sets the fields Early and Auto.
 type early table.Guard
 
-// shortestEarly is what TTLs in whole seconds and a strict comparison leave room for.
+// shortestEarly is the shortest useful value: memcached counts TTLs in whole seconds, and
+// compares them with less than.
 const shortestEarly = 2 * time.Second
 
 func earlyValue() value[early] {
@@ -558,13 +559,13 @@ func earlyValue() value[early] {
 	}
 }
 
-// Near is what a route says of values that are kept in Ringside; the zero Near is off.
+// Near holds the near cache settings of a route. The zero Near is off.
 type Near struct {
 	On bool
 	table.Near
 }
 
-// defaultNear is near: true.
+// defaultNear returns the settings of near: true.
 func defaultNear() Near {
 	return Near{On: true, Near: table.Near{TTL: time.Second, Memory: 16 << 20}}
 }
@@ -580,7 +581,7 @@ func nearValue() value[Near] {
 	return either(brief, fresh(defaultNear(), long))
 }
 
-// traceValue is a file into which is written what happens to some keys.
+// traceValue is the mapping of a trace's settings.
 func traceValue() value[Trace] {
 	usual := Trace{Max: 64 << 20, Keep: 3}
 	return fresh(usual, group(usual,
@@ -592,7 +593,7 @@ func traceValue() value[Trace] {
 	))
 }
 
-// keyPattern is a pattern of keys, as ringside trace takes it.
+// keyPattern is a pattern of keys, in the syntax of ringside trace.
 func keyPattern() value[string] {
 	v := text("a pattern of keys, such as home:*")
 	read := v.read

@@ -1,6 +1,6 @@
 package config
 
-// A twemproxy file to a Ringside file with every key on the server it was on.
+// Conversion of a twemproxy file into a Ringside file that keeps every key on its server.
 
 import (
 	"fmt"
@@ -10,12 +10,11 @@ import (
 	"strings"
 )
 
-// ImportNutcracker turns a twemproxy (nutcracker) file into a Ringside file
-// with the same placement. Each pool becomes a pool and a listener whose only
-// route leads to it. warnings say what has no equivalent, one line each; they
-// stand in the file as comments too. The error is Errors, with places in the
-// twemproxy file, when that file is wrong, names a server Ringside can't reach,
-// or has no pool of memcached servers. What is returned parses.
+// ImportNutcracker converts a twemproxy (nutcracker) file into a Ringside file with the same
+// placement. Each pool becomes a pool, and a listener with one route to it. warnings has one
+// line for each setting without an equivalent. They are comments in the file too. out is
+// accepted by Parse. The error is Errors, with positions in the twemproxy file, if that file is
+// wrong, has an address that Ringside does not support, or has no pool of memcached servers.
 func ImportNutcracker(name string, data []byte) (out []byte, warnings []string, err error) {
 	d := &document{name: name, isKey: isKey, where: map[any]*node{}}
 	pools := d.readTwemproxy(data)
@@ -46,7 +45,7 @@ func ImportNutcracker(name string, data []byte) (out []byte, warnings []string, 
 
 // twemproxyPool is one pool of a twemproxy file. Numbers are -1 when not set.
 type twemproxyPool struct {
-	name, as      string // in the twemproxy file, and in Ringside's
+	name, as      string // name in the twemproxy file, and in the Ringside file
 	listen        twemproxyListen
 	hash, hashTag string
 	distribution  string
@@ -64,23 +63,23 @@ type twemproxyPool struct {
 	retryTimeout  int // ms
 	failureLimit  int
 	servers       []twemproxyServer
-	notes         []string // what has no equivalent
+	notes         []string // warnings about settings without an equivalent
 }
 
 type twemproxyListen struct {
-	text string // as Ringside writes it
+	text string // address in the syntax of Ringside
 	mode uint64
 }
 
 type twemproxyServer struct {
-	text   string // as Ringside writes it
-	label  string // what twemproxy hashes
-	named  bool   // the label is not what the distribution makes of the address
+	text   string // address in the syntax of Ringside
+	label  string // text that twemproxy hashes
+	named  bool   // the distribution would derive another label from the address
 	weight int
 }
 
-// readTwemproxy reads a file by twemproxy's own rules. It is more lenient where
-// that does no harm: twemproxy refuses flow style and anchors.
+// readTwemproxy reads a file by twemproxy's own rules. It also accepts flow style and anchors,
+// which twemproxy rejects, because they do no harm.
 func (d *document) readTwemproxy(data []byte) []*twemproxyPool {
 	root := d.parse(data)
 	if root == nil {
@@ -154,8 +153,8 @@ func twemproxyKeys(usual twemproxyPool) value[twemproxyPool] {
 	)
 }
 
-// bareText is a value that twemproxy takes from the bare text, whatever YAML makes
-// of it.
+// bareText is a value that parse reads from the text of a scalar. Like twemproxy, it ignores the
+// YAML type of the scalar.
 func bareText[V any](want string, parse func(string) (V, bool)) value[V] {
 	return value[V]{
 		read: func(d *document, n *node, path string, to *V) {
@@ -227,8 +226,8 @@ func twemproxyListenValue() value[twemproxyListen] {
 	}
 }
 
-// twemproxyServerValue reads host:port:weight or /path:weight, and a name after
-// the last space.
+// twemproxyServerValue is host:port:weight or /path:weight, with an optional name after the
+// last space.
 func twemproxyServerValue() value[twemproxyServer] {
 	const want = "host:port:weight or /path:weight, with a name after a space if you like"
 	return value[twemproxyServer]{
@@ -296,7 +295,7 @@ func (d *document) checkLabels(p *twemproxyPool) {
 
 var notInName = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
 
-// freeName makes a pool's name one that Ringside takes and no pool has yet.
+// freeName derives from name a pool name that is valid in Ringside and not used in pools.
 func freeName(name string, pools []*twemproxyPool) string {
 	as := notInName.ReplaceAllString(name, "-")
 	as = strings.Trim(as[:min(len(as), 58)], "_.-")
@@ -313,7 +312,7 @@ func freeName(name string, pools []*twemproxyPool) string {
 	return free
 }
 
-// compare notes what a pool had in twemproxy and does not have in Ringside.
+// compare adds notes about settings of the pool that have no equivalent in Ringside.
 func (p *twemproxyPool) compare() {
 	note := func(format string, args ...any) {
 		p.notes = append(p.notes, fmt.Sprintf("pool %s: ", p.as)+fmt.Sprintf(format, args...))
@@ -361,7 +360,7 @@ func (p *twemproxyPool) compare() {
 	}
 }
 
-// ejects says whether keys move away from a server that is gone.
+// ejects reports whether keys move away from a server that is down.
 func (p *twemproxyPool) ejects() bool {
 	return p.eject && slices.ContainsFunc(p.servers, func(s twemproxyServer) bool { return s.text != p.servers[0].text })
 }
@@ -376,7 +375,7 @@ func writeImport(pools []*twemproxyPool, left []string) []byte {
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	random := 0
 	for _, p := range pools {
-		if p.distribution == "random" && len(p.servers) > 1 { // all keys of one server had that as their owner
+		if p.distribution == "random" && len(p.servers) > 1 { // with one server, random has an owner too
 			random++
 		}
 	}
@@ -415,8 +414,8 @@ func writeImport(pools []*twemproxyPool, left []string) []byte {
 	return []byte(b.String())
 }
 
-// comment writes text as an item of a comment, in lines of at most 100 bytes but for
-// longer words.
+// comment formats text as an item of a YAML comment. Lines have at most 100 bytes, unless a
+// single word is longer.
 func comment(indent, text string) string {
 	const most = 100
 	var b strings.Builder
@@ -478,7 +477,7 @@ func (p *twemproxyPool) write(line func(format string, args ...any)) {
 
 var isPlain = regexp.MustCompile(`^((unix:)?[A-Za-z/][A-Za-z0-9_./-]*|[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+)(:[0-9]+)?$`)
 
-// scalarText writes text so that YAML reads it back as that text.
+// scalarText formats text as a YAML scalar that is read back as the same string.
 func scalarText(s string) string {
 	switch strings.ToLower(s) {
 	case "y", "n", "yes", "no", "on", "off", "true", "false", "null":

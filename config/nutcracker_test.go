@@ -1,7 +1,7 @@
 package config
 
-// twemproxy files: what the real nutcracker takes is imported, and every key
-// stays where it was.
+// Tests of the import of twemproxy files: files that the real nutcracker accepts are imported,
+// and every key keeps its server.
 
 import (
 	"errors"
@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// nutcrackerTakes asks the real program whether a file is right.
+// nutcrackerTakes reports whether the real nutcracker accepts a file.
 func nutcrackerTakes(t *testing.T, text string) bool {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "nutcracker.yml")
@@ -31,10 +31,9 @@ func nutcrackerTakes(t *testing.T, text string) bool {
 	return err == nil
 }
 
-// TestNutcrackerImport holds what becomes of the files in testdata/nutcracker: the file,
-// a line of dashes, what is imported and warned of, or the errors. Files named
-// refused- are right for nutcracker but not for Ringside; those named lenient-
-// the other way round.
+// TestNutcrackerImport checks the import of the files in testdata/nutcracker. Each has a
+// twemproxy file, a line of dashes, and the result with its warnings, or the errors. nutcracker
+// accepts files named refused-, but Ringside does not. Files named lenient- are the opposite.
 func TestNutcrackerImport(t *testing.T) {
 	files, err := filepath.Glob("testdata/nutcracker/*.txt")
 	if err != nil || len(files) < 10 {
@@ -85,8 +84,8 @@ func TestNutcrackerImport(t *testing.T) {
 	}
 }
 
-// TestNutcrackerPlacement writes the pools of the vectors that were recorded
-// from a real twemproxy as its files, and compares owners after the import.
+// TestNutcrackerPlacement converts the vectors that were recorded from a real twemproxy to
+// twemproxy files, imports these, and compares the owners of keys.
 func TestNutcrackerPlacement(t *testing.T) {
 	file := readVectors(t, "testdata/vectors.json.gz")
 	pools := 0
@@ -132,7 +131,7 @@ func importOwners(t *testing.T, text string) func(key string) int {
 	}
 }
 
-// nutcrackerFile writes the file that a vector's answers were recorded with.
+// nutcrackerFile returns the twemproxy file with which a vector was recorded.
 func nutcrackerFile(t *testing.T, v vector) string {
 	t.Helper()
 	var b strings.Builder
@@ -155,8 +154,8 @@ func nutcrackerFile(t *testing.T, v vector) string {
 	return strings.ReplaceAll(b.String(), " \n", "\n")
 }
 
-// Labels that no vector has: a server may be spelled in several ways, and its
-// name given or not, without changing what twemproxy hashes.
+// TestNutcrackerLabels checks labels that no vector has. A server can be written in several
+// ways, with or without a name, for which twemproxy hashes the same text.
 func TestNutcrackerLabels(t *testing.T) {
 	pool := func(servers ...string) string {
 		return "pool:\n  listen: 127.0.0.1:22121\n  servers:\n   - \"" + strings.Join(servers, "\"\n   - \"") + "\"\n"

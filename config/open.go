@@ -1,6 +1,6 @@
 package config
 
-// Reading files that a person names.
+// Reading of files at paths that the user sets.
 
 import (
 	"errors"
@@ -9,12 +9,11 @@ import (
 	"os"
 )
 
-// errNotRegular is the error of a path that is no regular file.
+// errNotRegular is the error for a path that is not a regular file.
 var errNotRegular = errors.New("it is no regular file")
 
-// ReadFile returns the content of the regular file at path, of which it reads at most limit
-// bytes. Pipes, devices and sockets are refused: reading one may block, and with it all
-// later reloads.
+// ReadFile returns at most limit bytes of the regular file at path. It rejects pipes, devices
+// and sockets, because reading one can block, and with it all later reloads.
 func ReadFile(path string, limit int64) ([]byte, error) {
 	data, _, err := readRegular(path, limit)
 	return data, err
@@ -30,7 +29,7 @@ func readRegular(path string, limit int64) ([]byte, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if !info.Mode().IsRegular() && !info.IsDir() { // reading a directory says so
+	if !info.Mode().IsRegular() && !info.IsDir() { // for a directory, reading returns a clear error
 		return nil, nil, &fs.PathError{Op: "read", Path: path, Err: errNotRegular}
 	}
 	data, err := io.ReadAll(io.LimitReader(f, limit))

@@ -2,6 +2,6 @@
 
 package config
 
-// Elsewhere, files are opened as they are.
+// Opening of files on systems other than Unix, without a special flag.
 
 const nonBlocking = 0

@@ -2,9 +2,9 @@
 
 package config
 
-// On Unix, opening a pipe need not wait for its other end.
+// Opening of files on Unix, without waiting for the other end of a pipe.
 
 import "syscall"
 
-// nonBlocking makes opening a pipe return at once.
+// nonBlocking is the flag with which opening a pipe returns at once.
 const nonBlocking = syscall.O_NONBLOCK

@@ -1,7 +1,7 @@
 package config
 
-// What the pages show of configuration files is right: a part of a file is taken with
-// a listener and the pools that it names.
+// Tests that the configurations in the documentation are valid. A part of a file is completed
+// with a listener and the pools that it names.
 
 import (
 	"fmt"

@@ -1,6 +1,6 @@
 package config
 
-// Where the keys of two routes meet.
+// A search for a key that matches the patterns of two routes.
 
 import (
 	"bytes"
@@ -8,12 +8,12 @@ import (
 	"ringside/proxy/table"
 )
 
-// filler stands in an example of a key for what no pattern spells out. No pattern
-// has it: it is no text.
+// filler is in an example key where the patterns allow any bytes. No pattern contains it,
+// because it is not valid UTF-8.
 const filler = "\xff"
 
-// keyOfBoth is a key that p and q both take, with filler where neither says what
-// stands there. It reports false if there is none.
+// keyOfBoth returns a key that matches both p and q, with filler where both allow any bytes. It
+// returns false if there is no such key.
 func keyOfBoth(p, q table.Pattern) (string, bool) {
 	if !mayMeet(p, q) {
 		return "", false
@@ -24,17 +24,17 @@ func keyOfBoth(p, q table.Pattern) (string, bool) {
 	return string(m.key), ok
 }
 
-// mayMeet is false if the beginnings or the ends of p and q contradict each other.
+// mayMeet returns false if no key can match both p and q because of their beginnings or ends.
 func mayMeet(p, q table.Pattern) bool {
 	a, b := p[0], q[0]
 	c, d := p[len(p)-1], q[len(q)-1]
 	return (bytes.HasPrefix(a, b) || bytes.HasPrefix(b, a)) && (bytes.HasSuffix(c, d) || bytes.HasSuffix(d, c))
 }
 
-// anything is the token of any bytes.
+// anything is the token for zero or more bytes of any value.
 const anything = -1
 
-// tokensOf is p byte by byte.
+// tokensOf returns p as tokens: one for each literal byte, and anything between the texts.
 func tokensOf(p table.Pattern) (list []int) {
 	for i, text := range p {
 		if i > 0 {
@@ -47,15 +47,15 @@ func tokensOf(p table.Pattern) (list []int) {
 	return list
 }
 
-// meeting looks for a key that two patterns take.
+// meeting is a search for a key that matches two patterns.
 type meeting struct {
 	a, b []int
-	key  []byte
-	dead []bool // from these places on there is no such key
+	key  []byte // the beginning of the key found so far
+	dead []bool // by i*(len(b)+1)+j: the search has failed for the rests a[i:] and b[j:]
 }
 
-// from looks behind a[:i] and b[:j]. Where both take anything it prefers a key that
-// has something there: fewer other patterns want that one.
+// from searches for a key that matches a[i:] and b[j:], and appends it to key. Where both allow
+// any bytes, it prefers a key that has some there, because fewer other patterns match it.
 func (m *meeting) from(i, j int) bool {
 	if i == len(m.a) && j == len(m.b) {
 		return true
@@ -96,7 +96,7 @@ func (m *meeting) from(i, j int) bool {
 	return ok
 }
 
-// nothing is the token behind the last.
+// nothing is the token after the last one.
 const nothing = -2
 
 func byteAt(tokens []int, i int) int {

@@ -6,12 +6,11 @@ import (
 	"ringside/proxy/table"
 )
 
-// patternOf is the pattern of a match.
+// patternOf returns the pattern of a match.
 func patternOf(match string) table.Pattern { return (&table.Route{Match: match}).Pattern() }
 
-// TestKeyOfBoth holds what keyOfBoth says of all pairs of short patterns against every
-// short key: where it has an example both take it, and where it has none no key is
-// taken by both.
+// TestKeyOfBoth calls keyOfBoth for all pairs of short patterns and checks the results with all
+// short keys. If it returns a key, both patterns match it. If not, no key matches both.
 func TestKeyOfBoth(t *testing.T) {
 	texts := func(letters string, most int) (all []string) {
 		all = []string{""}
@@ -24,7 +23,7 @@ func TestKeyOfBoth(t *testing.T) {
 		}
 		return all
 	}
-	keys := texts("abc", 5) // c stands for what no pattern spells out
+	keys := texts("abc", 5) // c is in no pattern, so only * matches it
 	patterns := texts("ab*", 4)[1:]
 	takes := map[string][]bool{}
 	for _, match := range patterns {

@@ -1,7 +1,7 @@
 package config
 
-// The distribution of a pool and its options: read, checked against what the
-// preset takes, and built.
+// The distribution of a pool and its options: how they are read, checked against the preset,
+// and built.
 
 import (
 	"fmt"
@@ -13,14 +13,16 @@ import (
 	"ringside/ring"
 )
 
-// Bounds on weights. In most circles they are shares of a whole, however big;
-// but where each unit takes places of its own, a reload must not take seconds.
+// Bounds on weights. In most rings, weights are shares of a whole, and may be large. In others,
+// each unit of weight adds ring points or table entries. There, the bound keeps a reload from
+// lasting seconds.
 const (
-	maxWeight = 1_000_000 // of a server
-	maxPlaces = 1 << 20   // in a circle or table
+	maxWeight = 1_000_000 // weight of a server
+	maxPlaces = 1 << 20   // points of a ring, or entries of a table
 )
 
-// places returns how many places one unit of weight takes.
+// places returns how many ring points or table entries one unit of weight adds. It returns 0
+// if their number does not grow with weights.
 func (p *Preset) places(o PlacementOptions) int {
 	switch {
 	case p.Weights != WeightsUsed:
@@ -88,8 +90,8 @@ func hashTag() value[string] {
 	return v
 }
 
-// checkPlacement looks at what the distribution says without its servers, and
-// then tries to build what the pool asks for.
+// checkPlacement checks the distribution of a pool by itself, and then builds the placement to
+// find further errors.
 func (d *document) checkPlacement(p *Pool) {
 	if p.Distribution == "" {
 		if d.where[&p.Distribution] == nil {
@@ -97,7 +99,7 @@ func (d *document) checkPlacement(p *Pool) {
 		}
 		return
 	}
-	wrong := func(err error) { // the rule itself, so once where all pools inherit it
+	wrong := func(err error) { // an error of the distribution itself: report it at defaults if the pool inherits it
 		if n := d.where[&d.defaults.Distribution]; n != nil && d.where[&p.Distribution] == nil {
 			d.failAt(n, "defaults: %v", err)
 			return
@@ -116,7 +118,7 @@ func (d *document) checkPlacement(p *Pool) {
 		wrong(fmt.Errorf("distribution %s: %s", p.Distribution, preset.needs))
 		return
 	}
-	light := *p // without the weights it is blamed for
+	light := *p // a copy without the weights that are reported here
 	light.Servers = slices.Clone(p.Servers)
 	for i := range p.Servers {
 		if s := &p.Servers[i]; s.Weight > 1 && preset.Weights == WeightsRefused {
@@ -132,13 +134,14 @@ func (d *document) checkPlacement(p *Pool) {
 	}
 }
 
-// blame notes that a pool can't be built, at the first of the settings that the file sets.
+// blame records that a pool cannot be built. The position is that of the first of settings that
+// the file sets.
 func (d *document) blame(p *Pool, err error, settings ...any) {
 	d.failAt(d.place(append(settings, p)...), "pools.%s: %v", p.Name, err)
 }
 
-// blameSetting finds out which setting of p is to blame for err, by building bare, which
-// is p, with one of them at a time.
+// blameSetting finds the settings of p that cause err, and records the error at each. bare is a
+// copy of p, which it builds with one placement option at a time.
 func (d *document) blameSetting(p *Pool, bare Pool, err error) {
 	all := p.Placement
 	with := func(o PlacementOptions) error {
@@ -206,7 +209,7 @@ func (p *Pool) place() (ring.Placement, error) {
 	return BuildPlacement(p.Distribution, servers, p.Placement)
 }
 
-// placementServers is the servers as a placement sees them.
+// placementServers returns the servers of p in the form that a placement is built from.
 func (p *Pool) placementServers() ([]PlacementServer, error) {
 	servers := make([]PlacementServer, len(p.Servers))
 	for i, s := range p.Servers {

@@ -1,6 +1,6 @@
 package config
 
-// What it costs to place a key, by preset, beside the Go clients' own libraries.
+// Benchmarks of placing a key, for each preset and for the libraries of Go clients. Run with
 // make bench-placement
 
 import (
@@ -14,9 +14,9 @@ import (
 	"ringside/ring/ringtest"
 )
 
-// BenchmarkPlacement hashes keys and finds their servers, equal ones, by every
-// preset in pools of 10 and of 100. Under library/ are the clients' own, beside
-// the preset that stands for them; before they are measured both are compared.
+// BenchmarkPlacement hashes keys and finds their servers, for every preset with 10 and with 100
+// equal servers. The benchmarks below library/ are those of the clients' own libraries. Before
+// each, its results are compared with those of its preset.
 func BenchmarkPlacement(b *testing.B) {
 	const count = 1024 // a power of two
 	keys := ringtest.Keys(count)
@@ -59,7 +59,7 @@ func BenchmarkPlacement(b *testing.B) {
 	}
 }
 
-// library is a client's own way to place a key, and the preset for it.
+// library is the placement function of a client library, and the preset for the client.
 type library struct {
 	name, preset string
 	pick         func(key string) (server string)

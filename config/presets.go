@@ -1,7 +1,6 @@
 package config
 
-// Every client's way of giving keys to servers, by name: what it is, what it
-// lets one choose, and how it is built.
+// Presets: the placement rule of each client by name, its options, and how it is built.
 
 import (
 	"fmt"
@@ -15,74 +14,74 @@ import (
 	"ringside/ring"
 )
 
-// PlacementServer is one server as a placement sees it: the text of its
-// address, an optional name to hash it by, and its weight (0 means 1).
+// PlacementServer is one server as a placement is built from it: the text of its address, an
+// optional name to hash instead, and its weight (0 means 1).
 type PlacementServer = ring.Server
 
-// PlacementOptions narrow a preset. The zero value of each is what the preset
-// says; a preset refuses what it can't honour.
+// PlacementOptions are the options of a preset. The zero value of each means the preset's
+// default. A preset rejects options that it does not support.
 type PlacementOptions struct {
-	Hash            string   // of keys, by the name the client itself gives it
-	PointHash       string   // of points, where it may differ from the key hash
-	Points          int      // of a server of weight 1
-	Order           string   // in which the servers are numbered: listed, natural, length or host
-	Seed            string   // of the hash
-	Salt            string   // appended to the key before it is hashed
-	UnsignedChars   bool     // C hashes read bytes above 127 as compiled where char is unsigned (ARM)
-	HashTag         string   // two characters; what stands between them is hashed
-	HashStop        string   // what stands before it is hashed; "none" turns a preset's own off
-	HashStripPrefix []string // beginnings of keys that are not hashed
+	Hash            string   // hash of keys, by the client's name for it
+	PointHash       string   // hash of ring points, if it can differ from that of keys
+	Points          int      // ring points of a server of weight 1
+	Order           string   // order in which servers are numbered: listed, natural, length or host
+	Seed            string   // seed of the hash
+	Salt            string   // text that is appended to a key before hashing
+	UnsignedChars   bool     // C hash functions read bytes above 127 as on machines with unsigned char (ARM)
+	HashTag         string   // two characters; only the part of a key between them is hashed
+	HashStop        string   // only the part of a key before this text is hashed; "none" disables the preset's own
+	HashStripPrefix []string // prefixes of keys that are not hashed
 }
 
-// WeightUse says what a preset does with weights.
+// WeightUse is what a preset does with weights.
 type WeightUse uint8
 
 const (
 	WeightsUsed    WeightUse = iota
-	WeightsIgnored           // the client takes weights and keeps its keys where they are without
-	WeightsRefused           // the client can't be given weights, and neither can the preset
+	WeightsIgnored           // the client accepts weights, but they do not change its placement
+	WeightsRefused           // the client has no weights, so the preset rejects them
 )
 
-// DeadRule says what a client does with the keys of a server it takes for
-// dead, once its failover is on.
+// DeadRule is what a client with failover enabled does with the keys of a server that it
+// considers dead.
 type DeadRule uint8
 
 const (
-	DeadStays    DeadRule = iota // nothing moves: an error or a miss
-	DeadWalks                    // it asks the next server of its order: Ring.At with n = 1, 2…
-	DeadRebuilds                 // it builds the whole ring again from the live servers: BuildPlacementWithout
+	DeadStays    DeadRule = iota // keys do not move: an error or a miss
+	DeadWalks                    // the client asks the next server of its order: Ring.At with n = 1, 2…
+	DeadRebuilds                 // the client rebuilds the ring from the live servers: BuildPlacementWithout
 )
 
-// Preset is one client's placement. Every preset takes hash_tag, hash_stop and
-// hash_strip_prefix, which act before its rule.
+// Preset is the placement of one client. Every preset accepts hash_tag, hash_stop and
+// hash_strip_prefix, which are applied before its rule.
 type Preset struct {
 	Name    string
 	Aliases []string
-	For     string // who uses it, one line
+	For     string // the clients and modes that use it, in one line
 
-	Hashes      []string // values of the option hash, the default first; one or none leaves no choice
-	PointHashes []string // values of the option point_hash; its default is the key hash
+	Hashes      []string // values of the option hash, the default first; with one or none, there is no choice
+	PointHashes []string // values of the option point_hash; the default is the key hash
 	Orders      []string // values of the option order, the default first
-	MinPoints   int      // bounds of the option points; 0 leaves no choice
+	MinPoints   int      // bounds of the option points; 0: the preset does not have this option
 	MaxPoints   int
-	Points      int // the default of the option points
-	Options     []string
+	Points      int      // the default of the option points
+	Options     []string // names of all options that it accepts
 	Weights     WeightUse
 
-	InOrder bool // the client takes values that come out of order for misses
+	InOrder bool // the client treats values of a multi-get that arrive out of order as misses
 
 	Dead DeadRule
-	New  bool // for new pools: it stands for no existing client
+	New  bool // for new pools, not that of an existing client
 
-	stop     string // what stands before it is hashed
-	emptyTag bool   // an empty tag hashes the empty string
-	needs    string // what is wrong without a hash
-	unit     int    // points come in so many
+	stop     string // default of hash_stop
+	emptyTag bool   // for an empty hash tag, hash the empty string, not the whole key
+	needs    string // the error if the option hash is not set; empty: hash is optional
+	unit     int    // points must be a multiple of this; 0: any number
 	hashes   hashNames
 	build    func(choice) (ring.Hash, ring.Ring, error)
 }
 
-// choice is what a preset is built from.
+// choice holds the arguments from which a preset is built.
 type choice struct {
 	servers    []ring.Server
 	key, point ring.Algorithm
@@ -91,11 +90,11 @@ type choice struct {
 	seed, salt string
 }
 
-// Presets returns all presets, those for new pools first. The slice is the
-// caller's, what it refers to is not.
+// Presets returns all presets, those for new pools first. The caller may change the slice, but
+// not what its elements refer to.
 func Presets() []Preset { return slices.Clone(presets) }
 
-// FindPreset returns the preset of a name or an alias.
+// FindPreset returns the preset with this name or alias.
 func FindPreset(name string) (Preset, bool) {
 	for _, p := range presets {
 		if p.Name == name || slices.Contains(p.Aliases, name) {
@@ -105,8 +104,8 @@ func FindPreset(name string) (Preset, bool) {
 	return Preset{}, false
 }
 
-// BuildPlacement returns the placement of servers by the preset of this name.
-// An error says which option or server is wrong and what is allowed.
+// BuildPlacement returns the placement of servers by the preset with this name. An error names
+// the wrong option or server, and what is allowed.
 func BuildPlacement(distribution string, servers []PlacementServer, o PlacementOptions) (ring.Placement, error) {
 	p, ok := FindPreset(distribution)
 	if !ok {
@@ -115,10 +114,9 @@ func BuildPlacement(distribution string, servers []PlacementServer, o PlacementO
 	return p.place(distribution, servers, o)
 }
 
-// BuildPlacementWithout returns what the preset's client makes of the same list
-// once it has noticed that some servers are dead and its failover is on. Of a
-// client whose rule is DeadStays the keys of dead servers are owned by nobody
-// (-1). Indices are those of the whole list.
+// BuildPlacementWithout returns the placement that the preset's client uses once it has
+// detected that some of servers are dead, with failover enabled. With DeadStays, the keys of
+// dead servers have no owner (-1). Indices are those of the whole list.
 func BuildPlacementWithout(distribution string, servers []PlacementServer, o PlacementOptions, dead []bool) (ring.Placement, error) {
 	placement, err := BuildPlacement(distribution, servers, o)
 	if err != nil {
@@ -158,7 +156,7 @@ func presetWords() []string {
 	return words
 }
 
-// place builds the placement; as is the name or alias that errors say.
+// place builds the placement. as is the name or alias for errors.
 func (p *Preset) place(as string, servers []ring.Server, o PlacementOptions) (ring.Placement, error) {
 	fail := func(err error) (ring.Placement, error) {
 		return ring.Placement{}, fmt.Errorf("distribution %s: %w", as, err)
@@ -190,7 +188,7 @@ func (p *Preset) place(as string, servers []ring.Server, o PlacementOptions) (ri
 	return ring.Placement{Part: part, Hash: hash, Ring: r, Dear: ring.Dear(c.key, r), Fingerprint: p.fingerprint(servers, o, part)}, nil
 }
 
-// choose reads the options that belong to the rule.
+// choose checks the options of the rule itself and returns them.
 func (p *Preset) choose(o PlacementOptions) (choice, error) {
 	c := choice{points: p.Points, order: ring.Listed, seed: o.Seed, salt: o.Salt}
 	if p.needs != "" && o.Hash == "" {
@@ -260,12 +258,12 @@ func (p *Preset) algorithm(option, name string, allowed []string) (ring.Algorith
 	return p.hashes[i].algorithm, nil
 }
 
-// refuse says that the preset doesn't take an option, why, and what it takes.
+// refuse returns the error for an option that the preset does not accept.
 func (p *Preset) refuse(option, why string) error {
 	return fmt.Errorf("option %s is not allowed: %s (allowed: %s)", option, why, strings.Join(p.Options, ", "))
 }
 
-// noStop turns off the stop text that a preset has of its own.
+// noStop is the value of hash_stop that disables the preset's own stop text.
 const noStop = "none"
 
 func (p *Preset) part(o PlacementOptions) (ring.Part, error) {
@@ -299,7 +297,7 @@ var orders = map[string]ring.Order{
 	"host":    ring.ByHost,
 }
 
-// How a rule becomes a build function.
+// The following functions return build functions for rules.
 
 func onCircle(rule ketama.Rule) func(choice) (ring.Hash, ring.Ring, error) {
 	return onCircleOf(func(choice) ketama.Rule { return rule })
@@ -321,7 +319,7 @@ func onWide(make func([]ring.Server) (*ring.Wide, error)) func(choice) (ring.Has
 	}
 }
 
-// maxEntries bounds a table in which servers stand as often as they weigh.
+// maxEntries is the largest size of a table that has one entry per unit of weight.
 const maxEntries = 1 << 22
 
 func onTable(rule modulo.Rule) func(choice) (ring.Hash, ring.Ring, error) {
@@ -353,8 +351,8 @@ func buckets(c choice) (ring.Hash, ring.Ring, error) {
 	return c.key.Sum, table, err
 }
 
-// accidental is libmemcached's unweighted circle, which turns into the weighted
-// one, key hash kept, when a server with a weight is added to it.
+// accidental returns libmemcached's rule for an unweighted ring. In libmemcached, adding a
+// server with a weight turns the ring into a weighted one, but the key hash stays the same.
 func accidental(unweighted func(ring.Algorithm) ketama.Rule, weighted ketama.Rule) func(choice) ketama.Rule {
 	return func(c choice) ketama.Rule {
 		if slices.ContainsFunc(c.servers, func(s ring.Server) bool { return s.Weight > 1 }) {

@@ -1,6 +1,6 @@
 package config
 
-// The list of presets: one entry for each client and mode.
+// The list of presets, with one entry for each client and mode.
 
 import (
 	"slices"
@@ -10,23 +10,23 @@ import (
 	"ringside/ring"
 )
 
-// namedHash is a hash by the name that a client or its users give it.
+// namedHash is a hash function, with the name that the client uses for it.
 type namedHash struct {
 	name      string
 	algorithm ring.Algorithm
 }
 
-// hashNames is the hashes that a client offers, by its own names. The first is
-// the default. twemproxy's crc32 is not zlib's crc32.
+// hashNames lists the hash functions of a client, by the client's names. The first is the
+// default. The same name can mean different functions: twemproxy's crc32 is not zlib's crc32.
 type hashNames []namedHash
 
-// from is d with the hash of this name first.
+// from returns d with the hash of this name moved to the front.
 func (d hashNames) from(name string) hashNames {
 	i := slices.IndexFunc(d, func(h namedHash) bool { return h.name == name })
 	return append(hashNames{d[i]}, slices.Concat(d[:i], d[i+1:])...)
 }
 
-// only is d cut down to these names, in this order.
+// only returns the hashes of d with these names, in this order.
 func (d hashNames) only(names ...string) hashNames {
 	var cut hashNames
 	for _, name := range names {
@@ -38,7 +38,7 @@ func (d hashNames) only(names ...string) hashNames {
 func fixed(a ring.Algorithm) hashNames { return hashNames{{"", a}} }
 
 var (
-	// plainHashes is what new pools may choose from, and a modulo of one's own.
+	// plainHashes are the hashes of distributions for new pools, and of modulo.
 	plainHashes = hashNames{
 		{"crc32", ring.CRC32}, {"md5", ring.MD5}, {"xxh64", ring.XXH64}, {"xxh3", ring.XXH3},
 		{"fnv1_32", ring.FNV1x32}, {"fnv1a_32", ring.FNV1Ax32}, {"fnv1_64", ring.FNV1x64}, {"fnv1a_64", ring.FNV1Ax64},
@@ -63,14 +63,14 @@ var (
 	proxyHashes = hashNames{{"md5", ring.MD5}, {"xxh3", ring.XXH3}}
 )
 
-// mcrouterStop ends the part of a key that mcrouter hashes.
+// mcrouterStop is the text at which the part of a key that mcrouter hashes ends.
 const mcrouterStop = "|#|"
 
 const (
 	eject = "; with ejection on it rebuilds the ring from the live servers"
 )
 
-// presets is filled by init, which derives the lists of names and options.
+// presets lists all presets. init adds the fields Hashes, Options and needs.
 var presets = []Preset{
 	// For new pools.
 	{Name: "ketama-points", For: "new pools: a circle whose points depend on a server's own weight only, so adding one moves only its share",
@@ -84,7 +84,7 @@ var presets = []Preset{
 		hashes: plainHashes.only("crc32"), Orders: []string{"listed", "natural", "length", "host"},
 		Dead: DeadWalks, New: true, build: onOrderedTable(modulo.Rule{Repeat: true})},
 
-	// Circles of the libmemcached kind.
+	// Rings like those of libmemcached.
 	{Name: "ketama", Aliases: []string{"libmemcached", "libmemcached-ketama", "pylibmc-ketama-weighted"},
 		For:    "libmemcached KETAMA_WEIGHTED, pylibmc ketama_weighted" + eject,
 		hashes: libmemcachedHashes.from("md5"), Dead: DeadRebuilds, build: onCircle(ketama.Libmemcached)},
@@ -116,7 +116,7 @@ var presets = []Preset{
 	{Name: "libmemcached-spy-weighted", For: "libmemcached KETAMA_SPY with KETAMA_WEIGHTED" + eject,
 		hashes: libmemcachedHashes.from("md5"), Dead: DeadRebuilds, build: onCircle(ketama.LibmemcachedSpy)},
 
-	// libmemcached's circle of 100 points.
+	// libmemcached's ring with 100 points per server.
 	{Name: "consistent", Aliases: []string{"libmemcached-consistent", "pylibmc-ketama"},
 		For:    "libmemcached DISTRIBUTION_CONSISTENT and KETAMA, pylibmc ketama (unweighted)" + eject,
 		hashes: libmemcachedHashes, PointHashes: libmemcachedHashes.names(), Weights: WeightsIgnored, Dead: DeadRebuilds,
@@ -169,7 +169,7 @@ var presets = []Preset{
 		hashes: proxyHashes, MinPoints: 4, MaxPoints: 4000, Points: 160, unit: 4, Weights: WeightsRefused,
 		emptyTag: true, build: onCircleOf(func(c choice) ketama.Rule { return ketama.ProxyEVCache(c.points) })},
 
-	// Circles of their own.
+	// Rings of other clients.
 	{Name: "dalli", For: "dalli (Ruby); clients' namespaces are hashed",
 		hashes: fixed(ring.CRC32), Dead: DeadWalks, build: onCircle(ketama.Dalli)},
 	{Name: "pecl-consistent", Aliases: []string{"php-memcache"}, For: "php-memcache (pecl) by default: memcache.hash_strategy = consistent",
@@ -186,7 +186,7 @@ var presets = []Preset{
 	{Name: "serialx", For: "serialx/hashring (Go), nodes named host:port",
 		hashes: fixed(ring.MD5Signed), build: onWide(ketama.Serialx)},
 
-	// Remainders.
+	// Hash modulo the number of servers.
 	{Name: "modulo", For: "a remainder of your own making: hash and order chosen, servers repeated by weight",
 		hashes: plainHashes, Orders: []string{"listed", "natural", "length", "host"}, build: onOrderedTable(modulo.Rule{Repeat: true})},
 	{Name: "modulo-libmemcached", Aliases: []string{"modulo-php-memcached", "modulo-pylibmc"},
@@ -219,7 +219,7 @@ var presets = []Preset{
 		For:    "twemproxy distribution: modula, hash names as in its file; servers sorted by length and name" + eject,
 		hashes: twemproxyHashes, Dead: DeadRebuilds, build: onTable(modulo.Twemproxy)},
 
-	// Neither circle nor remainder.
+	// Neither a ring nor modulo.
 	{Name: "jump-dskit", Aliases: []string{"grafana"}, For: "Grafana dskit (Mimir, Loki, Thanos, Cortex)",
 		hashes: fixed(ring.XXH64), Weights: WeightsRefused, build: jumpNatural},
 	{Name: "jump-memcached-proxy", Aliases: []string{"memcached-proxy"}, For: "memcached proxy by default (mcp.dist_jump_hash)",
@@ -263,8 +263,8 @@ func init() {
 	}
 }
 
-// options lists what a preset lets one choose; Options holds seed and salt
-// before.
+// options returns the names of all options that a preset accepts. At the call, Options has only
+// seed and salt, as the list of presets sets them.
 func (p *Preset) options() []string {
 	var options []string
 	if len(p.Hashes) > 0 {

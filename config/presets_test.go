@@ -1,6 +1,6 @@
 package config
 
-// Every preset against the contract of rings, and what each refuses.
+// Tests of every preset against the contract of rings, and of the options that each rejects.
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 	"ringside/ring/ringtest"
 )
 
-// poolOf returns n servers of rising weights where the preset takes them.
+// poolOf returns n servers and their weights. The weights differ if the preset uses weights.
 func poolOf(p Preset, n int) (servers []PlacementServer, weights []int) {
 	for i := range n {
 		s := PlacementServer{Host: fmt.Sprintf("10.1.0.%d", i+1), Port: 11211 + i%2}
@@ -26,7 +26,7 @@ func poolOf(p Preset, n int) (servers []PlacementServer, weights []int) {
 	return servers, weights
 }
 
-// needed are the options without which a preset says nothing.
+// needed returns the options that a preset requires.
 func needed(p Preset) PlacementOptions {
 	if p.Name == "modulo" {
 		return PlacementOptions{Hash: "md5"}
@@ -34,7 +34,7 @@ func needed(p Preset) PlacementOptions {
 	return PlacementOptions{}
 }
 
-// uneven are the presets whose clients spread keys worse than the rest.
+// uneven has the bounds of presets whose clients distribute keys less evenly than the rest.
 var uneven = map[string]ringtest.Bound{
 	"serialx":         {Min: 0, Max: 7},     // one point for each unit of weight
 	"stathat":         {Min: 0.4, Max: 2.5}, // 20 points
@@ -65,8 +65,8 @@ func TestPresetsKeepTheContract(t *testing.T) {
 	}
 }
 
-// Every hash, order and point count that a preset lists can be built; so can
-// its unsigned variant where it says so.
+// TestPresetsHonourTheirOptions builds each preset with every hash, order and point count that
+// it lists, and with unsigned characters if it has that option.
 func TestPresetsHonourTheirOptions(t *testing.T) {
 	for _, p := range Presets() {
 		servers, _ := poolOf(p, 4)
@@ -102,7 +102,7 @@ func TestPresetsHonourTheirOptions(t *testing.T) {
 		build("part of the key", o)
 		placement, err := BuildPlacement(p.Name, servers, o)
 		if err != nil {
-			continue // said above
+			continue // build has reported it
 		}
 		key := []byte("app:user:{8659}:cart|#|more")
 		if n := testing.AllocsPerRun(10, func() { placement.Locate(key) }); n != 0 {
@@ -170,7 +170,8 @@ func TestPresetNames(t *testing.T) {
 	}
 }
 
-// Whatever a client does about dead servers, it never sends a key to one.
+// TestBuildPlacementWithout checks that no key is placed on a dead server, whatever the rule of
+// the client.
 func TestBuildPlacementWithout(t *testing.T) {
 	for _, p := range Presets() {
 		servers, _ := poolOf(p, 5)
@@ -210,7 +211,8 @@ func TestBuildPlacementWithout(t *testing.T) {
 	}
 }
 
-// A person's names stand for the address in every rule that hashes text.
+// TestNamesReplaceAddresses checks that every rule that hashes text uses the name of a server
+// instead of its address.
 func TestNamesReplaceAddresses(t *testing.T) {
 	for _, name := range []string{"ketama", "ketama-points", "twemproxy", "dalli", "pecl-consistent", "uhashring",
 		"spymemcached", "perl-fast-ketama", "rendezvous-pymemcache", "rendezvous-mcrouter", "stathat"} {

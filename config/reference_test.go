@@ -1,7 +1,6 @@
 package config
 
-// docs/configuration.md is made from the schema: every key, what it may be, its
-// default.
+// Generation of docs/configuration.md from the schema: every key, its values and its default.
 
 import (
 	"bytes"
@@ -32,8 +31,8 @@ func TestReferenceIsUpToDate(t *testing.T) {
 	}
 }
 
-// sections are the mappings that have a table of their own, in this order, with
-// a word on each. What is not among them is a row of the table around it.
+// sections lists the mappings that have their own table, in this order, with a sentence about
+// each. The keys of other mappings are rows in the table of the enclosing mapping.
 var sections = []struct{ path, title, text string }{
 	{"", "The file", "Ringside ignores keys that begin with `x-`; use them for anchors and notes."},
 	{"pools.*", "A pool", "`defaults`, at the top of the file, accepts the same keys except `servers`, and applies to all pools."},
@@ -83,15 +82,15 @@ Durations are ` + "`500ms`, `3s`, `1m30s`" + `; sizes are bytes, or ` + "`64KiB`
 	return b.Bytes()
 }
 
-// properties adds a row for each key of s to the table of path, and those of the
-// mappings in it, by their names from there, unless they have a section.
+// properties adds a row for each key of s to the table of path. It also adds the keys of nested
+// mappings, with names relative to path, unless these have a section.
 func properties(tables map[string][]string, path, name string, s schema) {
 	keys, _ := s["properties"].(map[string]any)
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		value := keys[key].(map[string]any)
 		row := strings.TrimPrefix(name+"."+key, ".")
 		here := strings.TrimPrefix(path+"."+row, ".")
-		if here == "defaults" || here == "listen.routes" { // as pools and routes
+		if here == "defaults" || here == "listen.routes" { // same keys as pools and routes
 			tables[path] = append(tables[path], rowOf(row, value, "see below"))
 			continue
 		}
@@ -110,8 +109,8 @@ func properties(tables map[string][]string, path, name string, s schema) {
 	}
 }
 
-// mappingOf returns the mapping that s may be, or hold, and how its keys are
-// reached from s.
+// mappingOf returns the mapping that s allows, directly or as an element, and the path from s
+// to it.
 func mappingOf(s schema) (inner schema, at string) {
 	if s["properties"] != nil {
 		return s, ""
@@ -146,7 +145,7 @@ func rowOf(name string, s schema, may string) string {
 	return fmt.Sprintf("| `%s` | %s | %s | %s |\n", name, escape(fmt.Sprint(cmp.Or(s["description"], any("")))), escape(may), usual)
 }
 
-// choicesOf says what s may be.
+// choicesOf describes the values that s allows.
 func choicesOf(s schema) string {
 	var all []string
 	choices, _ := s["anyOf"].([]any)
@@ -169,7 +168,7 @@ func choicesOf(s schema) string {
 			return "one of `ringside distributions`"
 		}
 		for _, word := range enum {
-			if _, said := word.(bool); !said { // on and off are said
+			if _, said := word.(bool); !said { // on and off are listed already
 				all = append(all, fmt.Sprintf("`%v`", word))
 			}
 		}

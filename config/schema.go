@@ -1,12 +1,11 @@
 package config
 
-// The table of keys as JSON Schema, for editors.
+// The JSON Schema of a file, which editors use. It is derived from the table of keys.
 
 import "encoding/json"
 
-// Schema returns the JSON Schema (draft 2020-12) of a file: deploy/ringside.schema.json.
-// It knows keys, types, words and most bounds; what must hold between settings
-// only Parse knows.
+// Schema returns the JSON Schema (draft 2020-12) of a file: deploy/ringside.schema.json. It has
+// keys, types, words and most bounds. Only Parse checks settings against each other.
 func Schema() []byte {
 	s := fileKeys().schema()
 	s["$schema"] = "https://json-schema.org/draft/2020-12/schema"

@@ -1,6 +1,6 @@
 package config
 
-// The schema and the example file say what the table of keys says.
+// Tests that the schema and the example file agree with the table of keys.
 
 import (
 	"bytes"
@@ -38,7 +38,7 @@ func TestSchemaFileIsUpToDate(t *testing.T) {
 	}
 }
 
-// validate checks a YAML text against the schema, as an editor does.
+// validate checks a YAML text against the schema, as editors do.
 func validate(t *testing.T, text string) error {
 	t.Helper()
 	schema, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema()))
@@ -79,8 +79,8 @@ engine: {coalesce_server: off, coalesce_client: true, moderation: on}
 	}
 }
 
-// The schema sees what is wrong with a single value. What it can't see are
-// addresses, relations between settings, and syntax.
+// TestSchemaRefuses checks that the schema rejects wrong values. It cannot check addresses,
+// relations between settings, or syntax.
 func TestSchemaRefuses(t *testing.T) {
 	for _, name := range []string{
 		"block-scalar", "copies", "defaults", "durations", "failover", "hash-tag", "merged-values-are-checked", "missing", "missing-in-pool",
@@ -97,11 +97,11 @@ func TestSchemaRefuses(t *testing.T) {
 	}
 }
 
-// usual is a key of the schema by its path, with its default.
+// usual holds the defaults of the schema by the path of the key.
 type usual map[string]any
 
-// collect walks the schema. What pools inherit counts once, as do the routes of
-// the file and of a listener.
+// collect adds the defaults of s and of the keys below it. keyPath returns the same path for a
+// key of pools and of defaults, and for a route of the file and of a listener.
 func (u usual) collect(path string, s map[string]any) {
 	if path != "" {
 		u[path] = s["default"]
@@ -130,7 +130,7 @@ func (u usual) inside(path string, s map[string]any) {
 	}
 }
 
-// Every default of the schema is a value that may be written.
+// TestDefaultsMayBeWritten checks that the schema accepts each of its defaults.
 func TestDefaultsMayBeWritten(t *testing.T) {
 	var root any
 	if err := json.Unmarshal(Schema(), &root); err != nil {
@@ -165,11 +165,11 @@ func keyPath(path, name string) string {
 	return strings.Replace(path, "listen.routes", "routes", 1)
 }
 
-// namesDefault is how the example file ends a comment that names a default.
+// namesDefault matches the default at the end of a comment in the example file.
 var namesDefault = regexp.MustCompile(`(?m)#.*\bdefault: (\S+)$`)
 
-// wholeExample is the example file with the settings that are commented out there,
-// because they name a file that most people have not.
+// wholeExample returns the example file including the settings that are commented out there,
+// because they name files that most people do not have.
 func wholeExample(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(exampleFile)
@@ -179,15 +179,15 @@ func wholeExample(t *testing.T) string {
 	return regexp.MustCompile(`(?m)^( +)#([a-z_]+: )`).ReplaceAllString(string(text), "$1$2")
 }
 
-// Whoever tries the example file as it stands is told that it is correct.
+// TestExampleIsCorrect checks that the unchanged example file is valid.
 func TestExampleIsCorrect(t *testing.T) {
 	if _, err := Load(exampleFile); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestExampleShowsEveryKey holds the example file to the table of keys: every
-// key stands in it, and what it calls a default is.
+// TestExampleShowsEveryKey compares the example file with the table of keys: it must have every
+// key, and the defaults that it names must be correct.
 func TestExampleShowsEveryKey(t *testing.T) {
 	var s map[string]any
 	if err := json.Unmarshal(Schema(), &s); err != nil {

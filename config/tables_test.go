@@ -1,7 +1,7 @@
 package config
 
-// Measured tables: how even each distribution is, and how many keys move when
-// a server is added or removed. go test ./config -run TestTables -v
+// Measured tables of how evenly each distribution places keys, and how many keys move when a
+// server is added or removed: go test ./config -run TestTables -v
 
 import (
 	"fmt"
@@ -12,8 +12,8 @@ import (
 	"ringside/ring/ringtest"
 )
 
-// measured are the distributions that differ in balance or in movement; the
-// others are one of these with another label or hash.
+// measured lists the distributions that differ in balance or in the number of moved keys. Every
+// other distribution is one of these with another label or hash.
 var measured = []struct {
 	name    string
 	options PlacementOptions
@@ -35,7 +35,7 @@ var measured = []struct {
 	{"modulo-crc32", PlacementOptions{}},
 }
 
-// movedKeys is how many keys a movement is counted over.
+// movedKeys is the number of keys in the sample of which moved keys are counted.
 const movedKeys = 20000
 
 func TestTables(t *testing.T) {
@@ -94,7 +94,8 @@ func build(t *testing.T, name string, servers []PlacementServer, o PlacementOpti
 	return p
 }
 
-// loads returns the smallest and the largest share as factors of the fair one.
+// loads returns the smallest and the largest share, relative to the share of a perfectly even
+// distribution.
 func loads(t *testing.T, p ring.Placement) (least, most float64) {
 	t.Helper()
 	n := float64(p.Ring.Len())
@@ -105,8 +106,8 @@ func loads(t *testing.T, p ring.Placement) (least, most float64) {
 	return least, most
 }
 
-// moved returns the part of keys whose server differs; rename gives b's indices
-// in terms of a's list.
+// moved returns the fraction of keys whose server differs between a and b. rename maps server
+// indices of b to those of a; nil: they are the same.
 func moved(t *testing.T, keys [][]byte, a, b ring.Placement, rename func(int) int) float64 {
 	t.Helper()
 	count := 0

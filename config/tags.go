@@ -1,6 +1,6 @@
 package config
 
-// Tags of values: what a file says of them, and what would contradict it.
+// The settings of tags, and checks that other settings fit them.
 
 import (
 	"slices"
@@ -9,22 +9,22 @@ import (
 	"ringside/proxy/tags/stamp"
 )
 
-// TagSpace is what all routes with tags have in common.
+// TagSpace holds the settings of all routes with tags.
 type TagSpace struct {
-	Command   string // keys that begin so are names of tags
-	Namespace string
+	Command   string // a delete of a key with this prefix invalidates the tag named by its rest
+	Namespace string // separates the tags of applications that share servers
 }
 
-// Tags is what a route says of tags; the zero Tags is off.
+// Tags holds the tag settings of a route. The zero Tags is off.
 type Tags struct {
 	On        bool
-	Read      bool   // heads are understood, and none is written
-	Suffix    string // empty: clients name no tags with their keys
+	Read      bool   // understand values that other instances have stored with tags, but store none
+	Suffix    string // separates a key from the tags that the client names; empty: clients cannot name tags
 	Patterns  []TagPattern
-	PrefixTag bool
+	PrefixTag bool // all keys of the route have a tag with the name of its prefix
 }
 
-// TagPattern says that keys of a form have some tags.
+// TagPattern assigns tags to the keys that match a pattern.
 type TagPattern struct {
 	Match string
 	Tags  []string
@@ -124,11 +124,11 @@ func (d *document) checkTags(f *File, r *Route) {
 	}
 }
 
-// begins says that all keys of r begin with text.
+// begins reports whether all keys of r begin with text.
 func (r *Route) begins(text string) bool { return strings.HasPrefix(string(r.pattern()[0]), text) }
 
-// checkTagCommand refuses routes whose keys would be taken for names of tags, in a
-// file that has routes with tags.
+// checkTagCommand rejects routes without tags that only match keys beginning with tags.command.
+// It checks the lists that also have routes with tags.
 func (d *document) checkTagCommand(f *File, lists [][]Route) {
 	for _, list := range lists {
 		if !slices.ContainsFunc(list, func(r Route) bool { return r.Tags.On }) {
@@ -142,8 +142,8 @@ func (d *document) checkTagCommand(f *File, lists [][]Route) {
 	}
 }
 
-// checkSameTags refuses two ways to one key of which only one knows its tags: the
-// other would show heads as values.
+// checkSameTags rejects two routes to the same key of a server if only one has tags. The other
+// would return the head of such a value, the list of its tags, as a part of the value.
 func (d *document) checkSameTags(listA, listB []Route, a, b *Route) {
 	shared := slices.ContainsFunc(a.to(), func(p string) bool { return p != "" && slices.Contains(b.to(), p) })
 	if !shared || a.Tags.On == b.Tags.On || a.guarded() != b.guarded() {

@@ -1,6 +1,6 @@
 package config
 
-// The kinds of values: how each is read, shown and described to editors.
+// The kinds of values: how each is read, printed, described in the schema, and compared.
 
 import (
 	"fmt"
@@ -17,19 +17,19 @@ type schema = map[string]any
 
 // A value is one kind of setting.
 type value[V any] struct {
-	read   func(d *document, n *node, path string, to *V) // notes what is wrong and leaves to alone then
-	show   func(V) any                                    // as it would stand in a file
+	read   func(d *document, n *node, path string, to *V) // sets to, or records an error and does not change it
+	show   func(V) any                                    // the value as it is written in a file; nil: it has no such form
 	schema func() schema
-	words  []string  // all that it may be, if that is a few
-	diff   differ[V] // what is another in a file than in one before; nil: what show says
+	words  []string  // the possible values, if they are a few words; else nil
+	diff   differ[V] // describes changes of the value; nil: compare the results of show
 }
 
-// wrong notes that the value at path is not what it must be.
+// wrong records that the value at path is not of the kind that want describes.
 func (d *document) wrong(n *node, path, want string) {
 	d.fail(n.line, n.column, "%s must be %s, not %s%s", path, want, n.is(), variable(n.text))
 }
 
-// variable says that nobody fills in what a person took for a variable.
+// variable returns a hint that environment variables are not expanded, if text contains one.
 func variable(text string) string {
 	if strings.Contains(text, "${") {
 		return "; nothing is taken from the environment: fill in ${…} before, with envsubst for one"
@@ -37,7 +37,7 @@ func variable(text string) string {
 	return ""
 }
 
-// text is any string; what says what it is for.
+// text is a string that is not empty. what describes it in errors.
 func text(what string) value[string] {
 	return value[string]{
 		read: func(d *document, n *node, path string, to *string) {
@@ -75,14 +75,14 @@ func wholeNumber(want string, least, most int) value[int] {
 	}
 }
 
-// An option is one word of a choice.
+// An option is one word of a choice, with its meaning.
 type option[V any] struct {
 	word  string
 	means V
 }
 
-// oneOf is one of a few words. On and off may be written as true and false
-// too, because YAML 1.1 takes them for the same.
+// oneOf is one of a few words. For on and off, true and false are accepted too, because they
+// are the same in YAML 1.1.
 func oneOf[V comparable](options ...option[V]) value[V] {
 	words := make([]string, len(options))
 	for i, o := range options {
@@ -113,7 +113,7 @@ func oneOf[V comparable](options ...option[V]) value[V] {
 	}
 }
 
-// chosen is what the option means whose word n is.
+// chosen returns the meaning of the option with the word n.
 func chosen[V any](n *node, options []option[V]) (means V, ok bool) {
 	word := n.text
 	if n.tag == "!!bool" {
@@ -138,8 +138,8 @@ func wordsSchema[V any](options []option[V]) schema {
 	return schema{"enum": all}
 }
 
-// modes are the short forms of what has settings of its own; want names them, and that
-// it may be a mapping of these.
+// modes are the short forms of a value that can also be a mapping of settings. want describes
+// all forms in errors.
 func modes[V any](want string, options ...option[V]) value[V] {
 	return value[V]{
 		read: func(d *document, n *node, path string, to *V) {
@@ -154,7 +154,7 @@ func modes[V any](want string, options ...option[V]) value[V] {
 	}
 }
 
-// words is a choice of words that mean themselves.
+// words is one of a few words. The value is the word itself.
 func words(all ...string) value[string] {
 	options := make([]option[string], len(all))
 	for i, word := range all {
@@ -163,7 +163,7 @@ func words(all ...string) value[string] {
 	return oneOf(options...)
 }
 
-// spoken is a choice of values that say their words themselves.
+// spoken is one of a few values. The word of each is the result of its String method.
 func spoken[V interface {
 	comparable
 	fmt.Stringer
@@ -175,14 +175,14 @@ func spoken[V interface {
 	return oneOf(options...)
 }
 
-// depends is a value whose default depends on other settings.
+// depends is a value with a default that depends on other settings. The schema has no default.
 func depends[V any](v value[V]) value[V] {
 	v.diff = byWords(v.show)
 	v.show = func(V) any { return nil }
 	return v
 }
 
-// optional is a value that means something else when it is left out.
+// optional is a value that is nil if the file does not set it.
 func optional[V any](v value[V]) value[*V] {
 	return value[*V]{
 		read: func(d *document, n *node, path string, to **V) {
@@ -194,7 +194,7 @@ func optional[V any](v value[V]) value[*V] {
 	}
 }
 
-// orOff is a number of which 0, written off, turns something off.
+// orOff is a number within bounds, or off, which is 0.
 func orOff(least, most int) value[int] {
 	v := wholeNumber(fmt.Sprintf("off, or a whole number between %d and %d", least, most), least, most)
 	read, plain := v.read, v.schema
@@ -233,16 +233,16 @@ const durationPattern = `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
 
 var isNumber = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?$`)
 
-// duration is a time with its unit, within bounds. Where the least is 0, that
-// turns something off, and may be written so.
+// duration is a time with its unit, within bounds. If the minimum is 0, off is accepted for 0.
 func duration(least, most time.Duration) value[time.Duration] {
 	return durationOr(least == 0, least, most)
 }
 
-// durationOr is duration. off says that 0 turns something off, whatever the least is.
+// durationOr is duration, but off decides whether off and 0 are accepted, whatever the minimum
+// is.
 func durationOr(off bool, least, most time.Duration) value[time.Duration] {
 	example := "500ms"
-	if most > time.Hour { // of memcached's, which counts seconds
+	if most > time.Hour { // an expiry, which memcached counts in seconds
 		example = "1m"
 	} else if least >= time.Second {
 		example = "30s"
@@ -285,7 +285,7 @@ func durationOr(off bool, least, most time.Duration) value[time.Duration] {
 	}
 }
 
-// short writes a duration without the zeros that String ends in.
+// short formats a duration like String, but without zeros at the end, such as 1h for 1h0m0s.
 func short(v time.Duration) string {
 	s := v.String()
 	if strings.HasSuffix(s, "m0s") {
@@ -305,7 +305,7 @@ var (
 	sizeUnit = map[string]int64{"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 )
 
-// size is a number of bytes within bounds, bare or with a binary unit.
+// size is a number of bytes within bounds, without a unit or with a binary one.
 func size[V int | int64](least, most V) value[V] {
 	want := fmt.Sprintf("a size between %s and %s", bytesText(int64(least)), bytesText(int64(most)))
 	return value[V]{
@@ -344,7 +344,7 @@ func parseSize(n *node) (int64, bool) {
 	return v * sizeUnit[unit], n.kind == scalar && err == nil && v <= math.MaxInt64/sizeUnit[unit]
 }
 
-// bytesText writes a number of bytes in the largest unit that keeps it whole.
+// bytesText formats a number of bytes in the largest unit of which it is a whole multiple.
 func bytesText(v int64) string {
 	for _, unit := range []string{"GiB", "MiB", "KiB"} {
 		if v > 0 && v%sizeUnit[unit] == 0 {
@@ -354,7 +354,7 @@ func bytesText(v int64) string {
 	return strconv.FormatInt(v, 10)
 }
 
-// listOf is a list of values, of which it may want one or two.
+// listOf is a list of at least least values. least is 0, 1 or 2.
 func listOf[V any](item value[V], least int) value[[]V] {
 	return value[[]V]{
 		read: func(d *document, n *node, path string, to *[]V) {
@@ -366,7 +366,7 @@ func listOf[V any](item value[V], least int) value[[]V] {
 				d.wrong(n, path, "a list"+[...]string{"", " of at least one", " of at least two"}[least])
 				return
 			}
-			// In full length first: where remembers the places of what is read by address.
+			// Allocate the full length first, because d.where has the addresses of elements as keys.
 			*to = make([]V, len(n.items))
 			for i, from := range n.items {
 				d.where[&(*to)[i]] = from
@@ -384,14 +384,13 @@ func listOf[V any](item value[V], least int) value[[]V] {
 	}
 }
 
-// elements is a list whose elements people know by their names.
+// elements is a list of elements with names. Its changes are described by name.
 func elements[V element](item value[V], list value[[]V]) value[[]V] {
 	list.diff = byName(item)
 	return list
 }
 
-// oneOrMore is a list that may be written without its brackets while it has one
-// element.
+// oneOrMore is a list. A list of one element can be written without brackets.
 func oneOrMore[V any](item value[V]) value[[]V] {
 	many := listOf(item, 1)
 	return value[[]V]{
@@ -409,7 +408,7 @@ func oneOrMore[V any](item value[V]) value[[]V] {
 	}
 }
 
-// either is written short as a scalar, or in full as a mapping.
+// either is a value with two forms: a short one, and a mapping.
 func either[V any](brief, full value[V]) value[V] {
 	return value[V]{
 		read: func(d *document, n *node, path string, to *V) {
@@ -425,7 +424,7 @@ func either[V any](brief, full value[V]) value[V] {
 	}
 }
 
-// switched is on or off as a scalar, or its settings as a mapping.
+// switched is on, off, or a mapping of settings.
 func switched[V any](onOff, full value[V]) value[V] {
 	v := either(onOff, full)
 	v.diff = func(within, name string, old, f V, say func(format string, args ...any)) {
@@ -435,12 +434,12 @@ func switched[V any](onOff, full value[V]) value[V] {
 	return v
 }
 
-// A differ says what is another in f than in old. The setting is called name;
-// within stands before everything that is said.
+// A differ calls say for each difference between old and f. name is the name of the setting,
+// and within is the prefix of every message.
 type differ[V any] func(within, name string, old, f V, say func(format string, args ...any))
 
-// compare says what is another in f. A value without a differ of its own is one
-// word.
+// compare calls say for each difference between old and f. A value without a differ is
+// compared as a whole.
 func (v value[V]) compare(within, name string, old, f V, say func(format string, args ...any)) {
 	if v.diff != nil {
 		v.diff(within, name, old, f, say)
@@ -449,7 +448,7 @@ func (v value[V]) compare(within, name string, old, f V, say func(format string,
 	byWords(v.show)(within, name, old, f, say)
 }
 
-// byWords compares what stands in the files.
+// byWords compares two values by how they are written in a file.
 func byWords[V any](show func(V) any) differ[V] {
 	return func(within, name string, old, f V, say func(format string, args ...any)) {
 		if a, b := show(old), show(f); !reflect.DeepEqual(a, b) {
@@ -473,14 +472,15 @@ func spell(shown any) string {
 	return "unset"
 }
 
-// An element of a list that people know by a name.
+// An element is an element of a list in which each has a name.
 type element interface {
 	called() (kind, name string)
-	inFull() string // the name, and where it leads where the name doesn't say that
+	inFull() string // the name, with the address or pools if the name does not have them
 }
 
-// byName compares lists whose elements have names: some come, some go, and the
-// others are compared. The order counts where keys may go by it.
+// byName compares lists by the names of their elements. It reports removed and added elements,
+// and the differences of the others. It also reports a changed order of servers, because
+// placement can depend on it.
 func byName[V element](inner value[V]) differ[[]V] {
 	return func(within, _ string, old, f []V, say func(format string, args ...any)) {
 		before, after := map[string]*V{}, map[string]*V{}

@@ -1,6 +1,6 @@
 package config
 
-// The answers of real clients: every one must be reproduced.
+// Tests that presets reproduce the recorded placement of real clients for every key.
 
 import (
 	"compress/gzip"
@@ -19,15 +19,15 @@ import (
 	"ringside/ring"
 )
 
-// vectorFile is the form of testdata/vectors.json.gz and of the file that
-// RINGSIDE_VECTORS names.
+// vectorFile is the format of testdata/vectors.json.gz and of the file that RINGSIDE_VECTORS
+// names.
 type vectorFile struct {
 	Keys    []string
 	Vectors []vector
 }
 
-// vector is what one client answered for each key: the index of a server, or
-// -1 where it refused the key or had no live server.
+// vector holds the placement of one client: for each key the index of a server, or -1 if the
+// client rejected the key or had no live server.
 type vector struct {
 	Client, Version, Mode, Desc, Pool string
 
@@ -39,16 +39,16 @@ type vector struct {
 	Index []int
 }
 
-// plan is how a person would configure the proxy in front of a client, and
-// what that client does to a key before it sends it.
+// plan is the Ringside configuration that matches a client, and what the client does to a key
+// before it sends it.
 type plan struct {
 	preset     string
 	options    PlacementOptions
-	unweighted bool                            // the list was given to the client without the weights
-	server     func(i int, s *PlacementServer) // what a person must write differently from the address
-	wire       func(key string) string         // the key as it is sent; nil: as it is
-	refuses    func(key string) bool           // keys the client won't send
-	zero       func(key string) bool           // keys for which the client's hash is the number 0
+	unweighted bool                            // the client got the servers without weights
+	server     func(i int, s *PlacementServer) // changes the server to how the file must name it; nil: no change
+	wire       func(key string) string         // returns the key as the client sends it; nil: unchanged
+	refuses    func(key string) bool           // whether the client refuses to send the key; nil: never
+	zero       func(key string) bool           // whether the client's hash of the key is 0; nil: never
 }
 
 func TestVectors(t *testing.T) {
@@ -113,7 +113,7 @@ func readVectors(t *testing.T, name string) vectorFile {
 	return file
 }
 
-// answers asks the placement of the vector's client for every key.
+// answers returns the server of every key by the placement for the vector's client.
 func (v *vector) answers(keys []string) ([]int, error) {
 	if len(v.Index) != len(keys) {
 		return nil, fmt.Errorf("%d answers to %d keys", len(v.Index), len(keys))
@@ -168,7 +168,7 @@ func (v *vector) servers(p plan) ([]PlacementServer, error) {
 	for i, from := range v.Servers {
 		s := PlacementServer{Host: from.Host, Port: from.Port, Weight: from.Weight}
 		if strings.HasSuffix(v.Client, "twemproxy") {
-			s.Name = from.Name // the others have no place for a name
+			s.Name = from.Name // other clients do not support names
 		}
 		switch addr := strings.TrimPrefix(from.Addr, "unix:"); {
 		case strings.HasPrefix(addr, "/"):
@@ -183,8 +183,8 @@ func (v *vector) servers(p plan) ([]PlacementServer, error) {
 				return nil, err
 			}
 		}
-		// The vectors give every pool its weights, also where the client takes
-		// none.
+		// The vectors have weights for every pool, even if the client does not
+		// support them.
 		if p.unweighted || preset.Weights == WeightsRefused {
 			s.Weight = 1
 		}
@@ -196,12 +196,12 @@ func (v *vector) servers(p plan) ([]PlacementServer, error) {
 	return servers, nil
 }
 
-// prefix is what clients with a namespace put before every key.
+// prefix is the namespace that some clients add before every key.
 const prefix = "pfx:"
 
 func prefixed(key string) string { return prefix + key }
 
-// plan turns a client's name and mode into a configuration.
+// plan returns the configuration for the vector's client and mode.
 func (v *vector) plan() (plan, error) {
 	client := strings.TrimPrefix(v.Client, "failover-")
 	switch client {
@@ -227,7 +227,7 @@ func (v *vector) plan() (plan, error) {
 	}
 	mode := v.Mode
 	if mode == "net" {
-		mode = "default" // the same, watched at the servers
+		mode = "default" // the default mode, recorded at the servers
 	}
 	if p, ok := plans[client][mode]; ok {
 		return p, nil
@@ -335,7 +335,7 @@ var plans = map[string]map[string]plan{
 	},
 }
 
-// planTwemproxy reads "distribution-hash" or "distribution-hash-hashtag".
+// planTwemproxy parses modes of the form "distribution-hash" or "distribution-hash-hashtag".
 func (v *vector) planTwemproxy() (plan, error) {
 	words := strings.Split(v.Mode, "-")
 	if len(words) < 2 || len(words) > 3 {
@@ -354,8 +354,8 @@ func (v *vector) planTwemproxy() (plan, error) {
 	return p, nil
 }
 
-// planFast reads "fast" or "fast_ketamaN", with a namespace that is hashed
-// (_hns) or not (_ns).
+// planFast parses the modes "fast" and "fast_ketamaN". The suffix _hns means a namespace that
+// is hashed, and _ns one that is not.
 func (v *vector) planFast() (plan, error) {
 	if v.Mode == "fast" {
 		return plan{preset: "modulo-perl-fast"}, nil
@@ -375,7 +375,7 @@ func (v *vector) planFast() (plan, error) {
 	return p, nil
 }
 
-// planSpymemcached reads the locator and its hash.
+// planSpymemcached parses modes with a locator and an optional hash.
 func (v *vector) planSpymemcached() (plan, error) {
 	p := plan{server: resolved}
 	mode, hash, chosen := strings.Cut(v.Mode, "-")
@@ -401,8 +401,8 @@ func (v *vector) planSpymemcached() (plan, error) {
 	return p, nil
 }
 
-// planPHP knows the modes of php-memcached. Its getServerByKey answers for
-// every key; over TCP it refuses keys that are not printable.
+// planPHP returns the plan for a mode of php-memcached. Its getServerByKey returns a server for
+// every key. When it sends requests, it rejects keys that are not printable.
 func (v *vector) planPHP() (plan, error) {
 	p := plan{preset: "ketama-php"}
 	mode, sent := strings.CutPrefix(v.Mode, "net_")
@@ -437,9 +437,9 @@ func (v *vector) planPHP() (plan, error) {
 	return p, nil
 }
 
-// planLibmemcached replays the calls that the description lists, since in
-// libmemcached their order decides: points keep the hash that was set when
-// they were made, and a weight counts only if it comes after the distribution.
+// planLibmemcached replays the calls that the description lists, because their order matters in
+// libmemcached. Ring points keep the hash that was set when they were computed. A weight has an
+// effect on the ring only if the distribution was set before.
 func (v *vector) planLibmemcached() (plan, error) {
 	_, calls, ok := strings.Cut(v.Desc, "calls in order: ")
 	if !ok {
@@ -460,7 +460,7 @@ func (v *vector) planLibmemcached() (plan, error) {
 				return p, fmt.Errorf("no hash %q", value)
 			}
 			hash = hashes[n]
-			continue // the points stay
+			continue // this does not change existing points
 		case "ketama":
 			dist = consistent
 		case "wketama":
@@ -512,29 +512,30 @@ func (v *vector) planLibmemcached() (plan, error) {
 	return p, nil
 }
 
-// labelledShort is the label that the program handed to go-ketama.
+// labelledShort sets the label that the recording program passed to go-ketama: without the
+// default port.
 func labelledShort(_ int, s *PlacementServer) {
 	if s.Port == ring.DefaultPort {
 		s.Name = s.Host
 	}
 }
 
-// resolved names hosts as Java prints those it has looked up: with their
-// addresses, which were these when the vectors were recorded.
+// resolved names servers like Java prints resolved hosts: with their addresses. The addresses
+// are those at the time of the recording.
 func resolved(i int, s *PlacementServer) {
 	if net.ParseIP(s.Host) == nil {
 		s.Name = fmt.Sprintf("%s/10.9.8.%d:%d", s.Host, i+1, s.Port)
 	}
 }
 
-// localhost is the name that Java found for the address.
+// localhost replaces 127.0.0.1 by localhost, the name that Java found for it.
 func localhost(_ int, s *PlacementServer) {
 	if s.Host == "127.0.0.1" {
 		s.Host = "localhost"
 	}
 }
 
-// lookedUp is an address as Java prints it once it has found its name.
+// lookedUp names servers like Java prints addresses after it has looked up their names.
 func lookedUp(i int, s *PlacementServer) {
 	if s.Host == "127.0.0.1" {
 		s.Name = fmt.Sprintf("localhost/127.0.0.1:%d", s.Port)
@@ -543,16 +544,16 @@ func lookedUp(i int, s *PlacementServer) {
 	resolved(i, s)
 }
 
-// unprintable are the keys that libmemcached refuses to send.
+// unprintable reports whether libmemcached refuses to send the key.
 func unprintable(key string) bool {
 	return strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-// tooLong are the keys to which libmemcached gives the hash 0 when it shall
-// hash the prefix too.
+// tooLong reports whether the key with its prefix is so long that libmemcached, if it also
+// hashes the prefix, uses 0 as the hash.
 func tooLong(key string) bool { return len(prefixed(key)) > 250 }
 
-// peclKey is what php-memcache makes of a key before it hashes and sends it.
+// peclKey returns the key that php-memcache hashes and sends instead of key.
 func peclKey(key string) string {
 	b := []byte(key)
 	for i := range b {
@@ -563,7 +564,7 @@ func peclKey(key string) string {
 	return string(b[:min(len(b), 250)])
 }
 
-// nodeKey is what node-memcached sends: a digest of keys that are too long.
+// nodeKey returns the key that node-memcached sends: a digest if key is too long.
 func nodeKey(key string) string {
 	if len(utf16.Encode([]rune(key))) <= 250 {
 		return key
@@ -572,7 +573,8 @@ func nodeKey(key string) string {
 	return hex.EncodeToString(d[:])
 }
 
-// dalliKey is what dalli sends: keys that are too long end in a digest.
+// dalliKey returns the key that dalli sends. The end of a key that is too long is replaced by a
+// digest.
 func dalliKey(namespace, key string) string {
 	full := namespace + key
 	chars := []rune(full)

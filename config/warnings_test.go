@@ -1,6 +1,6 @@
 package config
 
-// What is right in a file, but hardly what is wanted.
+// Tests of warnings about settings that are valid but probably not intended.
 
 import (
 	"slices"

@@ -10,10 +10,11 @@ import (
 	"github.com/goreleaser/nfpm/v2/files"
 )
 
-// relink gives the package pages whose links are right where it puts them. A link to what
-// it doesn't have becomes the path of that in the source. The changed pages are in dir.
+// relink rewrites the links of the Markdown pages in contents, so that they work at the paths
+// where the package installs the pages. A link to a file that the package does not contain is
+// replaced by the file's path in the source. The rewritten pages are stored in dir.
 func relink(contents files.Contents, dir string) error {
-	installed := map[string]string{} // by path in the source; a directory is the one file that the package has of it
+	installed := map[string]string{} // destination by path in the source; the path of a directory refers to its file if the package has exactly one
 	several := map[string]bool{}
 	for _, c := range contents {
 		if c.Source == "" {
@@ -49,13 +50,14 @@ func relink(contents files.Contents, dir string) error {
 
 var link = regexp.MustCompile(`\[([^\]]*)\]\(([^)#\s]+)(#[^)\s]*)?\)`)
 
-// relinked is a page's text with its links as they must be in the package.
+// relinked returns the text of page with its links rewritten for the package. c is the page,
+// and installed has the destinations by path in the source.
 func relinked(page string, c *files.Content, installed map[string]string) string {
 	return link.ReplaceAllStringFunc(page, func(whole string) string {
 		m := link.FindStringSubmatch(whole)
 		said, at := m[1], path.Join(path.Dir(c.Source), m[2])
 		if _, err := os.Stat(at); err != nil {
-			return whole // another site, or no link at all
+			return whole // a link to another site, or no link at all
 		}
 		if to := installed[at]; to != "" {
 			relative, err := filepath.Rel(path.Dir(c.Destination), to)

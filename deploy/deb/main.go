@@ -1,5 +1,5 @@
-// Command deb makes ringside's Debian package. It is a module of its own, so that
-// who builds Ringside needs nothing of it.
+// Command deb builds the Debian package of Ringside. It is a separate module, so that
+// a build of Ringside does not need its dependencies.
 package main
 
 import (
@@ -25,7 +25,8 @@ func main() {
 	fmt.Println(path)
 }
 
-// build makes the package of what nfpm.yaml lists, from the top of the repository.
+// build builds the package from the files that nfpm.yaml lists, and returns its path. It must
+// run in the top directory of the repository.
 func build(version, arch, to string) (path string, err error) {
 	c, err := nfpm.ParseFileWithEnvMapping("deploy/deb/nfpm.yaml", func(name string) string {
 		return map[string]string{"VERSION": version, "ARCH": arch}[name]
@@ -38,7 +39,7 @@ func build(version, arch, to string) (path string, err error) {
 		return "", err
 	}
 	info = nfpm.WithDefaults(info)
-	if err := nfpm.PrepareForPackager(info, "deb"); err != nil { // lists the files of directories
+	if err := nfpm.PrepareForPackager(info, "deb"); err != nil { // expands directories to their files
 		return "", err
 	}
 	pages, err := os.MkdirTemp("", "deb")

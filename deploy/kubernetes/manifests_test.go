@@ -1,8 +1,9 @@
-// Package kubernetes holds the manifests against the API's own types. It is a module of
-// its own, so that who builds Ringside needs nothing of Kubernetes.
+// Package kubernetes checks the manifests against the types of the Kubernetes API. It is a
+// separate module, so that a build of Ringside does not need Kubernetes.
 package kubernetes
 
-// Are the manifests what a cluster would take, and do their parts find each other?
+// Tests that a cluster would accept the manifests, and that references between their objects
+// are valid.
 
 import (
 	"bytes"
@@ -16,16 +17,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// manifest is the objects of a file.
+// manifest contains the objects of one file.
 type manifest struct {
-	maps        map[string]bool // ConfigMaps by name
+	maps        map[string]bool // by the name of a ConfigMap: whether it has a ringside.yaml
 	deployments []appsv1.Deployment
 	services    []corev1.Service
 	budgets     []policyv1.PodDisruptionBudget
 }
 
-// read takes nothing that the API doesn't know: a field that is misspelt, of another
-// kind, or in the wrong place is an error.
+// read parses the manifest at path. A field that the API does not define is an error, so
+// misspelt fields and fields of the wrong type or in the wrong place are found.
 func read(t *testing.T, path string) (m manifest) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -64,7 +65,7 @@ func read(t *testing.T, path string) (m manifest) {
 	return m
 }
 
-// within reports whether a selector takes what has these labels.
+// within reports whether selector matches an object with these labels.
 func within(selector, labels map[string]string) bool {
 	for name, value := range selector {
 		if labels[name] != value {

@@ -1,6 +1,6 @@
 package cli
 
-// Which running Ringside is meant, and what it says of mistakes.
+// The flags that select a running instance, and errors that it returns.
 
 import (
 	"errors"
@@ -17,23 +17,24 @@ import (
 	"ringside/proxy/live"
 )
 
-// Where a Ringside is that nobody has told where to be: the demo's addresses.
+// Addresses that commands use unless flags or a configuration file set others. The demo
+// listens on them.
 const (
 	DefaultAddress = "127.0.0.1:11211"
 	DefaultAdmin   = "127.0.0.1:9151"
 )
 
-// Admin is the flags that say which Ringside is meant.
+// Admin holds the flags that select a running instance.
 type Admin struct{ address, path string }
 
-// Add adds them to a command.
+// Add adds the flags to a command.
 func (f *Admin) Add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.address, "admin", "", "the `address` of the admin interface: host:port or unix:/path (default "+DefaultAdmin+")")
 	cmd.Flags().StringVarP(&f.path, "config", "c", "", "the configuration `file` of the instance, instead of addresses")
 	cmd.MarkFlagFilename("config", "yaml", "yml")
 }
 
-// Load reads the file, if one was named.
+// Load reads the configuration file that the flag -c names. Without the flag it returns nil.
 func (f *Admin) Load() (*config.File, error) {
 	if f.path == "" {
 		return nil, nil
@@ -41,7 +42,9 @@ func (f *Admin) Load() (*config.File, error) {
 	return loadConfig(f.path)
 }
 
-// Endpoint is the admin interface that is meant; file may be nil.
+// Endpoint returns the address of the selected instance's admin interface: that of the flag
+// --admin, else that in file, else the default. file is nil if there is no configuration file.
+// A file without an admin interface is an error.
 func (f *Admin) Endpoint(file *config.File) (network, address string, err error) {
 	switch {
 	case f.address != "":
@@ -54,7 +57,7 @@ func (f *Admin) Endpoint(file *config.File) (network, address string, err error)
 	return file.Admin.Address.Network, file.Admin.Address.Address, nil
 }
 
-// SplitAddress reads the value of an address flag.
+// SplitAddress parses the value of an address flag: host:port or unix:/path.
 func SplitAddress(flag, text string) (network, address string, err error) {
 	if path, ok := strings.CutPrefix(text, "unix:"); ok && path != "" {
 		return "unix", path, nil
@@ -66,7 +69,7 @@ func SplitAddress(flag, text string) (network, address string, err error) {
 	return "tcp", text, nil
 }
 
-// Client connects to the admin interface that is meant.
+// Client returns a client for the admin interface of the selected instance.
 func (f *Admin) Client() (*admin.Client, error) {
 	file, err := f.Load()
 	if err != nil {
@@ -79,7 +82,8 @@ func (f *Admin) Client() (*admin.Client, error) {
 	return admin.NewClient(network, address), nil
 }
 
-// Ask is a command's RunE that gives do a client of the admin interface that is meant.
+// Ask returns a RunE function for a command. The function calls do with a client for the
+// admin interface of the selected instance.
 func (f *Admin) Ask(do func(cmd *cobra.Command, c *admin.Client, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		c, err := f.Client()
@@ -91,15 +95,15 @@ func (f *Admin) Ask(do func(cmd *cobra.Command, c *admin.Client, args []string) 
 	}
 }
 
-// CompletePool lets a shell complete the flag --pool.
+// CompletePool adds shell completion for the flag --pool of cmd.
 func (f *Admin) CompletePool(cmd *cobra.Command) {
 	cmd.RegisterFlagCompletionFunc("pool", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 		return f.Complete(cmd, func(s *live.ServerState) string { return s.Pool })
 	})
 }
 
-// Complete is what a shell is told that a word may be: what name says of the servers
-// of the Ringside that is meant. A shell that gets no answer has nothing to offer.
+// Complete returns words for shell completion: the results of name for the servers of the
+// selected instance, without duplicates. It returns no words if the instance does not reply.
 func (f *Admin) Complete(cmd *cobra.Command, name func(*live.ServerState) string) (words []string, _ cobra.ShellCompDirective) {
 	const offerNoFiles = cobra.ShellCompDirectiveNoFileComp
 	c, err := f.Client()
@@ -119,8 +123,8 @@ func (f *Admin) Complete(cmd *cobra.Command, name func(*live.ServerState) string
 	return words, offerNoFiles
 }
 
-// AsUsage turns the answer of a Ringside that finds fault with what was asked into a mistake
-// on the command line; other errors stay what they are.
+// AsUsage marks err as a mistake on the command line if an instance has rejected the request
+// with status 400, 404 or 409. It returns other errors unchanged.
 func AsUsage(err error) error {
 	if s := (*admin.StatusError)(nil); errors.As(err, &s) && (s.Status == 400 || s.Status == 404 || s.Status == 409) {
 		return Usage(err)
@@ -128,7 +132,7 @@ func AsUsage(err error) error {
 	return err
 }
 
-// NoPool says which pools there are, of which one was meant.
+// NoPool returns the error for a pool that does not exist. The error names the pools of list.
 func NoPool(pool string, list []live.ServerState) error {
 	var have []string
 	for i := range list {

@@ -1,5 +1,5 @@
-// Package cli is what all commands of ringside have in common: flags, what is said of mistakes
-// on the command line, where a running Ringside is, colours, and exit codes.
+// Package cli holds what all ringside commands share: flags, errors of the command line, the
+// address of a running instance, colours, and exit codes.
 package cli
 
-// The package's manual.
+// The package documentation.

@@ -1,6 +1,6 @@
 package cli
 
-// How the program ends: what it says of an error, and its exit status.
+// How the program prints an error, and its exit status.
 
 import (
 	"errors"
@@ -17,7 +17,7 @@ import (
 
 // Exit statuses; 0 is success. Ringside never exits with 2 on purpose: the Go runtime
 // exits with 2 after a panic or a fatal error, and a supervisor must restart a process
-// that crashed, but not one whose configuration or command line is wrong.
+// that crashed, but not one with a wrong configuration or command line.
 const (
 	exitFailed = 1
 	exitNotUp  = 3  // ringside top --once: a server is not up
@@ -25,29 +25,30 @@ const (
 	exitConfig = 78 // the configuration is wrong or cannot be read; EX_CONFIG
 )
 
-// exitError is an error that has an exit code, and is printed in its own way.
+// exitError is an error with its own exit code and output format.
 type exitError struct {
 	error
 	code     int
-	help     bool // --help has what it should have been
-	position bool // it begins with file:line:column, as editors want it
+	help     bool // print a hint to try --help
+	position bool // the text begins with file:line:column, so it is printed without "ringside: ", as editors expect
 }
 
-// Usage is a mistake on the command line.
+// Usage marks err as a mistake on the command line.
 func Usage(err error) error { return &exitError{error: err, code: exitUsage, help: true} }
 
-// Refused is a configuration that a running Ringside has refused.
+// Refused marks err as the reason why a running instance rejected a configuration.
 func Refused(err error) error { return &exitError{error: err, code: exitConfig, position: true} }
 
-// NotUp is what ringside top --once was told.
+// NotUp marks err as a report of ringside top --once that a server is not up.
 func NotUp(err error) error { return &exitError{error: err, code: exitNotUp} }
 
-// Unreadable is a configuration file that can't be read, with what to do about it.
+// Unreadable returns the error for a configuration file that cannot be read. remedy says what
+// to do about it.
 func Unreadable(err error, remedy string) error {
 	return &exitError{error: fmt.Errorf("cannot read the configuration: %w: %s", err, remedy), code: exitConfig}
 }
 
-// unread is err, which reading a configuration file gave, with its remedy.
+// unread adds a remedy to err, an error from reading a configuration file.
 func unread(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -60,7 +61,8 @@ func unread(err error) error {
 
 func isConfig(err error) bool { return errors.As(err, new(config.Errors)) }
 
-// Run runs what args say of the commands below root, and returns the exit code.
+// Run executes the command of root that args select, prints its error, and returns the exit
+// code.
 func Run(root *cobra.Command, args []string, in io.Reader, out, errs io.Writer) int {
 	root.SetFlagErrorFunc(wrongFlag)
 	root.SilenceErrors, root.SilenceUsage = true, true
@@ -86,7 +88,7 @@ func Run(root *cobra.Command, args []string, in io.Reader, out, errs io.Writer) 
 		text = err.Error()
 	}
 	errs = cleanErrs
-	if slices.Contains(args, "--json") { // also where the command line could not be read
+	if slices.Contains(args, "--json") { // not the parsed flag, because parsing may have failed
 		printErrorJSON(errs, err)
 	} else {
 		fmt.Fprintln(errs, Paint(errs, top.Bad, text))
@@ -97,7 +99,8 @@ func Run(root *cobra.Command, args []string, in io.Reader, out, errs io.Writer) 
 	return end.code
 }
 
-// printErrorJSON prints one JSON object for each thing that is wrong.
+// printErrorJSON prints one JSON object for each mistake of a configuration, or one for any
+// other error.
 func printErrorJSON(out io.Writer, err error) {
 	e := NewEncoder(out)
 	var list config.Errors

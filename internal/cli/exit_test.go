@@ -8,8 +8,8 @@ import (
 )
 
 // TestUnitRestartsAfterCrash checks that the systemd unit restarts Ringside after every exit
-// status but those of a wrong command line and a wrong configuration, and that neither is a
-// status with which the Go runtime ends a process that crashed.
+// status except those of a wrong command line and of a wrong configuration. It also checks
+// that no exit status of Ringside is 2, which the Go runtime uses after a crash.
 func TestUnitRestartsAfterCrash(t *testing.T) {
 	unit, err := os.ReadFile("../../deploy/systemd/ringside.service")
 	if err != nil {

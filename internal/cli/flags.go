@@ -1,6 +1,6 @@
 package cli
 
-// What the command line says: flags, words, and the configuration that they name.
+// Flags and arguments of commands, and the configuration file that they name.
 
 import (
 	"encoding/json"
@@ -17,7 +17,7 @@ import (
 	"ringside/proxy/table"
 )
 
-// JSONFlag adds --json to a command. Errors are JSON then too: see Run.
+// JSONFlag adds the flag --json to a command. With it, errors are JSON too: see Run.
 func JSONFlag(cmd *cobra.Command, asJSON *bool, what string) {
 	cmd.Flags().BoolVar(asJSON, "json", false, what)
 }
@@ -27,7 +27,7 @@ const (
 	EachJSON = "print one JSON object per line"
 )
 
-// Counted is "1 what", or "n whats".
+// Counted returns "1 what", or "n whats" for other numbers.
 func Counted(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -35,21 +35,21 @@ func Counted(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// Remarks are what is said on standard error beside an answer.
+// Remarks prints warnings and notes to standard error, apart from the output of a command.
 type Remarks struct {
 	to     io.Writer
 	asJSON bool
 }
 
-// RemarksOf are those of a command.
+// RemarksOf returns the Remarks of cmd. They are JSON objects if asJSON is set.
 func RemarksOf(cmd *cobra.Command, asJSON bool) Remarks { return Remarks{cmd.ErrOrStderr(), asJSON} }
 
-// Warn says what is right, but hardly what is wanted.
+// Warn prints a warning: something is valid, but probably not intended.
 func (r Remarks) Warn(text string) {
 	r.say("warning", Paint(r.to, top.Warn, "warning:")+" "+text, text)
 }
 
-// Note says what comes of something meanwhile.
+// Note prints an effect of the command that is not part of its result.
 func (r Remarks) Note(text string) { r.say("note", text, text) }
 
 func (r Remarks) say(kind, line, text string) {
@@ -60,14 +60,15 @@ func (r Remarks) say(kind, line, text string) {
 	fmt.Fprintln(r.to, line)
 }
 
-// NewEncoder writes JSON as people want to read it.
+// NewEncoder returns an encoder that writes <, > and & unescaped, so that people can read the
+// JSON.
 func NewEncoder(out io.Writer) *json.Encoder {
 	e := json.NewEncoder(out)
 	e.SetEscapeHTML(false)
 	return e
 }
 
-// PrintEach prints a JSON object a line.
+// PrintEach prints the elements of list as JSON, one per line.
 func PrintEach[T any](out io.Writer, list []T) error {
 	e := NewEncoder(out)
 	for i := range list {
@@ -78,8 +79,9 @@ func PrintEach[T any](out io.Writer, list []T) error {
 	return nil
 }
 
-// wrongFlag says of a flag that can't be read what it may be. A command that there is
-// not has flags that there are not: then the command is what is wrong.
+// wrongFlag turns an error of the flag parser into one that says which values the flag can
+// have. If the subcommand does not exist, it reports that instead, because the flags of an
+// unknown subcommand are unknown too.
 func wrongFlag(cmd *cobra.Command, err error) error {
 	if words := cmd.Flags().Args(); cmd.HasSubCommands() && len(words) > 0 {
 		return unknownCommand(cmd, words[0])
@@ -91,7 +93,7 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	return Usage(err)
 }
 
-// Besides are the flags that were typed, without those named.
+// Besides returns the flags that were set on the command line, except those in names.
 func Besides(cmd *cobra.Command, names ...string) (others []string) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if !slices.Contains(names, f.Name) {
@@ -101,7 +103,8 @@ func Besides(cmd *cobra.Command, names ...string) (others []string) {
 	return others
 }
 
-// Group is the RunE of a command that has others below it, with whatever arguments.
+// Group is the RunE of a command that only has subcommands. It prints the help, or an error
+// for an argument that is not a subcommand.
 func Group(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return unknownCommand(cmd, args[0])
@@ -111,14 +114,14 @@ func Group(cmd *cobra.Command, args []string) error {
 
 func unknownCommand(cmd *cobra.Command, name string) error {
 	err := fmt.Errorf("unknown command %q", name)
-	cmd.SuggestionsMinimumDistance = 2 // letters; with none, only the beginning of a command is near it
+	cmd.SuggestionsMinimumDistance = 2 // edit distance; with 0, cobra would suggest only commands that begin with name
 	if near := cmd.SuggestionsFor(name); len(near) > 0 {
 		err = fmt.Errorf("%w; did you mean %q?", err, near[0])
 	}
 	return Usage(err)
 }
 
-// NoFile refuses arguments of a command that takes its file by -c.
+// NoFile rejects arguments of a command that has the flag -c for its configuration file.
 func NoFile(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return Usage(fmt.Errorf("%q is one word too many; a configuration file goes behind -c: ringside %s -c %s", args[0], cmd.Name(), args[0]))
@@ -126,7 +129,7 @@ func NoFile(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// WantArgs takes so many words behind a command.
+// WantArgs accepts between least and most arguments.
 func WantArgs(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		form := cmd.Parent().CommandPath() + " " + cmd.Use
@@ -140,7 +143,7 @@ func WantArgs(least, most int) cobra.PositionalArgs {
 	}
 }
 
-// OrFile takes a configuration file as the only argument, instead of behind -c.
+// OrFile accepts a configuration file as the only argument, as an alternative to -c.
 func OrFile(path *string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
@@ -155,7 +158,7 @@ func OrFile(path *string) cobra.PositionalArgs {
 	}
 }
 
-// ReadConfig reads the configuration at path; - is standard input.
+// ReadConfig reads the configuration at path, or from standard input if path is -.
 func ReadConfig(cmd *cobra.Command, path string) (*config.File, error) {
 	if path != "-" {
 		return loadConfig(path)
@@ -167,7 +170,7 @@ func ReadConfig(cmd *cobra.Command, path string) (*config.File, error) {
 	return config.Parse("standard input", text)
 }
 
-// ReadTable reads the configuration at path, and builds what it describes.
+// ReadTable reads the configuration at path, and builds its table.
 func ReadTable(cmd *cobra.Command, path string) (*config.File, *table.Table, error) {
 	f, err := ReadConfig(cmd, path)
 	if err != nil {
@@ -177,8 +180,8 @@ func ReadTable(cmd *cobra.Command, path string) (*config.File, *table.Table, err
 	return f, t, err
 }
 
-// loadConfig reads the configuration file at path. One that can't be read is as
-// wrong as one with a mistake.
+// loadConfig reads the configuration file at path. A file that cannot be read has the same
+// exit code as a file with a mistake.
 func loadConfig(path string) (*config.File, error) {
 	f, err := config.Load(path)
 	if err != nil && !isConfig(err) {

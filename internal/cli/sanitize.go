@@ -1,7 +1,7 @@
 package cli
 
-// What commands print cannot steer a terminal: keys, names and texts of configurations
-// may have any bytes.
+// Output without control characters: keys, names and texts of configurations can contain any
+// bytes, and must not control the terminal.
 
 import (
 	"bytes"
@@ -14,16 +14,16 @@ import (
 	"unicode/utf8"
 )
 
-// escapeMark stands for the escape character of a colour that Paint adds. It is random, so
-// no printed text can contain it.
+// escapeMark replaces the escape character in the colour codes of Paint until the sanitizer
+// restores it. It is random, so no printed text can contain it.
 var escapeMark = "\x1b" + rand.Text()
 
-// sanitizer writes text with control characters and invalid UTF-8 escaped. Newlines, tabs
-// and the colours of Paint pass.
+// sanitizer escapes control characters and invalid UTF-8 in the text that it writes. It does
+// not escape newlines, tabs and the colours of Paint.
 type sanitizer struct {
 	mu   sync.Mutex
 	to   io.Writer
-	part []byte // of a character that the last write has split
+	part []byte // incomplete UTF-8 character at the end of the last write; guarded by mu
 }
 
 func (s *sanitizer) Write(p []byte) (int, error) {
@@ -47,7 +47,7 @@ func (s *sanitizer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// flush writes the incomplete character at the end, if there is one.
+// flush writes the incomplete character at the end of the output, if there is one.
 func (s *sanitizer) flush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,8 +57,9 @@ func (s *sanitizer) flush() {
 	}
 }
 
-// appendSanitized appends text to dst. JSON stays JSON: its encoder has escaped what is
-// below space and invalid already, and \u007f and the like are valid in it.
+// appendSanitized appends text to dst, with control characters and invalid UTF-8 escaped.
+// JSON stays valid: its encoder has already escaped invalid UTF-8 and characters below space,
+// and escapes such as \u007f are valid JSON.
 func appendSanitized(dst, text []byte) []byte {
 	for len(text) > 0 {
 		if rest, found := bytes.CutPrefix(text, []byte(escapeMark)); found {
@@ -81,8 +82,8 @@ func appendSanitized(dst, text []byte) []byte {
 	return dst
 }
 
-// Terminal returns the terminal to which out prints, for commands that draw on it; nil if
-// out is none.
+// Terminal returns the terminal that out writes to, for commands that draw on it. It returns
+// nil if out is not a terminal.
 func Terminal(out io.Writer) *os.File {
 	if s, ok := out.(*sanitizer); ok {
 		out = s.to

@@ -6,7 +6,7 @@ import (
 )
 
 // TestSanitizer checks that no byte of a printed text reaches a terminal as a control
-// character, however it is split into writes.
+// character, no matter how the text is split into writes.
 func TestSanitizer(t *testing.T) {
 	text := "a\tb\n\x1b[31m\x1b]0;x\a\r\x7f\u009b1m\x9b1m\u202egnp.exe é漢\xe6\xbc"
 	want := "a\tb\n" + `\x1b[31m\x1b]0;x\x07\x0d\u007f\u009b1m\x9b1m\u202egnp.exe é漢\xe6\xbc`

@@ -1,6 +1,6 @@
 package cli
 
-// What a person at a terminal gets, and a file does not: colours.
+// Colours, which are written to a terminal but not to a file.
 
 import (
 	"io"
@@ -10,7 +10,7 @@ import (
 	"ringside/internal/top"
 )
 
-// OnTerminal says whether a person reads what is printed to out.
+// OnTerminal reports whether out is a terminal.
 func OnTerminal(out io.Writer) bool {
 	if s, ok := out.(*sanitizer); ok {
 		out = s.to
@@ -19,13 +19,14 @@ func OnTerminal(out io.Writer) bool {
 	return ok && top.IsTerminal(f)
 }
 
-// WantsColours says whether nobody has said that colours are not wanted.
+// WantsColours reports whether the environment allows colours: NO_COLOR is empty, and TERM is
+// not dumb.
 func WantsColours() bool { return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" }
 
-// Colours says whether what is printed to out may have colours.
+// Colours reports whether text that is written to out may have colours.
 func Colours(out io.Writer) bool { return OnTerminal(out) && WantsColours() }
 
-// Paint is a text that goes to out, in the colour of the style if it may have one.
+// Paint returns text in the colour of style if out may have colours, else text unchanged.
 func Paint(out io.Writer, style top.Style, text string) string {
 	if style == top.Plain || !Colours(out) {
 		return text

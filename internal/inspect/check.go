@@ -44,7 +44,7 @@ their largest item size. A size that does not fit limits.value is a warning.`,
 			for _, w := range f.Warnings {
 				say.Warn(w)
 			}
-			for i := range f.Traces { // no mistake of the file: it may be meant for another machine
+			for i := range f.Traces { // only a warning, because the file may be meant for another machine
 				if err := tracefile.Look(&f.Traces[i]); err != nil {
 					say.Warn("ringside serve here " + err.Error())
 				}
@@ -69,12 +69,12 @@ their largest item size. A size that does not fit limits.value is a warning.`,
 	return cmd
 }
 
-// share is one server's part of a pool.
+// share is the JSON form of a server and of its part of the pool's keys.
 type share struct {
 	Name    string  `json:"name"`
 	Address string  `json:"address"`
 	Weight  int     `json:"weight"`
-	Share   float64 `json:"share"` // of all hashes, 0 to 1
+	Share   float64 `json:"share"` // fraction of all hashes, 0 to 1; 0 if the distribution cannot tell
 }
 
 func sharesOf(p *table.Pool) (list []share, known bool) {
@@ -112,7 +112,7 @@ func printCheck(out io.Writer, path string, f *config.File, t *table.Table) erro
 	return nil
 }
 
-// printPool prints the i-th pool of f, which is t.
+// printPool prints the i-th pool of f. t is the table that was built from f.
 func printPool(out io.Writer, f *config.File, t *table.Table, i int) error {
 	p := t.Pools[i]
 	list, known := sharesOf(p)
@@ -144,7 +144,7 @@ func printPool(out io.Writer, f *config.File, t *table.Table, i int) error {
 	return w.Flush()
 }
 
-// printRoute prints what a route does with its keys, which may have so many bytes.
+// printRoute prints what a route does with its keys. longest is limits.key, in bytes.
 func printRoute(out io.Writer, r *table.Route, longest int) {
 	how := ""
 	if r.Strip {
@@ -177,7 +177,7 @@ func printRoute(out io.Writer, r *table.Route, longest int) {
 	}
 }
 
-// destination says where a route leads, and what copies it keeps.
+// destination describes the pools of a route and its replication settings.
 func destination(r *table.Route) string {
 	c, text := &r.Copies, "pool "+r.Pool.Name
 	switch {
@@ -221,7 +221,8 @@ func poolNames(r *table.Route) []string {
 	return names
 }
 
-// hasZone says whether a read can be nearer than others.
+// hasZone reports whether a server of the route's pools is in the route's zone. If none is,
+// read: nearest has no effect.
 func hasZone(r *table.Route) bool {
 	for _, p := range append([]*table.Pool{r.Pool}, r.Also...) {
 		if slices.ContainsFunc(p.Servers, func(t table.Target) bool { return t.Zone == r.Zone }) {
@@ -231,13 +232,14 @@ func hasZone(r *table.Route) bool {
 	return false
 }
 
-// failover is what a pool does when a server is gone.
+// failover is the JSON form of what a pool does when a server is down. The fields from
+// Consistency on are empty if the pool does not eject servers.
 type failover struct {
 	Mode           string `json:"mode"`
 	Why            string `json:"why"`
-	AtReturn       string `json:"at_return"` // what a server goes through that was gone
+	AtReturn       string `json:"at_return"` // what happens to a server that was down and returns
 	Gutter         string `json:"gutter,omitempty"`
-	Consistency    string `json:"consistency,omitempty"` // where servers are ejected
+	Consistency    string `json:"consistency,omitempty"` // "strict" or "relaxed"
 	ConsistencyWhy string `json:"consistency_why,omitempty"`
 	Lease          string `json:"lease,omitempty"`
 	Ping           string `json:"ping,omitempty"`
@@ -258,25 +260,26 @@ func failoverOf(f *config.File, i int) failover {
 	return o
 }
 
-// routeSummary is what a route does for its data.
+// routeSummary describes in words what a route does with its data. It is also the JSON form
+// of a route in check.
 type routeSummary struct {
 	Listener    string `json:"listener"`
 	Prefix      string `json:"prefix,omitempty"`
-	Match       string `json:"match,omitempty"` // in place of prefix
+	Match       string `json:"match,omitempty"` // pattern of the keys; empty: Prefix selects them
 	Class       string `json:"class"`
 	Copies      string `json:"copies"`
 	Consistency string `json:"consistency"`
-	Autocreate  string `json:"autocreate,omitempty"` // what becomes of a missing counter
-	Buffer      string `json:"buffer,omitempty"`     // how long increments wait
-	Near        string `json:"near,omitempty"`       // what is kept here
-	Guard       string `json:"guard,omitempty"`      // who rebuilds a missing value, and what the others get
-	Tags        string `json:"tags,omitempty"`       // whether its values have tags
-	Lost        string `json:"lost"`                 // when one server dies
+	Autocreate  string `json:"autocreate,omitempty"` // how a missing counter is created; empty: it stays missing
+	Buffer      string `json:"buffer,omitempty"`     // how long increments wait; empty: they do not
+	Near        string `json:"near,omitempty"`       // which values the near cache keeps; empty: the route has none
+	Guard       string `json:"guard,omitempty"`      // which client rebuilds a missing value, and what the others receive; empty: no guard
+	Tags        string `json:"tags,omitempty"`       // whether values have tags; empty: they do not
+	Lost        string `json:"lost"`                 // what is lost when one server dies
 
-	Doubts []string `json:"doubts,omitempty"` // what its servers can't do, and where its settings contradict its class
+	Doubts []string `json:"doubts,omitempty"` // guarantees that its servers cannot give, and settings that contradict its class
 }
 
-// classes are the presets, in the words of the articles.
+// classes describes each preset in words, by its name.
 var classes = map[string]string{
 	"":         "none (a preset says it: cache, counters or sessions)",
 	"cache":    "cache (may be lost)",
@@ -284,7 +287,7 @@ var classes = map[string]string{
 	"sessions": "sessions (must not be lost)",
 }
 
-// SummaryOf says what r does for its data; keys may have so many bytes.
+// SummaryOf describes what r does with its data. longest is limits.key, in bytes.
 func SummaryOf(r *table.Route, longest int) routeSummary {
 	s := routeSummary{Prefix: r.Prefix, Match: r.Match, Class: classes[r.Class], Copies: "1", Consistency: "relaxed"}
 	if r.Pool.Failover.Strict {
@@ -320,7 +323,8 @@ func SummaryOf(r *table.Route, longest int) routeSummary {
 	return s
 }
 
-// guardText says what becomes of gets of a missing value, but for the client that rebuilds it.
+// guardText describes the guard of a route: how gets of a missing value are answered, except
+// the get of the client that rebuilds it.
 func guardText(g *table.Guard) string {
 	switch {
 	case g == nil:
@@ -345,8 +349,8 @@ func guardText(g *table.Guard) string {
 	return text + fmt.Sprintf(" wait up to %v; then it is %s", g.Wait, over)
 }
 
-// tagsText says also how long keys may be, which have at most so many bytes with what
-// stands behind them.
+// tagsText describes the tags of a route. With a suffix, it also computes how long keys can
+// be, because a key, the suffix and the names of tags share the longest bytes of a key.
 func tagsText(tags *table.Tags, longest int) string {
 	switch {
 	case tags == nil:
@@ -362,7 +366,7 @@ func tagsText(tags *table.Tags, longest int) string {
 		longest, max(0, longest-len(tags.Suffix)-16))
 }
 
-// addresses is how many servers a pool has, whatever names there are for them.
+// addresses returns the number of servers of a pool. A server with several names counts once.
 func addresses(p *table.Pool) int {
 	all := map[string]bool{}
 	for i := range p.Servers {
@@ -371,8 +375,8 @@ func addresses(p *table.Pool) int {
 	return len(all)
 }
 
-// doubtsOf is what a route can't promise with so few servers, and which of its
-// settings take back what its class says.
+// doubtsOf returns what the route cannot guarantee: limits of a pool with two servers or of
+// consistency: relaxed, and settings that contradict its class.
 func doubtsOf(r *table.Route) (list []string) {
 	c := &r.Copies
 	several := c.Several()
@@ -404,7 +408,7 @@ func doubtsOf(r *table.Route) (list []string) {
 	return list
 }
 
-// readsFail says whether a read whose server can't answer is an error there, no miss.
+// readsFail reports whether a read gets an error, not a miss, if its server cannot reply.
 func readsFail(r *table.Route) bool {
 	if r.GetErrors != nil {
 		return *r.GetErrors
@@ -412,7 +416,7 @@ func readsFail(r *table.Route) bool {
 	return r.Pool.GetErrors
 }
 
-// lostOfOne says what is lost with a server where there is one copy of each key.
+// lostOfOne describes what is lost with one server if the route keeps one copy of each key.
 func lostOfOne(r *table.Route) string {
 	part := "its part of the keys"
 	if list, known := sharesOf(r.Pool); known {
@@ -435,7 +439,7 @@ func lostOfOne(r *table.Route) string {
 	return part + "; until it is out " + without + ", then others keep them"
 }
 
-// lostOfCopies says what is lost with a server where there are several.
+// lostOfCopies describes what is lost with one server if the route keeps replicas.
 func lostOfCopies(r *table.Route) string {
 	if r.Copies.Ack != replicate.AckAll {
 		return fmt.Sprintf("no key; but writes that it had acknowledged before the others had them, with ack %s", r.Copies.Ack)
@@ -443,7 +447,7 @@ func lostOfCopies(r *table.Route) string {
 	return "nothing that was acknowledged; writes of its keys wait until it is out"
 }
 
-// summariesIn is the routes that lead to p.
+// summariesIn returns the summaries of the routes that use p.
 func summariesIn(t *table.Table, p *table.Pool) (list []routeSummary) {
 	for _, l := range t.Listeners {
 		for i := range l.Routes {
@@ -457,22 +461,22 @@ func summariesIn(t *table.Table, p *table.Pool) (list []routeSummary) {
 	return list
 }
 
-// replicated is a route that keeps copies.
+// replicated is the JSON form of a route that keeps replicas.
 type replicated struct {
 	Listener    string   `json:"listener"`
 	Prefix      string   `json:"prefix"`
-	Match       string   `json:"match,omitempty"` // in place of prefix
-	Pools       []string `json:"pools"`           // the one that decides first
+	Match       string   `json:"match,omitempty"` // pattern of the keys; empty: Prefix selects them
+	Pools       []string `json:"pools"`           // the pool of the primary is first
 	Copies      int      `json:"copies"`          // -1: on every server
 	CopiesOn    string   `json:"copies_on"`
 	Read        string   `json:"read"`
 	Ack         string   `json:"ack"`
 	ReadThrough bool     `json:"read_through"`
 	Hedge       string   `json:"hedge"`
-	Repair      int      `json:"repair"` // keys a second to one server; 0: none
+	Repair      int      `json:"repair"` // keys per second to one server; 0: no repair
 }
 
-// replicatedIn is the routes that keep copies in p.
+// replicatedIn returns the routes that keep replicas in p.
 func replicatedIn(t *table.Table, p *table.Pool) (list []replicated) {
 	for _, l := range t.Listeners {
 		for i := range l.Routes {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// classesFile has a route of each class, and keys that go by patterns.
+// classesFile has a route with each preset, and routes that match keys by patterns.
 const classesFile = `listen: 127.0.0.1:1
 pools:
   main: {distribution: ketama, servers: [a, b, c]}
@@ -56,7 +56,8 @@ func TestCheckSaysClasses(t *testing.T) {
 	}
 }
 
-// The guard and the tags of a route are said, and that a key may have no route.
+// TestCheckSaysGuards checks that check prints the guard and the tags of a route, and a note
+// if some keys have no route.
 func TestCheckSaysGuards(t *testing.T) {
 	const guard, none = "    guard: one client at a time rebuilds a value, the others ", "  all other keys: no route takes them"
 	for _, c := range []struct{ route, want, not string }{
@@ -100,7 +101,8 @@ func TestCheckSaysLongestKey(t *testing.T) {
 	}
 }
 
-// What two servers can't do, and what takes back what a class says, is said.
+// TestCheckSaysDoubts checks that check prints what two servers cannot guarantee, and which
+// settings contradict the preset.
 func TestCheckSaysDoubts(t *testing.T) {
 	const two, voided = "    but two servers have no majority", "    but "
 	for _, c := range []struct {
@@ -114,7 +116,7 @@ func TestCheckSaysDoubts(t *testing.T) {
 		{"{address: a, name: x}, {address: a, name: y}, b", "", "preset: sessions", []string{two}}, // three names, two servers
 		{"a, b, c", "", "preset: sessions", nil},
 		{"a, b, c", "", "preset: counters", nil},
-		{"a, b, c", ", get_errors: miss", "preset: sessions", nil}, // the route has its own, by its preset
+		{"a, b, c", ", get_errors: miss", "preset: sessions", nil}, // the preset sets get_errors of the route
 		{"a, b, c", "", "preset: sessions, get_errors: miss, read_through: false, repair: off",
 			[]string{voided + "get_errors: miss says", voided + "read_through: false believes", voided + "repair: off leaves"}},
 		{"a, b, c", "", "preset: sessions, replicas: 1", []string{voided + "replicas: 1 keeps one copy"}},
@@ -151,7 +153,7 @@ func TestRouteSaysMatch(t *testing.T) {
 	out, _ := runFile(t, classesFile, "route", "3:options:alloptions", "views:alloptions", "views:3:alloptions")
 	for _, want := range []string{
 		"3:options:alloptions\n  pool        pages, by the match \"*:alloptions\"\n",
-		"views:alloptions\n  pool        pages, by the match \"*:alloptions\"\n", // 11 bytes against 6
+		"views:alloptions\n  pool        pages, by the match \"*:alloptions\"\n", // the match has 11 literal bytes, the prefix views: has 6
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("route lacks %q:\n%s", want, out)

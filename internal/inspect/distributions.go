@@ -46,7 +46,7 @@ For a new pool, use ketama-points.`,
 	return cmd
 }
 
-// distribution is a rule as JSON.
+// distribution is the JSON form of a placement rule.
 type distribution struct {
 	Name    string   `json:"name"`
 	For     string   `json:"for"`

@@ -1,6 +1,6 @@
 package inspect
 
-// What check and route tell of failover and copies.
+// Tests of what check and route print about failover and replicas.
 
 import (
 	"bytes"
@@ -101,7 +101,7 @@ func TestRouteSaysCopiesAndStandIns(t *testing.T) {
 	for _, c := range []struct {
 		key             string
 		copies, interim int
-		pools           string // of all of them
+		pools           string // pools of these servers
 	}{
 		{"sess:1", 2, 0, "three"},
 		{"all:1", 3, 0, "three"},

@@ -1,11 +1,12 @@
-// Package inspect has the commands that look at a configuration file, and ask nobody.
+// Package inspect implements the commands that read configuration files: check, route,
+// distributions and import. They do not contact a running instance.
 package inspect
 
-// Which they are.
+// The list of the commands.
 
 import "github.com/spf13/cobra"
 
-// Commands are all of them.
+// Commands returns the commands of this package.
 func Commands() []*cobra.Command {
 	return []*cobra.Command{newCheck(), newRoute(), newDistributions(), newImport()}
 }

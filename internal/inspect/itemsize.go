@@ -1,6 +1,6 @@
 package inspect
 
-// Servers whose largest item does not fit limits.value.
+// Warnings about servers with an item_size_max that does not fit limits.value.
 
 import (
 	"bufio"
@@ -16,17 +16,18 @@ import (
 	"ringside/proxy/table"
 )
 
-// askedWithin bounds all questions of one call of ItemSizes. A server that does not answer in
-// time is not reported: the file may be meant for another machine.
+// askedWithin bounds all requests to servers of one call of ItemSizes. A server that does not
+// reply in time is not reported, because the file may be meant for another machine.
 const askedWithin = 2 * time.Second
 
 // usualItemSize is the item_size_max of a memcached that was started without -I, in bytes.
 const usualItemSize = 1 << 20
 
 // ItemSizes asks each server of t for the size of the largest item that it stores, and returns
-// a warning for each address whose size does not fit limits.value. A server with a smaller size
-// is reported only if that is below memcached's default. Otherwise the server rejects values
-// that are too large itself; the default of limits.value is larger than memcached's default.
+// a warning for each address with a size that does not fit limits.value. A server with a
+// smaller size is reported only if the size is below memcached's default. Other servers reject
+// values that are too large themselves, and the default of limits.value is larger than
+// memcached's default.
 func ItemSizes(ctx context.Context, t *table.Table) []string {
 	return itemSizes(ctx, t, askItemSize)
 }
@@ -84,7 +85,7 @@ func askItemSize(ctx context.Context, s table.Target) (int, error) {
 	if _, err := io.WriteString(c, "stats settings\r\n"); err != nil {
 		return 0, err
 	}
-	lines := bufio.NewScanner(io.LimitReader(c, 64<<10)) // a memcached needs some 3 KiB
+	lines := bufio.NewScanner(io.LimitReader(c, 64<<10)) // memcached's reply has about 3 KiB
 	for lines.Scan() {
 		if text, ok := strings.CutPrefix(lines.Text(), "STAT item_size_max "); ok {
 			return strconv.Atoi(text)

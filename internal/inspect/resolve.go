@@ -1,6 +1,6 @@
 package inspect
 
-// Server names that stand for several servers.
+// Warnings about server names that resolve to several addresses.
 
 import (
 	"context"
@@ -13,12 +13,12 @@ import (
 	"ringside/proxy/table"
 )
 
-// resolveWithin bounds all look-ups of one check. What a resolver does not answer in time is
-// not reported: the file may be meant for another machine.
+// resolveWithin bounds all look-ups of one check. A name that is not resolved in time is not
+// reported, because the file may be meant for another machine.
 const resolveWithin = 2 * time.Second
 
-// ambiguousServers returns a warning for each server of t whose name has several addresses
-// of one family.
+// ambiguousServers returns a warning for each server name of t that resolves to several
+// addresses of one family (IPv4 or IPv6).
 func ambiguousServers(ctx context.Context, t *table.Table, lookUp func(ctx context.Context, host string) ([]netip.Addr, error)) []string {
 	ctx, cancel := context.WithTimeout(ctx, resolveWithin)
 	defer cancel()

@@ -91,7 +91,8 @@ func pickListener(t *table.Table, address string) (*table.Listener, error) {
 	return nil, cli.Usage(fmt.Errorf("no listener %q; the file has %s", address, strings.Join(have, ", ")))
 }
 
-// eachKey calls f for the keys of the command line, or for the lines of in.
+// eachKey calls f for each key of the command line. If the only argument is -, it calls f for
+// each line of in instead.
 func eachKey(args []string, in io.Reader, f func(key string) error) error {
 	if slices.Contains(args, "-") && len(args) > 1 {
 		return cli.Usage(errors.New("- stands for the keys on standard input: give it alone"))
@@ -116,7 +117,8 @@ func eachKey(args []string, in io.Reader, f func(key string) error) error {
 	return lines.Err()
 }
 
-// printPlan prints where a key goes, or why it goes nowhere.
+// printPlan prints the servers of a key. If why is set, it prints that instead: the reason why
+// no server gets the key.
 func printPlan(out io.Writer, p table.Plan, why string) error {
 	if why != "" {
 		_, err := fmt.Fprintf(out, "%s: %s\n", p.Key, why)
@@ -157,8 +159,7 @@ func printPlan(out io.Writer, p table.Plan, why string) error {
 	return nil
 }
 
-// holderText is a server that keeps a copy, and what others don't share with
-// it.
+// holderText describes a server that keeps a replica: its name, host, zone and pool.
 func holderText(m table.PoolServer) string {
 	t := m.Target()
 	text := fmt.Sprintf("%s on host %s", t.Name, t.Host)

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// AmbiguousAddresses returns the addresses of one family if addrs, to which one server name
-// resolves, has several of it; else "". Instances that resolve the name may then connect to
-// different servers under one name, and read and write different data. One address of each
-// family is one host.
+// AmbiguousAddresses checks addrs, the addresses that one server name resolves to. If several
+// of them belong to one family (IPv4 or IPv6), it returns these, else "". With several,
+// instances may connect to different servers under one name, and read and write different
+// data. One address of each family is taken for one host.
 func AmbiguousAddresses(addrs []netip.Addr) string {
 	for _, is4 := range []bool{true, false} {
 		var texts []string

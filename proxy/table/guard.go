@@ -1,48 +1,48 @@
 package table
 
-// How a route guards against simultaneous rebuilding.
+// The settings of a route that prevent several clients from rebuilding one value at once.
 
 import "time"
 
-// Guard is what a guarded route does: package guard.
+// Guard holds the settings of a guarded route. Package guard implements them.
 type Guard struct {
-	Hide bool // only hides what other Ringsides with a guard leave on the servers
+	Hide bool // no guard: only hide from clients what guards of other instances store on the servers
 
-	Lease    time.Duration // how long one rebuild may take before another client may start
-	LeaseMax time.Duration // what the lease grows to at most, by what rebuilds are seen to take
-	Wait     time.Duration // how long a get may be held for another's rebuild
-	Early    time.Duration // how long before its expiry a value may be rebuilt
-	Auto     bool          // Early is twice what slow rebuilds of the route take
-	Stale    time.Duration // how long an old value is served after its expiry or delete
+	Lease    time.Duration // how long one rebuild can take before another client may start one
+	LeaseMax time.Duration // upper bound of the lease, which grows with the measured duration of rebuilds
+	Wait     time.Duration // how long a get can wait for the rebuild of another client; 0: it does not wait
+	Early    time.Duration // how long before its expiry a value is rebuilt; 0: not before it expires
+	Auto     bool          // replaces Early by twice the duration of the route's slow rebuilds
+	Stale    time.Duration // how long an old value is served after its expiry or delete; 0: it is not
 
-	HoldMany      bool // keys of a multi-get are held too
-	OnlyAfterMiss bool // no client sets without a miss: every set is a rebuild
+	HoldMany      bool // the keys of a multi-get wait too
+	OnlyAfterMiss bool // clients set only what they have missed, so every set is a rebuild
 
 	Late    GuardLate
 	Clients GuardClients
 }
 
-// GuardLate says what a get gets whose wait is over.
+// GuardLate is the reply to a get that has waited for guard.wait without receiving a value.
 type GuardLate uint8
 
-// What a get gets whose wait is over.
+// The replies to a get that has waited without receiving a value.
 const (
-	LateMiss  GuardLate = iota // a miss: its client rebuilds too
+	LateMiss  GuardLate = iota // a miss: the client rebuilds the value too
 	LateError                  // SERVER_ERROR
-	LateStale                  // the old value: no get is served that before it has waited. A miss if there is none
+	LateStale                  // the old value, which is served only after the wait; a miss if there is none
 )
 
 func (l GuardLate) String() string { return [...]string{"miss", "error", "stale"}[l] }
 
-// GuardClients says how clients use connections.
+// GuardClients is how clients use connections. It decides which miss a set belongs to.
 type GuardClients uint8
 
 // The ways to use connections.
 const (
-	Detected   GuardClients = iota // a connection is Sequential until two of its requests are unanswered at once, then Shared
+	Detected   GuardClients = iota // a connection counts as Sequential until two of its requests are in flight at once, then as Shared
 	Sequential                     // one request at a time: a set belongs to the miss before it on the connection
-	Shared                         // several threads, or one that pipelines
-	Pooled                         // a set may come on another connection than its miss
+	Shared                         // several threads use a connection, or one thread pipelines
+	Pooled                         // a connection pool: a set can use another connection than its miss
 )
 
 func (c GuardClients) String() string {

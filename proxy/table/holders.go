@@ -1,14 +1,15 @@
 package table
 
-// Who keeps the copies of a key.
+// The servers that keep the replicas of a key.
 
 import (
 	"ringside/replicate"
 	"ringside/ring"
 )
 
-// holders are the servers that keep a copy of key, which is as servers know it. The one
-// that decides is first: they are the owner in each of several pools, or some of one pool.
+// holders returns the servers that keep a replica of key, the primary first. key is in the
+// form that servers see. With several pools the replicas are on the owner in each pool, else
+// on several servers of the one pool.
 func (r *Route) holders(key []byte) (list []PoolServer) {
 	if len(r.Also) > 0 {
 		for _, p := range append([]*Pool{r.Pool}, r.Also...) {
@@ -24,10 +25,11 @@ func (r *Route) holders(key []byte) (list []PoolServer) {
 	return list
 }
 
-// Holders appends to dst the servers of p that keep a copy of key by the policy c: the
-// owner, and those next on walk, p's ring with each server once, that share nothing with the
-// ones before. An address is one holder, whatever names the pool has for it: it would
-// refuse the second half of an add.
+// Holders appends to dst the servers of p that keep a replica of key by the policy c. These
+// are the owner and the next servers of walk that are apart, by c.Apart, from all servers
+// before them. walk is p's ring with each server once. An address is used once, even if the
+// pool has several names for it. Otherwise the server would store the first half of an add
+// and reject the second.
 func (p *Pool) Holders(dst []int, walk ring.Ring, key []byte, c replicate.Policy) []int {
 	part := p.Place.Part.Of(key)
 	h := p.Place.Hash(part)
@@ -37,10 +39,10 @@ func (p *Pool) Holders(dst []int, walk ring.Ring, key []byte, c replicate.Policy
 	})
 }
 
-// members appends to dst the first n servers of an order that may all stand
-// beside each other. order(i) is the i-th server to try, -1 at the end; same
-// reports whether two may not both hold a copy. replicate.All is as many as there are.
-// There may be fewer than n, and are never more than replicate.Max.
+// members appends to dst the first n servers of an order of which no two exclude each other.
+// order(i) returns the i-th server to try, or -1 at the end. same reports whether two servers
+// must not both keep a replica. If n is replicate.All, all such servers are appended. There can
+// be fewer than n, and there are at most replicate.Max.
 func members(dst []int, order func(i int) int, n int, same func(a, b int) bool) []int {
 	if n == replicate.All || n > replicate.Max {
 		n = replicate.Max

@@ -1,6 +1,6 @@
 package table
 
-// Who may keep a copy beside whom.
+// Tests of which servers can keep replicas of the same key.
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 )
 
 func TestMembers(t *testing.T) {
-	const hosts, alone = "aabcdd", "012345" // of each server, what it must not share
+	const hosts, alone = "aabcdd", "012345" // by server: the host or zone that no two replicas can share
 	for _, test := range []struct {
 		apart string
 		n     int

@@ -1,17 +1,17 @@
 package table
 
-// How values of a route are kept in Ringside.
+// The near cache settings of a route: values that Ringside itself keeps.
 
 import "time"
 
-// Near is what a route keeps of its values: package near.
+// Near holds the near cache settings of a route. Package near implements them.
 type Near struct {
-	TTL    time.Duration // after that time a value is given out no more
-	Memory int64         // bytes of values, and what keeps them, over all loops
-	All    bool          // all values that are read are kept, not only those of hot keys
+	TTL    time.Duration // how long a cached value is served
+	Memory int64         // bytes of values and their bookkeeping, for all loops together
+	All    bool          // cache all values that are read, not only those of hot keys
 }
 
-// KeepsNear says that a route of t keeps values in Ringside.
+// KeepsNear reports whether a route of t has a near cache.
 func (t *Table) KeepsNear() bool {
 	for _, l := range t.Listeners {
 		for _, r := range l.Routes {

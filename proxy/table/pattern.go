@@ -1,23 +1,23 @@
 package table
 
-// Which keys a route takes.
+// Which keys match a route.
 
 import (
 	"bytes"
 	"strings"
 )
 
-// Pattern says which keys a route takes: literal texts in their order, with any
-// bytes between them, or none. A key begins with the first text and ends with the
-// last one. So {"a:", ""} is every key that begins with a:, {"", ""} is every key,
-// and {"a"} is the key a alone.
+// Pattern describes the keys that match a route. It consists of literal texts, in order, with
+// zero or more bytes of any value between them. A key begins with the first text and ends with
+// the last one. So {"a:", ""} matches every key that begins with a:, {"", ""} matches every
+// key, and {"a"} matches only the key a.
 type Pattern [][]byte
 
-// star stands for any bytes in the match of a route.
+// star matches zero or more bytes of any value in the match of a route.
 const star = "*"
 
-// Pattern is the keys that the route wants. What of them it gets depends on the
-// other routes of its listener: see Literal.
+// Pattern returns the pattern of the route's keys. If several routes of a listener match a
+// key, the most specific one wins: see Literal.
 func (r *Route) Pattern() Pattern {
 	if r.Match == "" {
 		return Pattern{[]byte(r.Prefix), nil}
@@ -29,8 +29,8 @@ func (r *Route) Pattern() Pattern {
 	return p
 }
 
-// Label is what metrics call the route. No prefix has a blank, so it tells a match from
-// a prefix that is spelled alike.
+// Label is the name of the route in metrics. Prefixes have no spaces, so the label of a match
+// differs from that of every prefix.
 func (r *Route) Label() string {
 	if r.Match != "" {
 		return "match " + r.Match
@@ -38,8 +38,9 @@ func (r *Route) Label() string {
 	return r.Prefix
 }
 
-// Takes says whether key fits. Each text between the first and the last is taken
-// where it stands first: if the rest fits behind a later place, it fits behind that.
+// Takes reports whether key matches p. For each text between the first and the last it tries
+// only the first occurrence: if the rest matches after a later occurrence, it also matches
+// after the first.
 func (p Pattern) Takes(key []byte) bool {
 	first, last := p[0], p[len(p)-1]
 	switch {
@@ -59,8 +60,8 @@ func (p Pattern) Takes(key []byte) bool {
 	return true
 }
 
-// Literal is how many bytes of a key p spells out. Of the routes that want a key, the
-// one that spells out most gets it.
+// Literal returns the number of literal bytes of p. Of several routes that match a key, the
+// one with the most literal bytes wins.
 func (p Pattern) Literal() (n int) {
 	for _, text := range p {
 		n += len(text)

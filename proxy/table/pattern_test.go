@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-// TestPatternTakes holds patterns against regular expressions that say the same.
+// TestPatternTakes compares patterns with equivalent regular expressions.
 func TestPatternTakes(t *testing.T) {
 	for _, match := range []string{"*", "**", "a", "a*", "*a", "*a*", "a*a", "ab*ba", "a*b*a", "*ab*ba*", "*a**b", "*aab*ab", "a*ba*ba"} {
 		means := regexp.MustCompile("^" + strings.ReplaceAll(match, "*", ".*") + "$")
 		p := (&Route{Match: match}).Pattern()
-		for n := range 1 << 9 { // all keys of up to 8 letters a and b
+		for n := range 1 << 9 { // all keys of up to 8 bytes a and b
 			key := ""
 			for ; n > 1; n >>= 1 {
 				key += string("ab"[n&1])

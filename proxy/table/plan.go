@@ -1,37 +1,36 @@
 package table
 
-// Where a key goes, worked out without asking anybody.
+// The servers of a key, computed without any request to a server.
 
 import (
 	"ringside/ring"
 )
 
-// Plan says what a table does with a key on one listener. It is what `ringside
-// route` prints.
+// Plan describes what a table does with a key on one listener. `ringside route` prints it.
 type Plan struct {
 	Key    string
-	Routed bool   // a route takes the key; else the rest is empty
-	Prefix string // of that route
-	Match  string // in place of Prefix
-	Strip  bool   // the servers see the key without Prefix
+	Routed bool   // a route matches the key; if not, only Key is set, and Owner is -1
+	Prefix string // the route's prefix
+	Match  string // the route's pattern; empty: Prefix applies
+	Strip  bool   // servers see the key without Prefix
 	Pool   *Pool
 	Hashed string // the part of the key that is hashed
 	Hash   uint64
-	Hit    ring.Hit // what the hash hit before it led to the owner
-	Owner  int      // index in Pool.Servers; -1: the rule gives the key to nobody
+	Hit    ring.Hit // the element of the ring that the hash selected, such as a point; it determines the owner
+	Owner  int      // index in Pool.Servers; -1: the rule does not select a server
 
-	// Successors are the servers that the rule asks next when the ones before
+	// Successors are the servers that the rule selects next while the ones before
 	// are dead, each once.
 	Successors []int
 
-	// Copies are the servers that keep a copy, the one that decides first; nil if
-	// only the owner does. Nobody stands in for a server that keeps one, so Interim
-	// is empty then.
+	// Copies are the servers that keep a replica, the primary first. It is nil if
+	// only the owner stores the key. Replicas have no substitute servers, so Interim
+	// is empty if Copies is set.
 	Copies []PoolServer
 
-	// Interim are those who stand in for the owner when it is out: the first one,
-	// the second if that is out too, and so on. Of a pool that builds its ring again
-	// only the next few are named.
+	// Interim are the substitute servers for an ejected owner, in order: the second
+	// one is used if the first is ejected too, and so on. For a pool that rebuilds
+	// its ring, it has only the next few.
 	Interim []PoolServer
 }
 
@@ -41,10 +40,11 @@ type PoolServer struct {
 	Server int // index in Pool.Servers
 }
 
-// Target is the server.
+// Target returns the server itself.
 func (m PoolServer) Target() *Target { return &m.Pool.Servers[m.Server] }
 
-// Plan works out where key, decoded, goes on the listener l.
+// Plan computes the servers of key on the listener l. A key that the client sends in base64
+// must be decoded first.
 func (l *Listener) Plan(key []byte) Plan {
 	p := Plan{Key: string(key), Owner: -1}
 	best, most := -1, -1
@@ -76,12 +76,12 @@ func (l *Listener) Plan(key []byte) Plan {
 	return p
 }
 
-// walk is the owner of a hash and the servers its rule asks next, each once.
+// walk returns the owner of a hash and the servers that the rule selects after it, each once.
 func (p *Pool) walk(part []byte, h uint64) (order []int) {
 	seen := map[int]bool{}
 	for n := 0; len(seen) < len(p.Servers); n++ {
 		i := p.Place.Ring.At(part, h, n)
-		if i < 0 || n > 4*len(p.Servers)+32 { // some clients' rules never end and repeat themselves
+		if i < 0 || n > 4*len(p.Servers)+32 { // the rules of some clients repeat servers without end
 			break
 		}
 		if !seen[i] {
@@ -92,10 +92,10 @@ func (p *Pool) walk(part []byte, h uint64) (order []int) {
 	return order
 }
 
-// rebuilds is how many rings Plan builds to tell who stands in.
+// rebuilds is the number of rings that Plan builds to find substitute servers.
 const rebuilds = 3
 
-// interim is who stands in for the owner of key.
+// interim returns the substitute servers for key while owner is ejected.
 func (p *Pool) interim(key []byte, owner int, successors []int) (list []PoolServer) {
 	switch {
 	case p.Failover.Mode == Gutter:

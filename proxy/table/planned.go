@@ -1,7 +1,7 @@
 package table
 
-// A plan as `ringside route --json` and the page tell it, and why a key goes
-// nowhere.
+// The JSON form of a plan for `ringside route --json` and the dashboard, and the reasons why a
+// key has no server.
 
 import (
 	"fmt"
@@ -10,23 +10,23 @@ import (
 	"ringside/proxy/health/divert"
 )
 
-// Planned is a Plan for machines.
+// Planned is the JSON form of a Plan.
 type Planned struct {
 	Key        string          `json:"key"`
 	Pool       string          `json:"pool,omitempty"`
 	Prefix     string          `json:"prefix,omitempty"`
-	Match      string          `json:"match,omitempty"` // in place of prefix
+	Match      string          `json:"match,omitempty"` // the route's pattern; empty: Prefix applies
 	Hashed     string          `json:"hashed,omitempty"`
-	Hash       string          `json:"hash,omitempty"`  // hexadecimal: 64 bits don't fit a JSON number
-	Hits       string          `json:"hits,omitempty"`  // what the hash hit: point, bucket, entry or score
-	Point      string          `json:"point,omitempty"` // its value in hexadecimal, where it has one
-	Index      *int            `json:"index,omitempty"` // which one it is
-	Of         int             `json:"of,omitempty"`    // of how many
+	Hash       string          `json:"hash,omitempty"`  // hexadecimal, because a JSON number cannot hold 64 bits
+	Hits       string          `json:"hits,omitempty"`  // the kind of ring element that the hash selected: point, bucket, entry or score
+	Point      string          `json:"point,omitempty"` // its value in hexadecimal, if it has one
+	Index      *int            `json:"index,omitempty"` // its index
+	Of         int             `json:"of,omitempty"`    // the number of such elements
 	Owner      string          `json:"owner,omitempty"`
 	Address    string          `json:"address,omitempty"`
 	Successors []string        `json:"successors,omitempty"`
-	Copies     []PlannedServer `json:"copies,omitempty"`  // the one that decides first
-	Interim    []PlannedServer `json:"interim,omitempty"` // who stands in, in this order
+	Copies     []PlannedServer `json:"copies,omitempty"`  // replicas, the primary first
+	Interim    []PlannedServer `json:"interim,omitempty"` // substitute servers, in order
 	Error      string          `json:"error,omitempty"`
 }
 
@@ -39,8 +39,8 @@ type PlannedServer struct {
 	Zone    string `json:"zone,omitempty"`
 }
 
-// Nowhere says why p's key goes to no server; "" if it goes to one. encoded says
-// that the key is given in base64, as meta commands can.
+// Nowhere returns the reason why p's key has no server, or "" if it has one. encoded is set if
+// the user gave the key in base64, as meta commands can send it.
 func (p *Plan) Nowhere(l *Limits, encoded bool) string {
 	switch {
 	case p.Key == "":
@@ -57,7 +57,8 @@ func (p *Plan) Nowhere(l *Limits, encoded bool) string {
 	return ""
 }
 
-// Told is p for machines; why is why its key goes nowhere.
+// Told returns the JSON form of p. why is the result of Nowhere: if it is set, Planned only
+// has the key and this reason.
 func (p *Plan) Told(why string) Planned {
 	is := Planned{Key: p.Key, Error: why}
 	if why != "" {
@@ -76,7 +77,7 @@ func (p *Plan) Told(why string) Planned {
 	return is
 }
 
-// SuccessorNames are the names of p.Successors.
+// SuccessorNames returns the names of p.Successors.
 func (p *Plan) SuccessorNames() []string {
 	names := make([]string, 0, len(p.Successors))
 	for _, i := range p.Successors {

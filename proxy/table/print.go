@@ -1,6 +1,6 @@
 package table
 
-// One number of a table, by which Ringsides see whether they do the same.
+// Hashes of a table, which instances compare to detect different configurations.
 
 import (
 	"fmt"
@@ -12,9 +12,9 @@ import (
 	"ringside/replicate"
 )
 
-// Print is a number of t's pools and routes: two Ringsides with the same one lead every key
-// to the same servers, and treat it alike. What may differ from one Ringside to the next is
-// not in it: where it listens, its zone, which copy it prefers, its limits.
+// Print returns a hash of t's pools and routes. Two instances with the same hash send every
+// key to the same servers and treat it alike. The hash does not cover settings that can differ
+// between instances: listen addresses, zone, preferred pool, near cache and limits.
 func (t *Table) Print() uint64 {
 	h := fnv.New64a()
 	for _, p := range t.Pools {
@@ -35,11 +35,11 @@ func (t *Table) Print() uint64 {
 	return h.Sum64()
 }
 
-// PrintCopies is a number of where p's servers stand among those that hold copies of keys:
-// two Ringsides with the same one keep each copy at the same servers. 0: no route keeps
-// several copies of a key there.
+// PrintCopies returns a hash of the routes that keep replicas in p, and of the pools of these
+// routes. Two instances with the same hash keep each replica on the same servers. It returns
+// 0 if no route keeps replicas in p.
 func (t *Table) PrintCopies(p *Pool) uint64 {
-	var lines []string // in any order, for listeners are a Ringside's own
+	var lines []string // sorted before hashing, because the listeners of instances can differ
 	for _, l := range t.Listeners {
 		for i := range l.Routes {
 			r := &l.Routes[i]
@@ -66,7 +66,8 @@ func (t *Table) PrintCopies(p *Pool) uint64 {
 	return max(h.Sum64(), 1)
 }
 
-// printServers is which servers hold which keys, of several copies that are kept apart so.
+// printServers returns a text that determines which servers of p keep which keys, if replicas
+// are kept apart by apart.
 func (p *Pool) printServers(apart replicate.Apart) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "pool %q %q", p.Name, p.Place.Fingerprint)

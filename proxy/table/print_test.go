@@ -1,6 +1,6 @@
 package table
 
-// What of a table moves copies, and what does not.
+// Tests of which changes of a table move replicas to other servers.
 
 import (
 	"testing"

@@ -1,6 +1,6 @@
 package table
 
-// What a configuration becomes: plain data that the engines serve by.
+// The types of a table: the configuration as plain data for the engines.
 
 import (
 	"slices"
@@ -11,120 +11,120 @@ import (
 	"ringside/ring"
 )
 
-// Table is one generation of listeners, routes, pools and servers. It is
-// immutable once it is handed to Swap: a reload builds another.
+// Table is one generation of listeners, routes, pools and servers. It is immutable once it
+// was passed to Swap: a reload builds another one.
 type Table struct {
 	Listeners []Listener
 	Pools     []*Pool
 	Limits    Limits
 
-	TagCommand string        // a delete of this with the name of a tag behind it invalidates that; empty: no route has tags
-	LogSlow    time.Duration // commands that take so long are logged; 0: none
-	NoHotKeys  bool          // nobody wants to know which keys are asked for most
-	Misses     bool          // somebody wants to know why keys miss
+	TagCommand string        // a delete of this text followed by the name of a tag invalidates the tag
+	LogSlow    time.Duration // commands that last at least this long can be logged; 0: none
+	NoHotKeys  bool          // do not look for hot keys
+	Misses     bool          // record why keys miss
 }
 
-// Has says whether a pool of t has a server of that name.
+// Has reports whether t has a pool called pool with a server called server.
 func (t *Table) Has(pool, server string) bool {
 	return slices.ContainsFunc(t.Pools, func(p *Pool) bool {
 		return p.Name == pool && slices.ContainsFunc(p.Servers, func(s Target) bool { return s.Name == server })
 	})
 }
 
-// Listener is one address clients connect to, and the routes they get there.
+// Listener is an address that clients connect to, and the routes of these clients.
 type Listener struct {
 	Network string // "tcp", "tcp4", "tcp6" or "unix"
 	Address string // host:port or a path
-	Mode    uint32 // permission bits of a unix socket; 0 leaves what the umask gives
+	Mode    uint32 // permission bits of a unix socket; 0: the umask decides
 	Routes  []Route
-	Users   *Users // who may use it; nil: everybody
+	Users   *Users // users that can authenticate; nil: clients need no password
 }
 
-// Route sends the keys that begin with Prefix, or fit Match, to Pool. Of several
-// that want a key the one wins that spells out most of it (Pattern.Literal); the
-// order of the routes does not matter.
+// Route sends the keys that begin with Prefix, or match Match, to Pool. If several routes
+// match a key, the most specific one wins (Pattern.Literal), whatever their order.
 type Route struct {
-	Class  string // the preset's name, for people; empty: none
+	Class  string // name of the preset, for people; empty: none
 	Prefix string
-	Match  string // in place of Prefix: the whole key, with * for any bytes; empty: Prefix counts
+	Match  string // pattern of the whole key, * matches any bytes; empty: Prefix applies
 	Pool   *Pool
-	Strip  bool // the servers see the key without Prefix
+	Strip  bool // servers see the key without Prefix
 
-	// Copies keeps several copies of each key. They stand in Pool, or one in
-	// Pool and one in each of Also, in this order. Prefer is the one of these
-	// that replicate.First reads first, nil for Pool: it may differ from one
-	// Ringside to the next; the order, which says who decides, must not.
+	// Copies is how replicas of each key are kept: several in Pool, or one in Pool
+	// and one in each pool of Also. Prefer is the pool that replicate.First reads
+	// first; nil means Pool. Prefer can differ between instances. The order of the
+	// pools must not, because it determines the primary.
 	Copies replicate.Policy
 	Also   []*Pool
 	Prefer *Pool
-	Zone   string // Ringside's own, for replicate.Nearest
+	Zone   string // the zone of this instance, for replicate.Nearest
 
-	Autocreate *Autocreate // of incr and decr: what becomes of a missing key; nil: it stays missing
-	Buffer     *Buffer     // of incr: how long increments wait; nil: they don't
+	Autocreate *Autocreate // how incr and decr create a missing counter; nil: they do not
+	Buffer     *Buffer     // how increments wait; nil: they are sent at once
 
-	GetErrors *bool          // takes the place of Pool.GetErrors; nil: that counts
-	Total     *time.Duration // takes the place of that in Pool.Timeouts; nil: that counts
+	GetErrors *bool          // overrides Pool.GetErrors unless nil
+	Total     *time.Duration // overrides Total of Pool.Timeouts unless nil
 
-	Guard *Guard // lets one client rebuild a value at a time; nil: all who find it missing
-	Tags  *Tags  // values stand as long as their tags do; they need a Guard. nil: values have no tags
-	Near  *Near  // keeps values in Ringside; nil: servers answer all reads
+	Guard *Guard // one client at a time rebuilds a value; nil: every client that misses it does
+	Tags  *Tags  // values are valid until one of their tags is invalidated; this requires Guard. nil: values have no tags
+	Near  *Near  // settings of the near cache; nil: servers answer all reads
 }
 
-// Autocreate is how a counter begins that was missing.
+// Autocreate is how incr and decr create a missing counter.
 type Autocreate struct {
-	Initial uint64        // before the incr that makes it; after a decr
-	TTL     time.Duration // whole seconds, at most 30 days; 0: for ever
+	Initial uint64        // the value before the incr that creates the counter, or after the decr that does
+	TTL     time.Duration // whole seconds, at most 30 days; 0: it does not expire
 }
 
-// Buffer is how increments wait, so that one request carries many of them.
+// Buffer is how increments wait in Ringside, so that one request carries many of them.
 type Buffer struct {
-	Every time.Duration // the time between two flushes of a counter, give or take a tenth
-	Keep  time.Duration // how long they wait for a server that can't be asked
-	Last  bool          // an incr that waits is answered by what the server has said last, not by an estimate
-	Keys  int           // counters of which increments wait, at most
+	Every time.Duration // time between two sends of a counter, plus or minus a tenth
+	Keep  time.Duration // how long increments wait for a server that cannot be reached
+	Last  bool          // the reply to a waiting incr is the last value of the server, not an estimate
+	Keys  int           // maximum number of counters with waiting increments
 }
 
-// Pool is a list of servers and the rule that says which of them owns a key.
+// Pool is a list of servers, with the placement rule that selects the owner of a key.
 type Pool struct {
 	Name         string
-	Distribution string // the preset's name, for people
+	Distribution string // name of the placement rule's preset, for people
 	Servers      []Target
 	Place        ring.Placement
 
-	GetErrors    bool // a read whose server can't answer gets SERVER_ERROR, not a miss
-	InOrder      bool // a read of many keys is answered in their order, once all servers have answered
-	DenyFlush    bool // refuse flush_all
-	JoinGets     bool // gets that go out to a server together go as one get of many keys
+	GetErrors    bool // a read gets SERVER_ERROR, not a miss, if its server cannot reply
+	InOrder      bool // values of a multi-get are sent in the order of its keys, after all servers have replied
+	DenyFlush    bool // reject flush_all
+	JoinGets     bool // combine gets that are sent to a server together into one get with several keys
 	Connections  int  // to each server, from each loop
-	Preconnect   bool // connect when the table is taken up, not at the first request
-	QueueLimit   int  // requests of clients waiting for one server, for each loop
+	Preconnect   bool // connect when an engine switches to the table, not at the first request
+	QueueLimit   int  // maximum number of client requests that wait for one server, in each loop
 	Timeouts     Timeouts
-	Keepalive    time.Duration // how long a connection to a server may be idle until Ringside asks there whether it still works; 0: for ever
+	Keepalive    time.Duration // a connection to a server that was idle for this time is checked with a ping; 0: never
 	RetryBackoff Backoff
 	Failover     Failover
 
-	// Without is the rule of a client that rebuilds its ring without the
-	// servers that are out; nil if it walks Place.Ring on from the owner. It is
-	// asked for each key, by all loops at once: it keeps the rings.
+	// Without returns the ring without the ejected servers, for a client that
+	// rebuilds its ring. It is nil if substitute servers are the next ones of
+	// Place.Ring after the owner. All loops call it concurrently, for each key, so it
+	// must cache the rings.
 	Without func(out []bool) (ring.Ring, error)
 }
 
-// Failover is what a pool does when one of its servers is gone.
+// Failover is what a pool does when one of its servers is down.
 type Failover struct {
 	Mode       Mode
-	Gutter     *Pool         // of mode Gutter
-	InterimTTL time.Duration // at most, of what another server keeps for one that is out
-	Wait       time.Duration // that a write may wait, within its Deadline, while its server is being taken out; 0: it fails at once
+	Gutter     *Pool         // the pool with the substitute servers, for mode Gutter; else nil
+	InterimTTL time.Duration // longest expiry of values that a substitute server stores
+	Wait       time.Duration // how long a write can wait, within its Deadline, until its server is ejected; 0: it fails at once
 	health.Settings
 }
 
-// Mode is where the keys of a server go that is gone.
+// Mode is where the keys of a failed server move.
 type Mode uint8
 
 // The modes.
 const (
-	FailFast Mode = iota // nowhere: reads miss, writes are refused
-	Rehash               // to the next servers of the pool
+	FailFast Mode = iota // nowhere: reads miss, writes are rejected
+	Rehash               // to other servers of the pool
 	Gutter               // to another pool
 )
 
@@ -132,15 +132,16 @@ func (m Mode) String() string { return [...]string{"fail_fast", "rehash", "gutte
 
 // Target is one server of a pool.
 type Target struct {
-	Name    string // what people and metrics call it; the address unless named
+	Name    string // name in metrics and for people; the address unless the file sets a name
 	Network string // "tcp" or "unix"
 	Address string // host:port or a path
 	Weight  int
-	Host    string // what replicate.Hosts keeps apart
-	Zone    string // what replicate.Zones keeps apart; empty: none
+	Host    string // machine; with replicate.Hosts, replicas are on different ones
+	Zone    string // with replicate.Zones, replicas are in different ones; empty: none
 }
 
-// Apart is what two copies of a key must not have in common by the choice a.
+// Apart returns the host, zone or address of t, as a selects. Two replicas of a key must
+// differ in it.
 func (t *Target) Apart(a replicate.Apart) string {
 	switch a {
 	case replicate.Hosts:
@@ -151,16 +152,18 @@ func (t *Target) Apart(a replicate.Apart) string {
 	return t.Network + " " + t.Address
 }
 
-// Timeouts bound how long a request may wait. No answer that comes is cut but
-// by Total.
+// Timeouts bound how long a request may wait. While bytes of a reply keep arriving, only
+// Total ends it.
 type Timeouts struct {
-	Connect  time.Duration // for a connection to a server to be established
-	Request  time.Duration // of a server's silence: before the answer's first byte, and between two of its bytes
-	Deadline time.Duration // of a client's command until the answer's first byte, whatever it waits for
-	Total    time.Duration // of a client's command, to the last byte of its answer; 0: there is no such bound
+	Connect  time.Duration // to connect to a server
+	Request  time.Duration // that a server can send nothing: before the first byte of a reply, or between two bytes
+	Deadline time.Duration // from a client's command to the first byte of its reply, whatever it waits for
+	Total    time.Duration // from a client's command to the last byte of its reply; 0: unlimited
 }
 
-// Within is t for one request of a command of whose Deadline so much is left.
+// Within returns the timeouts for one request of a command. left is the time until the
+// command's Deadline. Within subtracts the time that has passed from Deadline and Total, and
+// limits Request to left.
 func (t *Timeouts) Within(left time.Duration) *Timeouts {
 	gone := t.Deadline - max(left, time.Millisecond)
 	if gone <= 0 {
@@ -175,42 +178,43 @@ func (t *Timeouts) Within(left time.Duration) *Timeouts {
 	return &less
 }
 
-// Backoff spaces attempts to connect to a server that refuses.
+// Backoff is the time between two attempts to connect to a server that refuses connections:
+// First, doubled after each failure, up to Max.
 type Backoff struct{ First, Max time.Duration }
 
-// Limits bound what clients can make Ringside hold. The doc of package client
-// says what happens at each, and link/memory.go at Memory.
+// Limits bound the resources that clients can use. The documentation of package client
+// describes what happens at each limit, and link/memory.go at Memory.
 type Limits struct {
-	Clients    int           // connections at once; the next one gets an error and is closed
+	Clients    int           // connections at the same time; further ones receive an error and are closed
 	Key        int           // bytes of a key
 	Line       int           // bytes of a command line
 	Value      int           // bytes of a value
-	InFlight   int           // requests of one client without an answer; then its input waits
-	Output     int           // unsent bytes of one client at which its input waits
-	OutputHard int           // unsent bytes of one client at which it is closed
-	Memory     int64         // bytes held for all clients and servers together
-	Idle       time.Duration // without a byte from a client with nothing in flight; 0 never
-	Unfinished time.Duration // without a byte from a client in the middle of a command; 0 never
-	Waiting    int           // gets that guarded routes hold
-	Tickets    int           // misses of guarded routes of which the set is awaited
-	Tags       int           // of a value
-	TagKeys    int           // keys of which the tags are remembered that clients name with their values
-	Linger     time.Duration // how long new clients are taken after the process is told to stop and /readyz says so
-	Drain      time.Duration // for what is in flight then
+	InFlight   int           // requests of one client without a reply; above it, Ringside stops reading from the client
+	Output     int           // unsent bytes for one client above which Ringside stops reading from it
+	OutputHard int           // unsent bytes for one client above which it is disconnected
+	Memory     int64         // bytes buffered for all clients and servers together
+	Idle       time.Duration // a client with nothing in flight is disconnected after this time without a byte; 0: never
+	Unfinished time.Duration // a client in the middle of a command is disconnected after this time without a byte; 0: never
+	Waiting    int           // gets that wait on guarded routes
+	Tickets    int           // misses on guarded routes that are remembered until their set
+	Tags       int           // tags of one value
+	TagKeys    int           // keys that are remembered with the tags that clients named for them
+	Linger     time.Duration // how long new clients are accepted after SIGTERM, while /readyz already fails
+	Drain      time.Duration // how long requests in flight can last after that
 }
 
-// NeedsKeeper says whether p, a pool of t, needs a keeper: its keys move, or it keeps
-// copies.
+// NeedsKeeper reports whether p, a pool of t, ejects servers and so needs a keeper. It does if
+// its keys move to other servers, or if a route keeps replicas in it.
 func (p *Pool) NeedsKeeper(t *Table) bool {
 	return p.Failover.Mode != FailFast || p.Copied(t)
 }
 
-// KeepsCopies says that the route keeps several copies of each key.
+// KeepsCopies reports whether the route keeps several replicas of each key.
 func (r *Route) KeepsCopies() bool {
 	return r.Copies.Several() || len(r.Also) > 0
 }
 
-// Copied says whether a route of t keeps copies in p.
+// Copied reports whether a route of t keeps replicas in p.
 func (p *Pool) Copied(t *Table) bool {
 	for _, l := range t.Listeners {
 		for _, r := range l.Routes {

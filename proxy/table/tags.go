@@ -1,6 +1,6 @@
 package table
 
-// How values of a route are tied to tags.
+// The tag settings of a route.
 
 import (
 	"errors"
@@ -9,14 +9,14 @@ import (
 	"ringside/proxy/tags/stamp"
 )
 
-// Tags is what a route with tags does: package tags.
+// Tags holds the settings of a route with tags. Package tags implements them.
 type Tags struct {
 	stamp.Rule
-	Suffix string // what names further tags stands behind the key and this; empty: nothing does
-	Read   bool   // heads are understood, and none is written
+	Suffix string // separates a key from further tags that the client names; empty: clients cannot name tags
+	Read   bool   // understand values that other instances have stored with tags, but store none
 }
 
-// CheckTagNames says which of names no tag can have, and why.
+// CheckTagNames returns an error for the first of names that is not a valid tag name.
 func CheckTagNames(names []string) error {
 	for _, name := range names {
 		if err := stamp.CheckName([]byte(name)); err != nil {
@@ -26,7 +26,7 @@ func CheckTagNames(names []string) error {
 	return nil
 }
 
-// TagsOf are the tags of these names in t. The names have been checked (CheckTagNames).
+// TagsOf returns the tags of these names in t. CheckTagNames must have accepted the names.
 func (t *Table) TagsOf(names []string) (list []stamp.Tag, err error) {
 	for _, l := range t.Listeners {
 		for _, r := range l.Routes {

@@ -1,6 +1,6 @@
 package table
 
-// Who may use a listener.
+// The users that can authenticate on a listener.
 
 import (
 	"bytes"
@@ -10,21 +10,20 @@ import (
 	"fmt"
 )
 
-// Users are the users of a listener and their passwords, of which only hashes
-// are kept.
+// Users holds the users of a listener and their passwords. Both are stored as hashes.
 type Users struct{ all []user }
 
 type user struct {
-	name     [sha256.Size]byte // hashed
-	password [sha256.Size]byte // with salt behind it, hashed
+	name     [sha256.Size]byte // SHA-256 of the name
+	password [sha256.Size]byte // SHA-256 of the password followed by salt
 	salt     []byte
 }
 
-// hashed begins a password that is not written as it is: base64 of the SHA-256 of
-// password and salt, and then the salt, as LDAP has it.
+// hashed is the prefix of a hashed password, in the format of LDAP: base64 of the SHA-256 of
+// password and salt, followed by the salt.
 const hashed = "{SSHA256}"
 
-// ParseUsers reads a file as memcached's -Y has it: user:password, one a line.
+// ParseUsers parses a file in the format of memcached's -Y: one user:password per line.
 func ParseUsers(text []byte) (*Users, error) {
 	u := &Users{}
 	n := 0
@@ -56,11 +55,11 @@ func ParseUsers(text []byte) (*Users, error) {
 	return u, nil
 }
 
-// UserID stands for the name of a user.
+// UserID identifies a user. It is the SHA-256 of the name.
 type UserID [sha256.Size]byte
 
-// Know reports whether one of the users has this name and password, and which. It takes
-// the same time whether the name, the password or nothing is wrong.
+// Know reports whether a user has this name and password, and returns its UserID. Its duration
+// does not depend on whether the name or the password is wrong.
 func (u *Users) Know(name, password []byte) (id UserID, known bool) {
 	id = sha256.Sum256(name)
 	found := 0
@@ -72,7 +71,7 @@ func (u *Users) Know(name, password []byte) (id UserID, known bool) {
 	return id, found == 1
 }
 
-// Has reports whether id is still one of the users.
+// Has reports whether id is one of the users. A reload can have removed it.
 func (u *Users) Has(id UserID) bool {
 	for i := range u.all {
 		if u.all[i].name == id {
