@@ -126,7 +126,7 @@ func (l *LogLimit) forget(now int64) {
 	}
 }
 
-// FlushLog writes the lines whose wait has ended.
+// FlushLog writes the lines that have waited long enough.
 func (io *IO) FlushLog() {
 	l := io.logLimit
 	l.mu.Lock()

@@ -59,7 +59,7 @@ type checker struct {
 	found  int      // number of hits
 	bad    bool     // a miss or an error was counted
 	last   int      // position of the last hit; -1: none
-	body   int      // key whose value is being read; -1: none
+	body   int      // number of the key with the value being read; -1: none
 	offset int      // bytes of the value and its line end read so far
 }
 
@@ -81,7 +81,7 @@ func (c *checker) pop() request {
 	return r
 }
 
-// first returns the request whose reply is being read.
+// first returns the request that the reply being read belongs to.
 func (c *checker) first() *request { return &c.due[c.head] }
 
 // consume checks bytes up to the end of the first due reply. It returns how many bytes it used, and

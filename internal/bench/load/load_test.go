@@ -302,7 +302,7 @@ func TestRunRefusesWhatItCannotDo(t *testing.T) {
 		func(w *Workload, _ *Bounds) { w.Idle, w.Rate = true, 5 },
 		func(_ *Workload, b *Bounds) { b.Window = 0 },
 		func(_ *Workload, b *Bounds) { b.Cut = true },
-		func(*Workload, *Bounds) {}, // nobody listens
+		func(*Workload, *Bounds) {}, // no process listens
 	} {
 		work, bounds := base, short
 		change(&work, &bounds)

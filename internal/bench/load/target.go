@@ -21,7 +21,7 @@ import (
 type Target struct {
 	Addr    string   // IP:PORT or unix:/path; empty: the load sends each request to the server of its key
 	Servers []string // IP:PORT; keys are placed with ketama, like libmemcached and nutcracker do
-	Apart   string   // one of Servers, whose reads are measured separately; empty: none
+	Apart   string   // one of Servers: reads of its keys are measured separately; empty: none
 }
 
 // aim is a Target with parsed addresses and the server of each key.

@@ -46,7 +46,7 @@ var troubleMetrics = []string{
 // Metrics are the samples of a Prometheus page: values by name with labels.
 type Metrics map[string]float64
 
-// Sum adds up all series of a metric whose labels contain each of the given texts.
+// Sum adds up all series of a metric with labels that contain each of the given texts.
 func (m Metrics) Sum(name string, labels ...string) float64 {
 	total := 0.0
 series:

@@ -23,7 +23,7 @@ type Starter struct {
 	dir  string // directory for the files of the processes
 }
 
-// NewStarter returns a Starter whose processes have their files below dir.
+// NewStarter returns a Starter. Its processes have their files below dir.
 func NewStarter(dir string) *Starter {
 	s := &Starter{make(chan func()), dir}
 	go func() {
