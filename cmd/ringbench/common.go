@@ -2,7 +2,7 @@
 
 package main
 
-// What the commands that measure have in common: flags, and where reports go.
+// Code shared by the commands that measure: flags, and writing reports.
 
 import (
 	"context"
@@ -22,7 +22,7 @@ import (
 	"ringside/internal/bench/report"
 )
 
-// measuring holds the flags of a command that measures.
+// measuring contains the flags of a command that measures.
 type measuring struct {
 	*flag.FlagSet
 	config         bench.Config
@@ -32,7 +32,7 @@ type measuring struct {
 	quiet          *bool
 }
 
-// measuringFlags declares them, with the defaults that the commands differ in.
+// measuringFlags declares the flags that these commands share. name and limit differ by command.
 func measuringFlags(name string, limit time.Duration) *measuring {
 	m := &measuring{FlagSet: flag.NewFlagSet("ringbench "+name, flag.ContinueOnError)}
 	c := &m.config
@@ -47,12 +47,12 @@ func measuringFlags(name string, limit time.Duration) *measuring {
 	return m
 }
 
-// nutcrackerFlag declares that of commands that compare.
+// nutcrackerFlag declares the flag -nutcracker, for commands that compare.
 func (m *measuring) nutcrackerFlag() {
 	m.StringVar(&m.config.Nutcracker, "nutcracker", "nutcracker", "nutcracker's binary")
 }
 
-// runFlags declares those of commands that repeat runs.
+// runFlags declares the flags of commands that repeat runs.
 func (m *measuring) runFlags(rounds, tries int, window, warm time.Duration) {
 	c := &m.config
 	m.IntVar(&c.Rounds, "rounds", rounds, "rounds of every scenario")
@@ -71,8 +71,8 @@ func (m *measuring) runFlags(rounds, tries int, window, warm time.Duration) {
 	m.Float64Var(&c.Disturbed, "disturbed", 0.1, "share of its CPUs that others may take from a run")
 }
 
-// run parses the flags, measures, prints and saves the report, and fails if
-// something in it did.
+// run parses the flags, measures, prints and saves the report. It returns an error if the report
+// has failures.
 func (m *measuring) run(ctx context.Context, args []string, measure func(context.Context, bench.Config) (*report.Report, error)) error {
 	if err := parse(m.FlagSet, args); err != nil {
 		return err
@@ -122,8 +122,8 @@ func (m *measuring) run(ctx context.Context, args []string, measure func(context
 	return nil
 }
 
-// said is the command as somebody else would say it, who has his binaries elsewhere and
-// wants the report elsewhere.
+// said returns the command line for the report. It omits the paths of binaries and output files,
+// which differ between machines.
 func (m *measuring) said() string {
 	words := []string{m.Name()}
 	m.Visit(func(f *flag.Flag) {
@@ -144,7 +144,7 @@ func (m *measuring) said() string {
 	return strings.Join(words, " ")
 }
 
-// save writes a report to path, if there is one.
+// save writes a report to path. It does nothing if path is empty.
 func save(path string, report func(io.Writer) error) error {
 	if path == "" {
 		return nil

@@ -43,8 +43,8 @@ func loadCommand(ctx context.Context, args []string) error {
 		}
 		pids = append(pids, pid)
 	}
-	// The loop allocates nothing; a collection would stop it for the few bytes
-	// that its clock does.
+	// The load itself allocates nothing. A garbage collection for the few bytes that its timer
+	// allocates would stop it.
 	debug.SetGCPercent(-1)
 	result, err := load.Run(ctx, to, *work, *bounds, pids)
 	if err != nil {

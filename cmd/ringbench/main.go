@@ -1,21 +1,21 @@
 //go:build linux
 
-// Command ringbench measures Ringside beside its peers.
+// Command ringbench compares Ringside with other memcached proxies.
 //
-//	ringbench load -addr HOST:PORT   puts a checked load on one address
+//	ringbench load -addr HOST:PORT   sends a checked load to one address
 //	ringbench run -ringside PATH     measures Ringside and its peers in turn
-//	ringbench curves -ringside PATH  measures how cost grows with load, keys, servers and their outages
-//	ringbench where -ringside PATH   tells where time goes: kernel, system calls, functions
-//	ringbench soak -ringside PATH    loads Ringside for long, kills servers, and sees whether it grows
-//	ringbench outages -ringside PATH tells what clients get while one of three servers is gone
-//	ringbench tails -ringside PATH   tells what one server that is slow now and then does to all reads
-//	ringbench slow -listen ADDR -to ADDR  stands before a memcached and holds back some of its answers
-//	ringbench page -page FILE -from DIR  puts what other commands have saved into a page
-//	ringbench wakeups                tells what a wakeup costs on this machine
+//	ringbench curves -ringside PATH  measures how cost grows with load, keys, servers and servers that are down
+//	ringbench where -ringside PATH   shows where CPU time is spent: kernel, system calls, functions
+//	ringbench soak -ringside PATH    runs a long load on Ringside, kills servers, and checks whether memory grows
+//	ringbench outages -ringside PATH measures what clients get while one of three servers is down
+//	ringbench tails -ringside PATH   measures how one server with some slow replies affects all reads
+//	ringbench slow -listen ADDR -to ADDR  forwards to a memcached and delays some of its replies
+//	ringbench page -page FILE -from DIR  fills a page with the saved results of other commands
+//	ringbench wakeups                measures the cost of a wakeup on this machine
 //	ringbench instructions           counts the instructions of the engine alone, and compares with an earlier count
 //
-// Its exit code is 0, or 1 when a reply was wrong or lost or something could not
-// be started, or 2 for a command line it does not understand.
+// The exit code is 0; 1 if a reply was wrong or lost or a program could not be started; 2 for an
+// invalid command line.
 package main
 
 // The commands.
@@ -98,7 +98,7 @@ func command(ctx context.Context, args []string) error {
 	return errUsage
 }
 
-// parse reads flags; what is wrong with them has been said when it returns.
+// parse reads flags. If it returns an error, the flag set has already printed the reason.
 func parse(flags *flag.FlagSet, args []string) error {
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):

@@ -2,8 +2,8 @@
 
 package main
 
-// The commands, against real memcached and nutcracker, and against a Ringside
-// that is not one: this test binary, which forwards and lies.
+// The commands with real memcached and nutcracker, and with a fake Ringside: this test binary,
+// which forwards and changes replies.
 
 import (
 	"bytes"
@@ -26,8 +26,8 @@ import (
 	"ringside/internal/testenv"
 )
 
-// TestMain lets the test binary be what the commands start: the load, what is slow, and
-// as a Ringside "serve" and "version".
+// TestMain makes the test binary act as the programs that the commands start: the load, the slow
+// proxy, and a Ringside with the commands "serve" and "version".
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
@@ -83,25 +83,24 @@ func lyingProxy(file string) error {
 	}
 }
 
-// children are the processes that this one has started and that still live: of each its
-// name and its command line.
+// children returns the name and command line of each running child process of this process.
 func children() (found []string, err error) {
 	all, err := filepath.Glob("/proc/[0-9]*/status")
 	for _, path := range all {
 		text, err := os.ReadFile(path)
 		if err != nil {
-			continue // it ended meanwhile
+			continue // it has ended since
 		}
 		if bytes.Contains(text, fmt.Appendf(nil, "\nPPid:\t%d\n", os.Getpid())) {
 			name, _, _ := strings.Cut(string(text), "\n")
-			line, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline")) // none is left of one that has ended
+			line, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline")) // empty for a process that has ended
 			found = append(found, name+" "+strings.ReplaceAll(string(line), "\x00", " "))
 		}
 	}
 	return found, err
 }
 
-// noChildren fails the test if a process that this one started still lives.
+// noChildren fails the test if a child process still runs.
 func noChildren(t *testing.T) {
 	t.Helper()
 	if left, err := children(); err != nil || len(left) > 0 {
@@ -109,8 +108,8 @@ func noChildren(t *testing.T) {
 	}
 }
 
-// inFull reports whether everything is to be run. The commands that measure for long are tried
-// then only.
+// inFull reports whether the long tests run. The commands that measure for a long time are tested
+// only then.
 func inFull(t *testing.T) bool {
 	if !testenv.Full() {
 		t.Log("it is run by make full")
@@ -123,7 +122,7 @@ func runShort(t *testing.T, ctx context.Context, args ...string) (report.Report,
 	return measureShort(t, ctx, "run", append([]string{"-rounds", "2", "-tries", "1"}, args...)...)
 }
 
-// measureShort runs a command that measures.
+// measureShort runs a command that measures, with a short window.
 func measureShort(t *testing.T, ctx context.Context, name string, args ...string) (report.Report, string, error) {
 	t.Helper()
 	return reported(t, ctx, append([]string{name, "-q", "-time", "100ms", "-warm", "20ms"}, args...)...)
@@ -134,7 +133,7 @@ func soakShort(t *testing.T, args ...string) (report.Report, string, error) {
 	return reported(t, t.Context(), append([]string{"soak", "-q"}, args...)...)
 }
 
-// reported runs a command and reads what it reports.
+// reported runs a command and returns its report as data and as Markdown.
 func reported(t *testing.T, ctx context.Context, args ...string) (report.Report, string, error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -167,7 +166,7 @@ func TestRunMeasuresThePeers(t *testing.T) {
 	for _, m := range report.Scenarios[0].Peers {
 		peers[m.Peer] = true
 		cost := m.CPU
-		if m.Peer == "direct" { // without a proxy all the cost is the servers'
+		if m.Peer == "direct" { // the whole cost of direct is that of the servers
 			cost = m.Total
 		}
 		if len(m.Runs) != 2 || cost.Value.Median <= 0 || cost.Ratio == nil || m.Rate.Value.Median <= 0 || m.P99.Value.Median < m.P50.Value.Median {
@@ -232,7 +231,7 @@ func TestRunSaysWhoLies(t *testing.T) {
 	}
 }
 
-// It is stopped when a load runs.
+// TestRunEndsItsChildrenWhenStopped stops the command while a load runs.
 func TestRunEndsItsChildrenWhenStopped(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -290,7 +289,7 @@ func TestCurves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(report.Curves) != 3 { // loops is Ringside's alone, and empty without
+	if len(report.Curves) != 3 { // the curve loops measures only Ringside, and is empty without it
 		t.Fatalf("%d curves", len(report.Curves))
 	}
 	for _, c := range report.Curves {
@@ -342,8 +341,8 @@ func buildRingside(t *testing.T) string {
 	return ringside
 }
 
-// Ringside twice, with other settings, and the floor only where it is what
-// others are compared with.
+// TestVariants measures Ringside twice with different settings, and the floor only if others are
+// compared with it.
 func TestVariants(t *testing.T) {
 	if !inFull(t) {
 		return
@@ -373,8 +372,8 @@ func TestVariants(t *testing.T) {
 	}
 }
 
-// Clients that come and go, over both kinds of socket, and what all cost beside clients
-// that ask the servers themselves.
+// TestVisits measures clients that reconnect for each visit, over both kinds of socket, and
+// compares all costs with direct.
 func TestVisits(t *testing.T) {
 	report, markdown, err := runShort(t, t.Context(), "-scenarios", "pe", "-memory=false", "-haproxy", "", "-nofloor", "-ringside", buildRingside(t))
 	if err != nil {
@@ -401,7 +400,7 @@ func TestVisits(t *testing.T) {
 	}
 }
 
-// A server that is slow now and then, with those that ask it directly.
+// TestTails measures a server with some slow replies, also with direct.
 func TestTails(t *testing.T) {
 	if !inFull(t) {
 		return
@@ -441,8 +440,7 @@ func TestWakeups(t *testing.T) {
 	}
 }
 
-// A real Ringside among servers that die. Whether it grows says only a longer
-// soak.
+// TestSoak runs a real Ringside with servers that are killed. Only a longer soak can show growth.
 func TestSoak(t *testing.T) {
 	if !inFull(t) {
 		return

@@ -19,7 +19,8 @@ import (
 	"ringside/internal/bench/slow"
 )
 
-// proxyVariable names a memcached that is built with its proxy.
+// proxyVariable is the environment variable with the path of a memcached that was built with its
+// proxy.
 const proxyVariable = "MEMCACHED_PROXY"
 
 func runCommand(ctx context.Context, args []string) error {
@@ -119,7 +120,7 @@ func checkSlow(s slow.Server) error {
 	return nil
 }
 
-// slowCommand is what the tails command starts before a server.
+// slowCommand is the command that tails starts as a proxy for a server.
 func slowCommand(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("ringbench slow", flag.ContinueOnError)
 	s := slowFlags(flags)

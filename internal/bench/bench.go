@@ -1,42 +1,43 @@
 //go:build linux
 
-// Package bench measures proxies side by side.
+// Package bench compares the cost and speed of memcached proxies.
 //
-// Three real memcached servers stand behind every proxy. The proxy under test
-// has one CPU for itself; the load and the servers share the others. For each
-// scenario there are rounds; in each round every peer runs once, and each round
-// begins with another peer, so that what drifts on the machine meets all alike.
-// A run is a fresh process of the peer and one load of package load on it: fill,
-// warm up, measure. Ratios compare the runs of one round and are summed up by
-// their median, with the least and the greatest beside it.
+// Each proxy has three real memcached servers. The proxy under test has a CPU of its own; the load
+// and the servers share the other CPUs. Each scenario is measured in rounds. In a round every peer
+// runs once, and each round starts with another peer, so that slow changes of the machine affect
+// all peers alike. A run uses a fresh process of the peer and one load of package load: fill, warm
+// up, measure. The report compares runs of the same round and gives the median, least and greatest
+// ratio.
 //
-// CPU per request is the process CPU clock of the peer over the requests of the
-// window. The kernel's network work counts where it runs in the process's name;
-// kernels that account interrupts apart leave part of it out, and the report
-// says which kind this one is.
+// CPU per request is the CPU time of the peer's process divided by the requests of the window. It
+// includes the kernel's network work done in the name of the process. Kernels that account for
+// interrupts separately leave out a part of that work; the report says what this kernel does.
 //
-// A run is disturbed when other processes or the hypervisor took more than a
-// share of the CPUs it used, or when the load's own clock rang late. It is
-// repeated, a bounded number of times; the least disturbed stays, and the report
-// counts both.
+// A run is disturbed if other processes or the hypervisor used more than a given share of its CPUs,
+// or if the load's own timers were late. A disturbed run is repeated, up to a limit. The least
+// disturbed run is kept, and the report counts both.
 //
-// The peers: Ringside; nutcracker with the same ketama ring over md5, which is
-// what the others are compared with; haproxy in tcp mode, which cannot split
-// keys and so forwards each connection to one server: the cost of forwarding
-// alone; memcached's own proxy, with its own placement; and plain memcached, the
-// load on it directly, as the floor; and nobody ("direct"): clients that place the keys
-// by the same ketama and ask three servers themselves, which have the CPU of the proxy
-// that is not there, each on connections of its own. What a user pays for a request is the CPU of the proxy and of
-// the servers, and that is compared with theirs. Nutcracker cannot speak meta: quiet
-// batches are compared with the floor.
+// The peers are:
 //
-// Besides the scenarios (Measure) there are curves, on which one quantity grows
-// and a jump is marked (Curves); what the time of a scenario is spent on
-// (FindWhere); what clients get while one of three servers is gone (Outages), or slow now
-// and then (Tails); and a soak, which asks whether Ringside grows while servers die and come back (RunSoak).
+//   - Ringside.
+//   - nutcracker, with the same ketama ring over md5. The other peers are compared with it. It does
+//     not support the meta protocol, so quiet batches are compared with memcached.
+//   - haproxy in TCP mode. It cannot distribute keys, so it forwards each connection to one server.
+//     This is the cost of forwarding alone.
+//   - memcached's own proxy, with its own placement of keys.
+//   - Plain memcached, without a proxy: the floor.
+//   - "direct": clients without a proxy. They place the keys by the same ketama ring, and connect
+//     to each of the three servers. The servers have the CPU that the proxy would use. A user pays
+//     for the CPU time of the proxy and of the servers, so the report compares that sum.
+//
+// Besides the scenarios (Measure), the package measures curves on which one quantity grows, and
+// marks jumps (Curves). FindWhere shows how the time of a scenario is spent. Outages shows the
+// replies that clients get while one of three servers is down, and Tails those while one is slow
+// for a part of its replies. RunSoak checks whether Ringside's memory grows while servers are
+// killed and restarted.
 package bench
 
-// The whole measurement, from versions to memory.
+// The whole measurement, from finding versions to measuring memory.
 
 import (
 	"context"
@@ -56,44 +57,44 @@ import (
 	"ringside/internal/bench/report"
 )
 
-// Config says what to measure, with what, and where.
+// Config says what to measure, with which programs, and on which CPUs.
 type Config struct {
-	Command string // as the report shall say it
-	Self    string // the ringbench binary, started as the load
+	Command string // the command line, for the report
+	Self    string // path of the ringbench binary, which is also the load
 	peers.Binaries
-	NoFloor bool // leave the load directly on a server out
+	NoFloor bool // do not measure the load directly on a server
 
-	Scenarios string        // the letters to run
-	Rounds    int           // of every scenario
-	Window    time.Duration // the measured time of a run
-	Warm      time.Duration // the load before it
-	Memory    bool          // measure memory too
-	Tries     int           // how often a disturbed run is made in all
-	Disturbed float64       // the share of a CPU that others may use
-	ProxyCPU  int           // where the proxy under test runs; -1 picks the last
-	LoadCPUs  []int         // where load and servers run; empty picks the first
+	Scenarios string        // letters of the scenarios to run
+	Rounds    int           // rounds of each scenario
+	Window    time.Duration // measured time of a run
+	Warm      time.Duration // time of the load before the window
+	Memory    bool          // also measure memory
+	Tries     int           // how often a disturbed run is made at most
+	Disturbed float64       // share of a CPU that other processes may use before a run counts as disturbed
+	ProxyCPU  int           // CPU of the proxy under test; -1: the last one
+	LoadCPUs  []int         // CPUs of the load and the servers; empty: the first one
 	Log       *slog.Logger
 }
 
-// serverCount is how many memcached stand behind a proxy.
+// serverCount is the number of memcached servers of each proxy.
 const serverCount = 3
 
 type bench struct {
 	Config
-	peers     []*peers.Peer // that are here, in the order of the report
+	peers     []*peers.Peer // available peers, in the order of the report
 	starter   *peers.Starter
 	dir       string
 	server    string     // the version of memcached
-	pool      peers.Pool // behind the proxies
-	allCPUs   []int      // that may be used
+	pool      peers.Pool // the servers of the proxies
+	allCPUs   []int      // CPUs that this process may use
 	proxyCPUs []int
-	loops     int           // of Ringside
-	timeout   time.Duration // of Ringside's requests; 0 is its default
-	repeated  int           // runs that were disturbed and made again
+	loops     int           // number of Ringside's loops
+	timeout   time.Duration // request timeout of Ringside; 0: its default
+	repeated  int           // number of disturbed runs that were repeated
 }
 
-// Measure measures all of it. A peer whose replies are wrong does not stop the others: the
-// report says so, and so does its Failures.
+// Measure runs the scenarios, and the memory measurement if configured. A peer with wrong replies
+// does not stop the others: the report and its Failures contain the error.
 func Measure(ctx context.Context, c Config) (*report.Report, error) {
 	b, scenarios, r, err := c.begin(ctx)
 	if err != nil {
@@ -115,7 +116,7 @@ func Measure(ctx context.Context, c Config) (*report.Report, error) {
 	return b.finish(r), nil
 }
 
-// begin opens what the scenarios that were asked for are run with, and begins their report.
+// begin prepares the requested scenarios and starts their report.
 func (c Config) begin(ctx context.Context) (b *bench, scenarios []scenario, r *report.Report, err error) {
 	if scenarios, err = pickScenarios(c.Scenarios); err != nil {
 		return nil, nil, nil, err
@@ -131,7 +132,7 @@ func (c Config) begin(ctx context.Context) (b *bench, scenarios []scenario, r *r
 	return b, scenarios, r, err
 }
 
-// open finds the peers of these names, or all, and starts the servers.
+// open finds the peers with these names, or all peers, and starts the servers.
 func (c Config) open(ctx context.Context, names ...string) (*bench, error) {
 	b := &bench{Config: c, loops: 1, timeout: peers.ReplyTimeout}
 	if err := b.pickCPUs(); err != nil {
@@ -155,7 +156,7 @@ func (c Config) open(ctx context.Context, names ...string) (*bench, error) {
 	return b, nil
 }
 
-// startPool starts so many servers, each on so many ports.
+// startPool starts memcached processes, each with the given number of ports.
 func (b *bench) startPool(ctx context.Context, processes, ports int, cpus []int) (peers.Pool, error) {
 	return b.starter.StartPool(ctx, b.Memcached, processes, ports, cpus)
 }
@@ -163,10 +164,10 @@ func (b *bench) startPool(ctx context.Context, processes, ports int, cpus []int)
 func (b *bench) close() {
 	b.pool.Stop()
 	b.starter.Close()
-	_ = os.RemoveAll(b.dir) // a leftover in the temporary directory spoils no result
+	_ = os.RemoveAll(b.dir) // a leftover in the temporary directory does not change results
 }
 
-// newReport says what is measured on, and with what.
+// newReport returns a report with the machine, the programs and the settings.
 func (b *bench) newReport() *report.Report {
 	r := &report.Report{
 		Date: time.Now().UTC(), Command: b.Command,
@@ -195,14 +196,14 @@ func (b *bench) newReport() *report.Report {
 	return r
 }
 
-// finish fills in what is known when all is measured.
+// finish adds the values that are known only at the end.
 func (b *bench) finish(r *report.Report) *report.Report {
 	r.Repeated = b.repeated
 	r.Seconds = time.Since(r.Date).Seconds()
 	return r
 }
 
-// pickCPUs fills in what the configuration leaves open and checks the rest.
+// pickCPUs sets the CPUs that the configuration leaves open, and checks the others.
 func (b *bench) pickCPUs() error {
 	var allowed unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
@@ -235,8 +236,9 @@ func (b *bench) pickCPUs() error {
 	return nil
 }
 
-// comparePlacement fills through nutcracker and reads through Ringside, and then
-// from the servers: with equal placement every key is found.
+// comparePlacement checks that Ringside and the direct load place keys like nutcracker. It writes
+// keys through nutcracker, and reads them through Ringside and directly from the servers. With
+// equal placement every key is found.
 func (b *bench) comparePlacement(ctx context.Context) (string, error) {
 	named := make(map[string]*peers.Peer)
 	for _, p := range b.peers {
@@ -252,7 +254,7 @@ func (b *bench) comparePlacement(ctx context.Context) (string, error) {
 	}
 	s.filled = true
 	_, err := b.once(ctx, named["ringside"], s, time.Second/5)
-	if err == nil { // and so does the load, which asks the servers
+	if err == nil { // the same for the load, which reads from the servers
 		_, err = b.load(ctx, nil, s, time.Second/5)
 	}
 	switch {

@@ -2,8 +2,8 @@
 
 package bench
 
-// What needs no process: sums, disturbance, scenarios, configurations. Whole
-// runs are tested with the command, which is the load too.
+// Tests without processes: sums, disturbance, scenarios, configurations. The tests of the command
+// cover whole runs.
 
 import (
 	"slices"
@@ -25,7 +25,7 @@ func TestDisturbance(t *testing.T) {
 		Cores: []proc.Core{
 			{ID: 0, Wall: time.Second, Idle: 480 * time.Millisecond},
 			{ID: 1, Wall: time.Second, Idle: 470 * time.Millisecond},
-			{ID: 2, Wall: time.Second}, // busy all the time, and not ours
+			{ID: 2, Wall: time.Second}, // busy all the time, but not used by the run
 		},
 	}
 	if run := b.figures(quiet); run.Disturbed || run.CPU != 500 || run.CoreBusy != 530 {

@@ -13,14 +13,14 @@ import (
 	"ringside/internal/bench/report"
 )
 
-// curve says how one is measured.
+// curve describes the measurement of one curve.
 type curve struct {
 	id, name, note, x string
 	points            []point
-	only              string // the one peer to measure; empty is both
+	only              string // name of the only peer to measure; empty: Ringside and nutcracker
 
-	// share is the x that adds as much work as there is in a request without
-	// any: the cost of a request may grow with 1 + x/share. 0: it may not grow.
+	// share is the x at which the variable cost equals the fixed cost of a request: the cost may
+	// grow with 1 + x/share. 0: it may not grow.
 	share float64
 }
 
@@ -29,15 +29,14 @@ type point struct {
 	x     float64
 	label string
 	work  scenario
-	loops int // of Ringside; 0 is 1
+	loops int // number of Ringside's loops; 0: 1
 
-	// prepare replaces the pool and may change the scenario by it; nil keeps the
-	// three servers.
+	// prepare returns another pool and may adapt the scenario to it. nil: the three usual servers.
 	prepare func(context.Context, *bench, *scenario) (peers.Pool, error)
 }
 
-// Curves measures the curves whose ids are named, or all: Ringside, and its
-// variants, beside nutcracker where nutcracker can.
+// Curves measures the named curves, or all of them: Ringside and its variants, and nutcracker if it
+// supports them.
 func Curves(ctx context.Context, c Config, ids []string) (*report.Report, error) {
 	names := []string{"ringside", "nutcracker"}
 	for _, v := range c.Also {
@@ -83,8 +82,8 @@ func (b *bench) curve(ctx context.Context, c curve) (*report.Curve, error) {
 		}
 		out.Rows = append(out.Rows, &report.Point{X: p.x, Label: p.label, Result: *result})
 	}
-	// A cliff must still be one when it and the row before it are measured again,
-	// later, together.
+	// A cliff counts only if it is still there after its row and the row before it were measured
+	// again.
 	for again := range report.CliffAgain + 1 {
 		for i := 1; i < len(out.Rows); i++ {
 			out.Rows[i].Cliffs = report.Cliffs(out.Rows[i-1], out.Rows[i], c.share)
@@ -128,8 +127,8 @@ func (b *bench) point(ctx context.Context, c curve, p point) (*report.Result, er
 	return b.scenario(ctx, s)
 }
 
-// cpusFor returns where a proxy with so many loops runs: as many CPUs, as far as
-// the load leaves them.
+// cpusFor returns the CPUs of a proxy with that many loops: one for each loop, as far as the load
+// leaves them.
 func (b *bench) cpusFor(loops int) []int {
 	cpus := []int{b.ProxyCPU}
 	for _, id := range slices.Backward(b.allCPUs) {

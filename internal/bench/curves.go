@@ -2,7 +2,7 @@
 
 package bench
 
-// The curves: what varies, over which range, and what stays.
+// The curves: which quantity varies, over which range, and what is constant.
 
 import (
 	"bufio"
@@ -18,7 +18,7 @@ import (
 	"ringside/internal/bench/peers"
 )
 
-// curves returns all of them; cpus says where so many loops would run.
+// curves returns all curves. cpus returns the CPUs for a number of loops.
 func curves(cpus func(loops int) []int) []curve {
 	all := []curve{
 		{id: "servers", name: "Servers", x: "servers", points: serverPoints(), note: fmt.Sprintf(
@@ -38,7 +38,7 @@ func curves(cpus func(loops int) []int) []curve {
 			points: vary([]int{0, 100, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20}, func(w *load.Workload, n int) {
 				w.Value = n
 				w.Count = min(w.Count, max(100, 64<<20/max(1, n)))
-				w.Conns = min(w.Conns, max(8, 8<<20/max(1, n))) // 8 MB in flight: the load alone would fill the caches
+				w.Conns = min(w.Conns, max(8, 8<<20/max(1, n))) // 8 MB in flight: more would fill the CPU caches with the load alone
 			}),
 			note: "From 256 KiB on with fewer connections: 8 MB in flight at most."},
 		{id: "down", name: "Servers down", x: "% of 10 servers", points: downPoints(1), note: downNote},
@@ -61,7 +61,7 @@ func curveNames() string {
 	return strings.Join(names, ", ")
 }
 
-// vary returns scenario a with one quantity at each of its values.
+// vary returns points of scenario a, with one quantity at each of the values.
 func vary(values []int, set func(*load.Workload, int)) []point {
 	var points []point
 	for _, n := range values {
@@ -72,7 +72,7 @@ func vary(values []int, set func(*load.Workload, int)) []point {
 	return points
 }
 
-// quantity writes powers of 1024 as such.
+// quantity formats n, with multiples of 1024 as Ki or Mi.
 func quantity(n int) string {
 	switch {
 	case n > 0 && n%(1<<20) == 0:
@@ -83,8 +83,8 @@ func quantity(n int) string {
 	return strconv.Itoa(n)
 }
 
-// manyServers is how many processes stand for a large pool: more would only take
-// turns on the load's CPU.
+// manyServers is how many memcached processes represent a large pool. More of them would only
+// compete for the load's CPU.
 const manyServers = 4
 
 func serverPoints() []point {
@@ -103,7 +103,7 @@ func serverPoints() []point {
 	return points
 }
 
-// loopPoints also says how many CPUs the loops had.
+// loopPoints returns the points of the curve of loops, and a note with the number of CPUs of each.
 func loopPoints(cpus func(loops int) []int) ([]point, string) {
 	points := vary([]int{1, 2, 3, 4}, func(w *load.Workload, _ int) { w.Conns = 200 })
 	var where []string
@@ -118,8 +118,8 @@ func loopPoints(cpus func(loops int) []int) ([]point, string) {
 
 const downNote = "Of 10 memcached, so many are killed before the proxy starts and refuse connections; each proxy has its default rule for that. Every run checks that no more keys miss than the dead servers held, that no more hit than the others hold, that none does both, and every byte of every hit. Requests that fail count as requests."
 
-// downServers is how many servers there are, of which some are dead; downKeys is
-// so few that each key is read in every run.
+// downServers is the number of servers, some of which are down. downKeys is small, so that each key
+// is read in every run.
 const (
 	downServers = 10
 	downKeys    = 1000
@@ -138,9 +138,8 @@ func downPoints(keys int) []point {
 	return points
 }
 
-// killed starts a pool, writes the scenario's keys through the first peer, and
-// kills the first servers. The scenario then knows its keys and checks which of
-// them miss.
+// killed starts a pool, writes the scenario's keys through the first peer, and kills the first
+// servers. It makes the scenario use these keys and check which of them miss.
 func (b *bench) killed(ctx context.Context, s *scenario, dead int) (peers.Pool, error) {
 	p, err := b.startPool(ctx, downServers, 1, b.LoadCPUs)
 	if err != nil {
@@ -170,7 +169,7 @@ func (b *bench) killed(ctx context.Context, s *scenario, dead int) (peers.Pool, 
 	return p, nil
 }
 
-// checkLost says whether the keys that missed are those that dead servers held.
+// checkLost checks that not more keys missed than the dead servers held.
 func checkLost(r load.Result, count, held int) error {
 	l := r.Lost
 	switch {
@@ -186,7 +185,7 @@ func checkLost(r load.Result, count, held int) error {
 	return nil
 }
 
-// items asks a memcached how many it holds.
+// items returns the number of items of a memcached.
 func items(addr string) (int, error) {
 	c, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {

@@ -2,7 +2,7 @@
 
 package bench
 
-// Clients that ask for much and read nothing, beside a load.
+// Clients that request much and read nothing, in addition to a load.
 
 import (
 	"bufio"
@@ -20,27 +20,27 @@ import (
 )
 
 const (
-	hoarders    = 200       // how many there are
-	hoardKeys   = 20        // that each asks for at once
-	hoardValue  = 1_000_000 // bytes of each of these
+	hoarders    = 200       // number of clients
+	hoardKeys   = 20        // keys that each requests at once
+	hoardValue  = 1_000_000 // size of each value, in bytes
 	hoardReturn = 100 * time.Millisecond
-	hoardFill   = 30 * time.Second // that writing the values may take
-	hoardTimes  = 20               // a window beside them is so many times as long: few answers may come
+	hoardFill   = 30 * time.Second // timeout for writing the values
+	hoardTimes  = 20               // the window is this many times as long, because few replies may arrive
 )
 
-// hoard holds the sockets of clients that do not read. One that is closed comes
-// back, within hoardReturn, and asks again.
+// hoard is the sockets of clients that do not read. A client that Ringside closes reconnects within
+// hoardReturn and sends its request again.
 type hoard struct {
 	to      unix.SockaddrInet4
 	request []byte
 	sockets []unix.PollFd
 	stop    context.CancelFunc
 	ended   sync.WaitGroup
-	back    int // how often one came back
+	back    int // how often a client reconnected
 	err     error
 }
 
-// startHoard writes the values through addr, and connects those who ask for them.
+// startHoard writes the values through addr and starts the clients.
 func startHoard(ctx context.Context, addr netip.AddrPort) (*hoard, error) {
 	if err := fillHoard(ctx, addr.String()); err != nil {
 		return nil, fmt.Errorf("write the large values: %w", err)
@@ -60,7 +60,7 @@ func startHoard(ctx context.Context, addr netip.AddrPort) (*hoard, error) {
 	return h, nil
 }
 
-// end closes them.
+// end closes the clients.
 func (h *hoard) end() error {
 	h.stop()
 	h.ended.Wait()
@@ -72,7 +72,7 @@ func (h *hoard) end() error {
 	return h.err
 }
 
-// ask connects those who are not, and lets them ask.
+// ask connects the clients that are not connected, and sends their requests.
 func (h *hoard) ask() error {
 	for i := range h.sockets {
 		if h.sockets[i].Fd >= 0 {
@@ -93,7 +93,7 @@ func (h *hoard) ask() error {
 	return nil
 }
 
-// watch waits a little, and lets those come back who were closed.
+// watch sleeps for hoardReturn and reconnects the clients that were closed.
 func (h *hoard) watch() error {
 	time.Sleep(hoardReturn)
 	if _, err := unix.Poll(h.sockets, 0); err != nil && !errors.Is(err, unix.EINTR) {

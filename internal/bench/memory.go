@@ -2,7 +2,7 @@
 
 package bench
 
-// Memory of each proxy, one fresh process for each load.
+// Memory of each proxy, with a fresh process for each load.
 
 import (
 	"context"

@@ -2,7 +2,7 @@
 
 package bench
 
-// Outages: what closed-loop clients get while one of three servers is gone.
+// Outages: the replies of closed-loop clients while one of three servers is down.
 
 import (
 	"bufio"
@@ -28,13 +28,12 @@ import (
 const (
 	outageClients = 14
 	outageKeys    = 300
-	outageStep    = 100 * time.Millisecond // of the time line, from which an outage is judged
+	outageStep    = 100 * time.Millisecond // resolution of the time line from which an outage is judged
 )
 
-// Outages lets one of three servers go in each of three ways, behind each proxy in
-// turn: Ringside with its defaults, and nutcracker with auto_eject_hosts. The rate of
-// clients that each wait for an answer before they ask again is counted for the time
-// before, and for as long while the server is gone.
+// Outages removes one of three servers in each of three ways, with each proxy in turn: Ringside
+// with its defaults, and nutcracker with auto_eject_hosts. Each client waits for a reply before its
+// next request. Their request rate is measured before the outage, and for the same time during it.
 func Outages(ctx context.Context, c Config, each time.Duration) (*report.Report, error) {
 	if each < 2*time.Second {
 		return nil, fmt.Errorf("an outage of %v shows nothing: use at least 2s", each)
@@ -69,7 +68,7 @@ func Outages(ctx context.Context, c Config, each time.Duration) (*report.Report,
 	return b.finish(r), nil
 }
 
-// ejectingArgs are nutcracker's as an operator sets it who wants it to survive a
+// ejectingArgs returns the arguments of a nutcracker that is configured to survive the failure of a
 // server.
 func ejectingArgs(at peers.Place) ([]string, error) {
 	args, err := peers.NutcrackerArgs(at)
@@ -86,7 +85,7 @@ func ejectingArgs(at peers.Place) ([]string, error) {
 	return args, os.WriteFile(file, []byte(changed), 0o600)
 }
 
-// outage measures one peer with servers of its own, of which the last goes.
+// outage measures one peer with separate servers, of which the last one fails.
 func (b *bench) outage(ctx context.Context, p *peers.Peer, how string, each time.Duration) (*report.Outage, error) {
 	own := *b
 	var err error
@@ -120,7 +119,7 @@ func (b *bench) outage(ctx context.Context, p *peers.Peer, how string, each time
 	return o, end()
 }
 
-// watch counts what comes in each step of a time.
+// watch counts the replies in each step of the given time.
 func watch(each time.Duration, answers *atomic.Int64) (steps []int64) {
 	ticks := time.NewTicker(outageStep)
 	defer ticks.Stop()
@@ -134,7 +133,7 @@ func watch(each time.Duration, answers *atomic.Int64) (steps []int64) {
 	return steps
 }
 
-// judge fills in what the numbers of answers say that came in each outageStep.
+// judge computes the rates of an outage from the number of replies in each outageStep.
 func judge(o *report.Outage, before, during []int64) {
 	rate := func(steps []int64) float64 {
 		sum := int64(0)
@@ -157,8 +156,8 @@ func judge(o *report.Outage, before, during []int64) {
 	}
 }
 
-// askOn sets and gets, one request after the other, until ctx ends. A connection that
-// is closed is made again.
+// askOn sends sets and gets one after the other until ctx ends. It reconnects if the connection is
+// closed.
 func askOn(ctx context.Context, addr string, client int, answers, troubles *atomic.Int64) {
 	for ctx.Err() == nil {
 		if err := askFrom(ctx, addr, client, answers, troubles); err != nil && ctx.Err() == nil {
@@ -201,7 +200,7 @@ func askFrom(ctx context.Context, addr string, client int, answers, troubles *at
 	}
 }
 
-// vanish takes a server away until end is called.
+// vanish makes a server unavailable until end is called.
 func vanish(server *peers.Child, how string) (end func() error, err error) {
 	nothing := func() error { return nil }
 	switch how {
@@ -215,7 +214,7 @@ func vanish(server *peers.Child, how string) (end func() error, err error) {
 	return fillQueue(server.Port)
 }
 
-// fillQueue listens on a port with a queue that is full: who connects hears nothing.
+// fillQueue listens on a port with a full accept queue: connection attempts get no answer.
 func fillQueue(port int) (end func() error, err error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

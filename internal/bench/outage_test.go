@@ -9,7 +9,7 @@ import (
 	"ringside/internal/bench/report"
 )
 
-// What is said of an outage follows from the steps of its time line.
+// TestOutageJudge checks the figures that judge computes from the time line of an outage.
 func TestOutageJudge(t *testing.T) {
 	steady := slices.Repeat([]int64{10}, 20)
 	for _, c := range []struct {

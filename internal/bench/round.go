@@ -2,8 +2,7 @@
 
 package bench
 
-// Rounds of runs: each peer in turn, each run on a fresh process, disturbed
-// ones again.
+// Rounds of runs: each peer in turn, each run with a fresh process, disturbed runs repeated.
 
 import (
 	"bytes"
@@ -31,7 +30,7 @@ func (b *bench) scenario(ctx context.Context, s scenario) (*report.Result, error
 		*peers.Peer
 		scenario
 	}
-	var entries []entry // each is measured as the peer of the result at the same place
+	var entries []entry // entry i is measured as result.Peers[i]
 	enter := func(p *peers.Peer, s scenario, behind string) {
 		entries = append(entries, entry{p, s})
 		result.Peers = append(result.Peers, &report.Measured{Peer: p.Name + behind})
@@ -92,8 +91,8 @@ func (b *bench) scenario(ctx context.Context, s scenario) (*report.Result, error
 	return result, nil
 }
 
-// undisturbed repeats a run until nothing disturbed it, within the bound, and
-// returns the least disturbed.
+// undisturbed repeats a run until it is not disturbed, up to the limit, and returns the least
+// disturbed run.
 func (b *bench) undisturbed(ctx context.Context, p *peers.Peer, s scenario) (report.Run, error) {
 	var best report.Run
 	for try := 1; ; try++ {
@@ -115,8 +114,8 @@ func (b *bench) undisturbed(ctx context.Context, p *peers.Peer, s scenario) (rep
 
 func badness(d report.Disturbance) float64 { return d.Other + d.Steal + d.Late/1e6 }
 
-// once starts the peer, puts the scenario's load on it and ends it. The first
-// process of the result is the peer, the others are the servers behind it.
+// once starts the peer, runs the scenario's load, and stops the peer. The first process of the
+// result is the peer; the others are its servers.
 func (b *bench) once(ctx context.Context, p *peers.Peer, s scenario, window time.Duration) (load.Result, error) {
 	if p.Direct {
 		own, err := b.aside(ctx)
@@ -136,7 +135,7 @@ func (b *bench) once(ctx context.Context, p *peers.Peer, s scenario, window time
 	}
 	if p.Direct {
 		result, err := b.load(ctx, nil, s, window)
-		result.Processes = slices.Insert(result.Processes, 0, load.Process{}) // it is none, and costs nothing
+		result.Processes = slices.Insert(result.Processes, 0, load.Process{}) // direct has no proxy process, so its cost is 0
 		return result, err
 	}
 	target, err := b.start(ctx, p, s)
@@ -162,8 +161,8 @@ func (b *bench) once(ctx context.Context, p *peers.Peer, s scenario, window time
 	return result, nil
 }
 
-// besideHoard is once for a scenario with clients that read nothing: they ask when
-// the keys of the others are written, and what they cost at first counts.
+// besideHoard is once for a scenario with clients that do not read their replies. They start when
+// the keys of the load are written, and their cost at the start is included.
 func (b *bench) besideHoard(ctx context.Context, target *peers.Child, s scenario, window time.Duration) (load.Result, error) {
 	fill := s
 	fill.Work.Reads, fill.Work.Rate, fill.Work.Lossy = 100, 0, false
@@ -185,9 +184,9 @@ func (b *bench) besideHoard(ctx context.Context, target *peers.Child, s scenario
 	return result, nil
 }
 
-// aside is b with servers of its own where the proxy is otherwise. On the load's CPU they
-// would be woken for less than behind a network, and than behind a proxy: a client that
-// waits for each answer (b) then costs them a third.
+// aside returns a copy of b with separate servers on the CPU of the proxy. On the load's CPU the
+// servers would need fewer wakeups than behind a network or a proxy. For clients that wait for each
+// reply (scenario b) that reduces the servers' cost to a third.
 func (b *bench) aside(ctx context.Context) (*bench, error) {
 	own := *b
 	var err error
@@ -195,7 +194,7 @@ func (b *bench) aside(ctx context.Context) (*bench, error) {
 	return &own, err
 }
 
-// slowed is b with s before its first server, until stop is called.
+// slowed returns a copy of b with the delays of s before its first server, until stop is called.
 func (b *bench) slowed(ctx context.Context, s slow.Server) (before *bench, stop func(), err error) {
 	ports, err := peers.FreePorts(1)
 	if err != nil {
@@ -212,8 +211,8 @@ func (b *bench) slowed(ctx context.Context, s slow.Server) (before *bench, stop 
 	return &own, c.Stop, nil
 }
 
-// load runs ringbench's load on the load's CPUs against target, or if that is nil
-// against the servers, and watches it and the servers that live.
+// load runs ringbench's load on the load's CPUs, against target, or against the servers if target
+// is nil. It measures the CPU time of the target and of the running servers.
 func (b *bench) load(ctx context.Context, target *peers.Child, s scenario, window time.Duration) (load.Result, error) {
 	w := s.Work
 	var pids, to []string
@@ -236,7 +235,7 @@ func (b *bench) load(ctx context.Context, target *peers.Child, s scenario, windo
 			pids = append(pids, strconv.Itoa(server.PID()))
 		}
 	}
-	// The window, and generously what comes before and after it.
+	// The window, and generous time before and after it.
 	ctx, cancel := context.WithTimeout(ctx, window+b.Warm+2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, b.Self, append([]string{"load", "-watch", strings.Join(pids, ","),
@@ -262,7 +261,7 @@ func (b *bench) load(ctx context.Context, target *peers.Child, s scenario, windo
 	return result, nil
 }
 
-// figures turns what the load saw into a run, and says whether it was disturbed.
+// figures converts the load's result to a run and decides whether it was disturbed.
 func (b *bench) figures(r load.Result) report.Run {
 	each := func(d time.Duration) float64 {
 		if r.Requests == 0 {
@@ -312,7 +311,8 @@ func (b *bench) figures(r load.Result) report.Run {
 	return run
 }
 
-// start starts a peer on the proxy's CPUs, before the pool, and waits until it listens.
+// start starts a peer on the proxy's CPUs, with the pool as its servers, and waits until it
+// listens.
 func (b *bench) start(ctx context.Context, p *peers.Peer, s scenario) (*peers.Child, error) {
 	at := peers.Place{Servers: b.pool.Addrs, Loops: b.loops, Timeout: b.timeout, Routes: s.routes, AdminMore: s.admin}
 	return b.starter.StartPeer(ctx, p, at, s.socket, b.proxyCPUs)

@@ -2,7 +2,7 @@
 
 package bench
 
-// The scenarios: what load each row of the report puts on.
+// The scenarios: the load of each row of the report.
 
 import (
 	"fmt"
@@ -13,43 +13,43 @@ import (
 	"ringside/internal/bench/slow"
 )
 
-// scenario is a row of the report. What it shares with its Result is exported.
+// scenario is a row of the report. Its exported fields are copied to the Result.
 type scenario struct {
 	ID   string
 	Name string
 	Base string // the peer that others are compared with
 	Work load.Workload
 
-	routes string                  // of Ringside; empty: one without settings
-	socket bool                    // it is asked over a unix socket
-	slow   *slow.Server            // what stands before the first server; nil: nothing
-	hoard  bool                    // beside it are clients that ask for much and read nothing
-	cut    bool                    // its window ends whatever is due then
-	only   string                  // the one peer to run it on; empty is all
-	floor  bool                    // and the floor, where there is only one
-	filled bool                    // the keys are there already
-	check  func(load.Result) error // what must be so besides; nil is nothing
-	looked bool                    // it is run in each of the ways of looks
+	routes string                  // routes of Ringside's configuration; empty: one without settings
+	socket bool                    // the load connects to a unix socket
+	slow   *slow.Server            // delays before the first server; nil: none
+	hoard  bool                    // other clients send large requests and read no replies
+	cut    bool                    // the window ends even if replies are due
+	only   string                  // name of the only peer that runs it; empty: all
+	floor  bool                    // with only: run it on plain memcached, too
+	filled bool                    // the keys are already written
+	check  func(load.Result) error // additional check of the result; nil: none
+	looked bool                    // it is run once for each of looks
 	look
 }
 
-// text is scenario a, the load that the others vary.
+// text returns the workload of scenario a, which the other scenarios vary.
 func text(conns, depth int) load.Workload {
 	return load.Workload{Conns: conns, Depth: depth, Keys: 1, Value: 100, KeySize: 20, Count: 10000, Reads: 90}
 }
 
-// textWith is text with something else.
+// textWith returns text with a change.
 func textWith(conns, depth int, change func(*load.Workload)) load.Workload {
 	w := text(conns, depth)
 	change(&w)
 	return w
 }
 
-// UsualScenarios are the letters of the scenarios that are run unless others are
-// named. k is not among them: nutcracker gives no answer there, and the run fails.
+// UsualScenarios are the letters of the scenarios that run by default. They do not include k
+// because nutcracker does not reply in it, and the run fails.
 const UsualScenarios = "abcdefghijlmnopqrstu"
 
-// ScenarioList says what each letter is, a line each.
+// ScenarioList describes the scenarios, one per line.
 func ScenarioList() string {
 	var b strings.Builder
 	for _, s := range scenarios() {
@@ -58,25 +58,25 @@ func ScenarioList() string {
 	return b.String()
 }
 
-// What is behind the name of a peer that runs a scenario once more, to be compared
-// with: in text, or without the settings of the route.
+// Suffixes of the name of a peer that runs a scenario again, for comparison: in the text protocol,
+// or without the settings of the route.
 const (
 	inText    = ", text"
 	unguarded = ", no guard"
 	notNear   = ", not near"
 )
 
-// look is a way in which Ringside is looked at while it works.
+// look is a way in which Ringside is monitored during a run.
 type look struct {
-	behind string   // what stands behind the name of the peer
+	behind string   // suffix of the name of the peer
 	admin  string   // settings of its admin interface
-	asks   []string // what is read of that as long as the load runs
+	asks   []string // paths of the admin interface that are read during the load
 }
 
-// blind is a look at a Ringside that counts nothing but what metrics need.
+// blind is the suffix of a run in which Ringside counts only what metrics need.
 const blind = ", no hot keys, no misses"
 
-// looks are the ways to be compared: from counting nothing to being followed.
+// looks are the ways that are compared: from no monitoring to live tracing.
 var looks = []look{
 	{behind: blind, admin: "hot: false, misses: false"},
 	{},
@@ -84,14 +84,14 @@ var looks = []look{
 	{behind: ", page open, 1 % of the keys traced", asks: []string{"/api/stream", "/api/trace?pattern=*42"}},
 }
 
-// nearRoutes keeps all values of a load in Ringside, for the default time.
+// nearRoutes is a route that keeps all values of a load in the near cache, for the default time.
 const nearRoutes = "{pool: main, near: {keys: all}}"
 
-// guardedRoutes has a guard for the keys of a load, but not for the key that it ends
-// with, which nobody writes.
+// guardedRoutes enables the guard for the keys of a load, but not for the key of the last read
+// (fenceKey), which is never written.
 const guardedRoutes = "{prefix: k, pool: main, guard: true}, {pool: main}"
 
-// taggedRoutes is guardedRoutes where each value has a tag.
+// taggedRoutes is guardedRoutes with a tag for each value.
 const taggedRoutes = "{prefix: k, pool: main, guard: true, tags: {patterns: [{match: 'k{id}', tags: ['page:{id}']}]}}, {pool: main}"
 
 func scenarios() []scenario {
@@ -106,7 +106,7 @@ func scenarios() []scenario {
 		{ID: "h", Name: "50 connections, paced at 40,000 a second", Base: "nutcracker", Work: textWith(50, 1, func(w *load.Workload) { w.Rate = 40000 })},
 		{ID: "i", Name: "50 connections, quiet meta batches of 50", Base: "memcached", Work: textWith(50, 1, func(w *load.Workload) { w.Quiet = 50 })},
 		{ID: "j", Name: "50 connections, two copies of each key at Ringside", Base: "nutcracker", Work: text(50, 1), routes: "{pool: main, replicas: 2, copies_on: server}"},
-		// Paced: who gets no answer asks no less, and waits for it.
+		// Paced, because a peer that does not reply receives fewer requests otherwise.
 		{ID: "k", Name: "3 connections paced at 300 a second, beside 200 that ask for 20 values of 1 MB and read nothing", Base: "nutcracker", Work: textWith(3, 1, func(w *load.Workload) { w.Lossy, w.Rate = true, 300 }), hoard: true},
 		{ID: "l", Name: "50 connections, binary protocol", Base: "ringside" + inText, Work: textWith(50, 1, func(w *load.Workload) { w.Binary = true })},
 		{ID: "m", Name: "50 connections, binary protocol, quiet multi-get of 20", Base: "ringside" + inText, Work: textWith(50, 1, func(w *load.Workload) { w.Binary, w.Keys = true, 20 })},
@@ -121,7 +121,7 @@ func scenarios() []scenario {
 	}
 }
 
-// memoryScenarios are run for what a proxy holds, not for what it costs.
+// memoryScenarios are run to measure a proxy's memory, not its CPU time.
 func memoryScenarios() []scenario {
 	idle, crowd, pipeline, multiget := text(1000, 1), text(5000, 1), text(1000, 16), text(1000, 1)
 	idle.Idle, crowd.Idle = true, true
@@ -151,20 +151,20 @@ func pickScenarios(letters string) ([]scenario, error) {
 	return picked, nil
 }
 
-// fits reports whether p can serve the scenario's load, and whether that says something.
+// fits reports whether p can serve the scenario's load, and whether the result is meaningful.
 func (s scenario) fits(p *peers.Peer) bool {
 	switch {
 	case s.Work.Quiet > 0 && !p.SpeaksMeta, s.Work.Binary && !p.SpeaksBinary:
 		return false
 	case s.only != "":
 		return s.only == p.Name || s.floor && p.Name == "memcached"
-	case p.Direct: // j keeps another number of copies
+	case p.Direct: // j keeps another number of replicas
 		return strings.HasPrefix(s.Base, "nutcracker") && s.routes == "" && !s.hoard && !s.Work.Lossy
 	}
 	return !s.hoard || p.Name != "memcached"
 }
 
-// calm is the scenario with a first server that holds nothing back.
+// calm returns the scenario with a slow.Server that adds no delay.
 func (s scenario) calm() scenario {
 	s.slow = new(slow.Server)
 	return s

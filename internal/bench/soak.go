@@ -2,8 +2,8 @@
 
 package bench
 
-// The soak: mixed load for long, servers that die and come back, and whether
-// Ringside grows.
+// The soak: mixed load for a long time, servers that are killed and restarted, and a check whether
+// Ringside's memory grows.
 
 import (
 	"context"
@@ -19,8 +19,8 @@ import (
 	"ringside/internal/bench/report"
 )
 
-// Bounds of growth: what comes from one collection to the next, not a leak over
-// millions of requests and thousands of connections.
+// Limits of growth. They allow for differences between two garbage collections, but not for a leak
+// during millions of requests and thousands of connections.
 const (
 	soakAnonShare      = 1.1
 	soakAnonBytes      = 4e6
@@ -29,12 +29,12 @@ const (
 	soakDescriptors    = 4
 	soakLeastLength    = 10 * time.Second
 	soakSampleInterval = 10 * time.Second
-	soakProgressShare  = 50 // of the length, between two lines that say how far it is
+	soakProgressShare  = 50 // the soak logs its progress after each part of its length: 1/soakProgressShare
 )
 
-// soakLoads are the mix: the first runs all the time, the others for a leg. Each
-// has keys of its own size and so its own keys. Values stay below what Ringside
-// streams: a client whose value is cut off is closed, and should be.
+// soakLoads are the loads of the mix. The first one runs all the time, the others once in each leg.
+// Each has its own key size and so its own keys. Values are smaller than those that Ringside
+// streams: if such a value is cut off, Ringside must close the client.
 func soakLoads() []scenario {
 	mix := []scenario{
 		{ID: "steady", Work: load.Workload{Conns: 50, Depth: 4, Keys: 1, Value: 100, KeySize: 20, Count: 10000, Reads: 90, Rate: 2000}},
@@ -60,19 +60,18 @@ type soak struct {
 	ended   chan ended
 	running int
 	loads   sync.WaitGroup
-	said    time.Duration // when it was said last how far it is
+	said    time.Duration // time of the last progress line, since the start
 }
 
-// ended is the end of a load.
+// ended is the result of a finished load.
 type ended struct {
 	name   string
 	result load.Result
 	err    error
 }
 
-// RunSoak puts mixed load on Ringside for so long. In every leg one of two
-// servers is killed and comes back empty; the first is never touched. Ringside
-// has its default timeouts here.
+// RunSoak runs the mixed load on Ringside for the given time. In every leg a server is killed and
+// restarted empty; the first server always runs. Ringside uses its default timeouts here.
 func RunSoak(ctx context.Context, c Config, length time.Duration) (*report.Report, error) {
 	if length < soakLeastLength {
 		return nil, fmt.Errorf("a soak of %v shows nothing: use at least %v", length, soakLeastLength)
@@ -88,11 +87,11 @@ func RunSoak(ctx context.Context, c Config, length time.Duration) (*report.Repor
 	b.timeout, b.peers[0].Note = 0, "least configuration, ketama"
 	s := &soak{bench: b, servers: b.pool.Processes, ended: make(chan ended)}
 	ctx, stop := context.WithCancel(ctx)
-	defer func() { // with the loads that still run
+	defer func() { // including the loads that still run
 		stop()
 		s.loads.Wait()
 	}()
-	b.pool.Processes = nil // they come and go: the loads must not watch them
+	b.pool.Processes = nil // these processes are restarted, so the loads must not watch them
 	defer func() { peers.Pool{Processes: s.servers}.Stop() }()
 	if s.target, err = b.start(ctx, b.peers[0], scenario{}); err != nil {
 		return nil, err
@@ -125,7 +124,7 @@ func (s *soak) run(ctx context.Context) error {
 	for leg := 0; time.Since(s.began) < s.out.Length-s.out.Leg/2; leg++ {
 		began := time.Now()
 		for _, l := range mix[1:] {
-			l.filled = leg > 0 // so that it misses what the killed servers had, however long its start takes
+			l.filled = leg > 0 // then it misses the keys of killed servers, even if its start takes long
 			s.launch(ctx, l, s.out.Leg)
 		}
 		victim := 1 + leg%(len(s.servers)-1)
@@ -167,12 +166,12 @@ func (s *soak) launch(ctx context.Context, l scenario, window time.Duration) {
 		result, err := s.load(ctx, s.target, l, window)
 		select {
 		case s.ended <- ended{l.ID, result, err}:
-		case <-ctx.Done(): // nobody waits for it any more
+		case <-ctx.Done(): // the soak has ended
 		}
 	})
 }
 
-// wait samples until it is time.
+// wait takes samples until the given time.
 func (s *soak) wait(ctx context.Context, until time.Time) error {
 	alarm := time.After(time.Until(until))
 	for {
@@ -183,8 +182,8 @@ func (s *soak) wait(ctx context.Context, until time.Time) error {
 	}
 }
 
-// rest waits until only so many loads run, and until Ringside has noticed that
-// the clients of the others are gone.
+// rest waits until only the given number of loads run, and until Ringside has closed the
+// connections of the others.
 func (s *soak) rest(ctx context.Context, loads, clients int) error {
 	for s.running > loads {
 		if _, err := s.next(ctx, nil); err != nil {
@@ -210,7 +209,7 @@ func (s *soak) rest(ctx context.Context, loads, clients int) error {
 	}
 }
 
-// next waits for one thing: a sample that is due, a load that ends, the alarm.
+// next waits for one event: the alarm, a due sample, or the end of a load.
 func (s *soak) next(ctx context.Context, alarm <-chan time.Time) (rang bool, err error) {
 	select {
 	case <-alarm:
@@ -239,7 +238,8 @@ func (s *soak) next(ctx context.Context, alarm <-chan time.Time) (rang bool, err
 
 func (s *soak) sample(ctx context.Context, rest bool) error {
 	if rest {
-		// So that what is alive is all that is there. The profile is of no use.
+		// Force a garbage collection, so that only live memory remains. The profile itself is not
+		// used.
 		if _, err := peers.Fetch(ctx, s.target, "/debug/pprof/heap?gc=1"); err != nil {
 			return err
 		}
@@ -268,7 +268,7 @@ func (s *soak) sample(ctx context.Context, rest bool) error {
 	return nil
 }
 
-// progress says how far the soak is, now and then.
+// progress logs the progress of the soak from time to time.
 func (s *soak) progress(x report.Sample) {
 	if x.At-s.said < s.out.Length/soakProgressShare {
 		return
@@ -282,8 +282,8 @@ func (s *soak) progress(x report.Sample) {
 		"anon", megabytes(x.Anon), "replies_of_ended_loads", done, "misses", misses, "errors", errors)
 }
 
-// allThere writes keys and reads them, with every server up: none may miss. It
-// has more than one try for what a machine that stands still does.
+// allThere writes and reads keys while every server is up: none may miss. It tries up to three
+// times because the machine may stall.
 func (s *soak) allThere(ctx context.Context) error {
 	after := soakLoads()[0]
 	var lost load.Lost
@@ -299,7 +299,7 @@ func (s *soak) allThere(ctx context.Context) error {
 	return s.target.Blame(fmt.Errorf("with every server up again %d keys missed and %d requests failed", lost.Misses, lost.Errors))
 }
 
-// account reads what Ringside itself says about the soak.
+// account reads Ringside's own metrics of the soak.
 func (s *soak) account(ctx context.Context) error {
 	m, err := peers.ReadMetrics(ctx, s.target)
 	if err != nil {
@@ -316,7 +316,7 @@ func (s *soak) account(ctx context.Context) error {
 	fail(m.Sum("ringside_values_refused_total"), "values were refused")
 	untouched := fmt.Sprintf("address=%q", s.servers[0].Addr())
 	late := m.Sum("ringside_server_requests_timed_out_total", untouched)
-	if late == 0 { // a server that is late is taken for down, and then more fails there
+	if late == 0 { // a slow server counts as down, and then more requests to it fail
 		fail(m.Sum("ringside_server_requests_failed_total", untouched), "requests failed on the server that was never killed")
 	} else {
 		s.out.Notes = append(s.out.Notes, fmt.Sprintf("%g requests were not answered in time by the server that was never killed: other work on the machine, or a fault", late))
@@ -326,7 +326,7 @@ func (s *soak) account(ctx context.Context) error {
 	return nil
 }
 
-// judge compares what Ringside held early and late.
+// judge compares Ringside's resources early and late in the soak.
 func (s *soak) judge() {
 	anon := func(x report.Sample) float64 { return float64(x.Anon) }
 	s.growth("RssAnon at rest, bytes", true, anon, func(first float64) float64 { return first*soakAnonShare + soakAnonBytes })
@@ -346,7 +346,7 @@ func (s *soak) growth(what string, rest bool, of func(report.Sample) float64, bo
 	values = values[len(values)/4:]
 	third := len(values) / 3
 	if third == 0 {
-		return // it ended early, and that has been said
+		return // the soak ended early, which was already reported
 	}
 	g := report.Growth{What: what, First: report.SpreadOf(slices.Clone(values[:third])).Median, Last: report.SpreadOf(slices.Clone(values[len(values)-third:])).Median}
 	g.Bound = bound(g.First)

@@ -2,7 +2,7 @@
 
 package bench
 
-// What a soak calls growth. A whole one is tested with the command.
+// What a soak reports as growth. The tests of the command cover a whole soak.
 
 import (
 	"bytes"
@@ -18,7 +18,7 @@ func TestGrowth(t *testing.T) {
 	const mb = 1_000_000
 	for name, c := range map[string]struct {
 		sample func(i int) report.Sample
-		says   string // "" is no failure
+		says   string // "": no failure
 	}{
 		"steady": {func(int) report.Sample { return report.Sample{Anon: 20 * mb, Goroutines: 9, Descriptors: 60} }, ""},
 		"saw teeth": {func(i int) report.Sample {
@@ -62,7 +62,7 @@ func TestSoakLoadsHaveTheirOwnKeys(t *testing.T) {
 	}
 }
 
-// Whoever waits for a soak hears how far it is, some fifty times.
+// TestSoakProgress checks that a soak logs its progress about fifty times.
 func TestSoakProgress(t *testing.T) {
 	var log bytes.Buffer
 	s := &soak{bench: &bench{}, out: &report.Soak{Length: 1000 * time.Second, Kills: 3, Loads: []*report.Soaked{{Replies: 5}, {Replies: 7, Misses: 2}}}}

@@ -2,8 +2,7 @@
 
 package bench
 
-// Tails: what one server that is slow now and then does to the reads of its keys, and
-// of the others'.
+// Tails: how one server with some slow replies affects reads of its keys and of other keys.
 
 import (
 	"context"
@@ -13,12 +12,12 @@ import (
 	"ringside/internal/bench/slow"
 )
 
-// tailConns are the connections of the paced load: so many that some are free when those
-// that wait for the slow server are not. Else the others' reads would wait for them.
+// tailConns is the number of connections of the paced load. It is large enough that some are free
+// while others wait for the slow server. Otherwise reads from the other servers would wait, too.
 const tailConns = 500
 
-// Tails measures scenarios a and h, paced at so many requests a second, with the first
-// of three servers as s says and with one that holds nothing back, in turns.
+// Tails measures scenarios a and h, paced at rate requests a second. The first of three servers has
+// the delays of s, or none, in turn.
 func Tails(ctx context.Context, c Config, s slow.Server, rate float64) (*report.Report, error) {
 	b, err := c.open(ctx, "ringside", "nutcracker", report.Direct)
 	if err != nil {

@@ -2,7 +2,7 @@
 
 package bench
 
-// What a wakeup costs here: that, more than work, is what batches save.
+// The cost of a wakeup on this machine. Batches save wakeups more than other work.
 
 import (
 	"fmt"
@@ -13,18 +13,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Wakeups is what some things cost on this machine, in CPU time of the thread
-// that is named.
+// Wakeups are the costs of some operations on this machine, in CPU time of the thread that performs
+// them.
 type Wakeups struct {
-	Call   time.Duration // a system call that does nothing
-	Waker  time.Duration // to wake a thread that sleeps on another, idle CPU
-	Woken  time.Duration // to be woken so, from going to sleep on
-	Nap    time.Duration // to sleep until a timer ends it
-	NapFor time.Duration // how long that sleep was to be
-	Napped time.Duration // how long it took, by the clock
+	Call   time.Duration // a system call without work
+	Waker  time.Duration // waking a thread that sleeps on another, idle CPU
+	Woken  time.Duration // being woken in this way, including falling asleep
+	Nap    time.Duration // sleeping until a timer ends the sleep
+	NapFor time.Duration // requested length of that sleep
+	Napped time.Duration // its real length
 }
 
-// MeasureWakeups measures n of each, on two CPUs.
+// MeasureWakeups measures each operation n times, on two CPUs.
 func MeasureWakeups(n, cpu, other int) (Wakeups, error) {
 	w := Wakeups{NapFor: 80 * time.Microsecond}
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
@@ -42,7 +42,7 @@ func MeasureWakeups(n, cpu, other int) (Wakeups, error) {
 	if err := pin(cpu); err != nil {
 		return w, err
 	}
-	unix.Prctl(unix.PR_SET_TIMERSLACK, 1000, 0, 0, 0) // as Ringside's loops have it
+	unix.Prctl(unix.PR_SET_TIMERSLACK, 1000, 0, 0, 0) // like Ringside's loops
 	defer unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0)
 
 	spent := threadTime()
@@ -62,7 +62,7 @@ func MeasureWakeups(n, cpu, other int) (Wakeups, error) {
 	woken := make(chan error, 1)
 	go func() {
 		woken <- func() error {
-			runtime.LockOSThread() // and never unlocked: its CPUs are no longer those of the others
+			runtime.LockOSThread() // never unlocked, because the thread's CPU affinity is changed
 			if err := pin(other); err != nil {
 				return err
 			}
@@ -79,7 +79,7 @@ func MeasureWakeups(n, cpu, other int) (Wakeups, error) {
 	}()
 	one := [8]byte{1}
 	for range n {
-		for idle := time.Now().Add(200 * time.Microsecond); time.Now().Before(idle); { // until it sleeps
+		for idle := time.Now().Add(200 * time.Microsecond); time.Now().Before(idle); { // until the other thread sleeps
 		}
 		spent := threadTime()
 		if _, err := unix.Write(fd, one[:]); err != nil {
@@ -92,7 +92,7 @@ func MeasureWakeups(n, cpu, other int) (Wakeups, error) {
 		select {
 		case err := <-woken:
 			return w, err
-		default: // two writes that it read as one
+		default: // it has read two writes as one
 			unix.Write(fd, one[:])
 		}
 		time.Sleep(time.Millisecond)
@@ -116,7 +116,7 @@ func threadTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// String is w as lines for people.
+// String formats w as a table.
 func (w Wakeups) String() string {
 	us := func(d time.Duration) float64 { return float64(d) / 1e3 }
 	return fmt.Sprintf(`%6.2f us  a system call that does nothing

@@ -2,7 +2,7 @@
 
 package bench
 
-// Where time goes: kernel or program, which system calls, which functions.
+// Where CPU time is spent: kernel or user mode, which system calls, which functions.
 
 import (
 	"cmp"
@@ -20,16 +20,16 @@ import (
 	"ringside/internal/bench/report"
 )
 
-// WhereTo says where and how long Ringside is profiled.
+// WhereTo says how Ringside is profiled, and where the profiles are stored.
 type WhereTo struct {
-	Profiles string        // a directory; empty takes no profiles
-	Time     time.Duration // of a profile, whole seconds
+	Profiles string        // a directory; empty: no profiles
+	Time     time.Duration // length of a profile, in whole seconds
 }
 
-// FindWhere runs every scenario on each peer and tells where the time goes. Each
-// peer serves three loads in one process: one to write the keys; one that is
-// measured, with Ringside's counters read before and after; one while system
-// calls are counted. Ringside serves a fourth, profiled.
+// FindWhere measures for every scenario and peer where the CPU time is spent. One process of each
+// peer serves three loads. The first writes the keys. The second is measured, with Ringside's
+// counters read before and after. During the third, system calls are counted. Ringside serves a
+// fourth one, which is profiled.
 func FindWhere(ctx context.Context, c Config, to WhereTo) (*report.Report, error) {
 	if to.Profiles != "" {
 		if err := os.MkdirAll(to.Profiles, 0o777); err != nil {
@@ -64,8 +64,8 @@ func FindWhere(ctx context.Context, c Config, to WhereTo) (*report.Report, error
 	return b.finish(r), nil
 }
 
-// spent measures one peer in one scenario; what it knew when an error came is
-// returned too.
+// spent measures one peer in one scenario. After an error it returns the values measured so far,
+// too.
 func (b *bench) spent(ctx context.Context, p *peers.Peer, s scenario, how *peers.Tracer, to WhereTo, w *report.Where) (*report.Spent, error) {
 	out := &report.Spent{Peer: p.Name}
 	target, err := b.start(ctx, p, s)
@@ -117,7 +117,7 @@ func (b *bench) spent(ctx context.Context, p *peers.Peer, s scenario, how *peers
 	return out, err
 }
 
-// perRequest divides the counts and leaves out what is rare.
+// perRequest divides the counts by requests, and omits rare calls.
 func perRequest(counts map[string]int64, requests int64) []report.Calls {
 	calls := []report.Calls{}
 	for name, n := range counts {
@@ -129,14 +129,14 @@ func perRequest(counts map[string]int64, requests int64) []report.Calls {
 	return calls
 }
 
-// profile takes a CPU profile under the scenario's load and returns the file of
-// its top functions.
+// profile takes a CPU profile under the scenario's load and returns the file with its top
+// functions.
 func (b *bench) profile(ctx context.Context, target *peers.Child, s scenario, to WhereTo) (string, error) {
 	raw := filepath.Join(to.Profiles, "where-"+s.ID+".pprof")
 	taken := make(chan error, 1)
 	seconds := max(1, int(to.Time.Seconds()))
 	go func() {
-		time.Sleep(b.Warm) // connecting and the first requests are not the scenario
+		time.Sleep(b.Warm) // skips connecting and the first requests
 		body, err := peers.Fetch(ctx, target, "/debug/pprof/profile?seconds="+strconv.Itoa(seconds))
 		if err == nil {
 			err = os.WriteFile(raw, body, 0o666)

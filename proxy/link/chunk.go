@@ -1,6 +1,6 @@
 package link
 
-// Pooled byte buffers, and the queues of them that wait for a socket.
+// Pooled byte buffers, and queues of them for sockets.
 
 // A Chunk is a buffer with two cursors:
 //
@@ -14,37 +14,37 @@ type Chunk struct {
 	Next       *Chunk // in a queue, or in the pool's free list
 }
 
-// Bytes are those held.
+// Bytes returns the bytes in use.
 func (c *Chunk) Bytes() []byte { return c.Data[c.Start:c.End] }
 
-// Len is how many bytes are held.
+// Len returns the number of bytes in use.
 func (c *Chunk) Len() int { return c.End - c.Start }
 
-// free is how many bytes more there is room for.
+// free returns how many more bytes fit.
 func (c *Chunk) free() int { return len(c.Data) - c.End }
 
-// classes are the sizes of chunks that are used again. 64 KiB has room beside it so that a value of that
-// size, its header and its END fit one chunk; larger classes double.
+// classes are the sizes of chunks that are reused. The class for values of 64 KiB is larger, so
+// that such a value fits one chunk with its header and its END. The classes above double in size.
 var classes = [...]int{1 << 10, 4 << 10, 16 << 10, ScratchSize, 136 << 10, 272 << 10, 544 << 10, 1088 << 10}
 
 const (
-	// ScratchSize is what one read from a socket can bring.
+	// ScratchSize is how many bytes one read from a socket returns at most.
 	ScratchSize = 68 << 10
 
-	// BigSpan is where handing a chunk over beats copying out of it.
+	// BigSpan is the size in bytes from which passing on a chunk is cheaper than copying the bytes.
 	BigSpan = 16 << 10
 
-	// keepBytes bounds the free chunks of one class: enough for a thousand
-	// clients' answers, little enough to forget.
+	// keepBytes limits the free chunks of one class, in bytes. It is enough for the replies of a
+	// thousand clients, and little memory.
 	keepBytes = 4 << 20
 )
 
-// Buffers recycles the chunks of one loop. Those larger than the largest class are
-// left to the garbage collector.
+// Buffers recycles the chunks of one loop. It leaves chunks larger than the largest class to the
+// garbage collector.
 type Buffers struct {
 	Free  [len(classes)]*Chunk // free chunks by class, linked by Next
-	Count [len(classes)]int    // how many those are
-	Held  int64                // bytes of these and of the chunks in use, and of all else that counts against limits.memory
+	Count [len(classes)]int    // number of free chunks by class
+	Held  int64                // bytes of free chunks, of chunks in use, and of everything else that counts against limits.memory
 }
 
 // Get returns an empty chunk of at least n bytes.
@@ -65,7 +65,7 @@ func (p *Buffers) Get(n int) *Chunk {
 	return &Chunk{Data: make([]byte, n)}
 }
 
-// Put takes a chunk back. The caller must not touch it again.
+// Put returns a chunk to the pool. The caller must not use it again.
 func (p *Buffers) Put(c *Chunk) {
 	for i, size := range classes {
 		if len(c.Data) == size && (p.Count[i]+1)*size <= keepBytes {
@@ -78,7 +78,7 @@ func (p *Buffers) Put(c *Chunk) {
 	p.Held -= int64(len(c.Data))
 }
 
-// Kept is how many bytes the free chunks have.
+// Kept returns the bytes of the free chunks.
 func (p *Buffers) Kept() (n int64) {
 	for i, size := range classes {
 		n += int64(p.Count[i] * size)
@@ -86,7 +86,7 @@ func (p *Buffers) Kept() (n int64) {
 	return n
 }
 
-// trim gives up the free chunks.
+// trim releases the free chunks.
 func (p *Buffers) trim() {
 	for i, size := range classes {
 		p.Held -= int64(p.Count[i] * size)
@@ -94,26 +94,26 @@ func (p *Buffers) trim() {
 	}
 }
 
-// Queue holds bytes in order, in chunks. The zero queue is empty.
+// Queue is a sequence of bytes, stored in chunks. The zero Queue is empty.
 type Queue struct {
 	Head, Tail *Chunk // chunks, linked by Next
 	Size       int    // bytes held
 }
 
-// Append copies b to the end.
+// Append copies b to the end of q.
 func (q *Queue) Append(p *Buffers, b []byte) {
 	if t := q.Tail; t != nil {
-		if room := t.Data[t.End:]; len(b) <= len(room) { // nearly always there is room
+		if room := t.Data[t.End:]; len(b) <= len(room) { // nearly always true
 			q.Size += len(b)
 			t.End += len(b)
-			copy(room, b) // last, so that nothing is to be kept over the call
+			copy(room, b) // last, so that the compiler keeps no variable alive over the call
 			return
 		}
 	}
 	q.appendOver(p, b)
 }
 
-// AppendTwo is Append of b and of end behind it.
+// AppendTwo appends b and then end.
 func (q *Queue) AppendTwo(p *Buffers, b []byte, end string) {
 	if t := q.Tail; t != nil {
 		if room := t.Data[t.End:]; len(b)+len(end) <= len(room) {
@@ -128,7 +128,7 @@ func (q *Queue) AppendTwo(p *Buffers, b []byte, end string) {
 	q.AppendString(p, end)
 }
 
-// appendOver is Append where the last chunk has no room for all of b.
+// appendOver is Append if b does not fit the last chunk.
 func (q *Queue) appendOver(p *Buffers, b []byte) {
 	q.Size += len(b)
 	for len(b) > 0 {
@@ -154,9 +154,8 @@ func (q *Queue) AppendString(p *Buffers, s string) {
 	}
 }
 
-// nextSize sizes the next chunk: small while there is little, so that a
-// thousand small answers stay small; large once a queue has shown that it
-// grows.
+// nextSize returns the size of the next chunk. It is small while the queue is short, so that a
+// thousand small replies use little memory. It is large after the queue has grown.
 func (q *Queue) nextSize(n int) int {
 	switch {
 	case q.Size <= 1<<10:
@@ -168,9 +167,9 @@ func (q *Queue) nextSize(n int) int {
 	}
 }
 
-// Push hands over a whole chunk.
+// Push appends a whole chunk. The caller must not use it again.
 func (q *Queue) Push(p *Buffers, c *Chunk) {
-	if c.Len() < BigSpan/4 { // a small one is cheaper copied than carried
+	if c.Len() < BigSpan/4 { // copying a small chunk is cheaper than passing it on
 		q.Append(p, c.Bytes())
 		p.Put(c)
 		return
@@ -179,7 +178,7 @@ func (q *Queue) Push(p *Buffers, c *Chunk) {
 	q.link(c)
 }
 
-// link puts a chunk at the end.
+// link appends a chunk.
 func (q *Queue) link(c *Chunk) {
 	c.Next = nil
 	if q.Tail == nil {
@@ -190,7 +189,7 @@ func (q *Queue) link(c *Chunk) {
 	q.Tail = c
 }
 
-// MoveTo puts all bytes of q behind those of to, and empties q.
+// MoveTo moves all bytes of q to the end of to.
 func (q *Queue) MoveTo(p *Buffers, to *Queue) {
 	if q.Head != nil {
 		q.moveAll(p, to)
@@ -224,7 +223,7 @@ func (q *Queue) Consume(p *Buffers, n int) {
 	}
 }
 
-// pop gives the first chunk back.
+// pop returns the first chunk to the pool.
 func (q *Queue) pop(p *Buffers) {
 	c := q.Head
 	q.Head = c.Next
@@ -234,7 +233,7 @@ func (q *Queue) pop(p *Buffers) {
 	p.Put(c)
 }
 
-// Transfer copies the first n bytes to the end of to, and drops them here.
+// Transfer moves the first n bytes to the end of to, by copying.
 func (q *Queue) Transfer(p *Buffers, to *Queue, n int) {
 	for n > 0 {
 		b := q.Head.Bytes()
@@ -245,9 +244,9 @@ func (q *Queue) Transfer(p *Buffers, to *Queue, n int) {
 	}
 }
 
-// Last appends the last n bytes to dst.
+// Last appends the last n bytes of q to dst.
 func (q *Queue) Last(dst []byte, n int) []byte {
-	if t := q.Tail; n <= t.Len() { // nearly always they are in one chunk
+	if t := q.Tail; n <= t.Len() { // nearly always one chunk contains them
 		return append(dst, t.Data[t.End-n:t.End]...)
 	}
 	skip := q.Size - n
@@ -258,8 +257,8 @@ func (q *Queue) Last(dst []byte, n int) []byte {
 	return dst
 }
 
-// Unappend takes the last n bytes back. It reports false, and has done nothing, if they
-// are not beside others in one chunk.
+// Unappend removes the last n bytes. It does nothing and returns false unless the last chunk
+// contains them and more.
 func (q *Queue) Unappend(n int) bool {
 	t := q.Tail
 	if t == nil || t.Len() <= n {
@@ -284,7 +283,7 @@ func (q *Queue) dropAll(p *Buffers) {
 	q.Size = 0
 }
 
-// Room is the capacity of q's chunks.
+// Room returns the capacity of q's chunks.
 func (q *Queue) Room() (n int) {
 	for c := q.Head; c != nil; c = c.Next {
 		n += len(c.Data)
@@ -292,7 +291,7 @@ func (q *Queue) Room() (n int) {
 	return n
 }
 
-// Spans appends the held bytes to iov, at most max spans of them.
+// Spans appends the bytes of q to iov, as at most max spans.
 func (q *Queue) Spans(iov [][]byte, max int) [][]byte {
 	for c := q.Head; c != nil && len(iov) < max; c = c.Next {
 		if c.Len() > 0 {

@@ -1,6 +1,6 @@
 package link
 
-// What all connections of one loop share.
+// The state that all connections of one loop share.
 
 import (
 	"log/slog"
@@ -13,52 +13,52 @@ import (
 	"ringside/proxy/wire"
 )
 
-// IO is what all connections of one loop share: what time it is, buffers, the
-// input being parsed, and what the driver is to do when the wakeup ends.
+// IO is the state that all connections of one loop share: the time, buffers, the input being
+// parsed, and the effects that the driver must perform. Only the goroutine of the loop uses it,
+// except for Booked.
 type IO struct {
 	Log      *slog.Logger
 	logLimit *LogLimit
-	Debug    bool // Log wants to know of every connection
+	Debug    bool // Log writes debug lines, so every connection is logged
 
-	Now    int64        // when the wakeup began, in nanoseconds on the driver's clock
-	Wall   int64        // the same in Unix seconds, for clients that say when a value is to expire
-	Clock  func() int64 // the driver's clock as it goes; nil: it stands still within a wakeup
-	Timers timers       // what is to happen by itself, and when
-	First  int64        // the earliest of Timers: where nothing is due, one comparison says so
+	Now    int64        // start of the wakeup, in nanoseconds of the driver's clock
+	Wall   int64        // the same moment in Unix seconds, for expiration times in requests
+	Clock  func() int64 // reads the driver's clock; nil: the time does not change within a wakeup
+	Timers timers       // when to call End without an event, by kind of work
+	First  int64        // the earliest of Timers, so that one comparison shows that nothing is due
 	Count  stats.Counters
-	Wire   wire.Limits // bounds of clients' requests, as the table has them
+	Wire   wire.Limits // limits of clients' requests, from the table
 
 	Buffers Buffers
 	accounts
-	Scratch *Chunk // where reads go that continue nothing
-	Input   *Chunk // the input being parsed: Scratch, or what was the In of a link
+	Scratch *Chunk // buffer for reads of links without input
+	Input   *Chunk // the input being parsed: Scratch, or the former In of a link
 
-	PendingFlush []*Link  // links that were marked: they have bytes to send, or something to decide
-	effects      []Effect // for the driver, when the wakeup ends
-	handed       []Effect // what Flush returned last; its room is used again
+	PendingFlush []*Link  // links that were marked: End.Flush is called for them
+	effects      []Effect // for the driver, at the end of the wakeup
+	handed       []Effect // the slice that the last Flush returned, reused by the next one
 
-	// Tune trades a little latency for CPU. It is not changed while the loop runs.
+	// Tune trades a little latency for CPU time. It does not change while the loop runs.
 	Tune Tune
 
-	Line       []byte // scratch: a line being made
+	Line       []byte // scratch: a line being built
 	Key        []byte // scratch: a base64 key, decoded
-	EncodedKey []byte // scratch: a base64 key, encoded again
+	EncodedKey []byte // scratch: a base64 key, encoded
 }
 
-// Tune holds the settings that trade a little latency for CPU.
+// Tune contains the settings that trade a little latency for CPU time.
 type Tune struct {
-	HoldDue   int           // answers due from a server at which its queue is held; 0: never
-	HoldMax   int           // requests held for it at most
-	GroupWait time.Duration // how long a client's answers wait for their group; 0: not
-	GroupSize int           // bytes of them that end the wait
+	HoldDue   int           // number of replies due from a server from which on requests to it are held; 0: never
+	HoldMax   int           // requests held for a server at most
+	GroupWait time.Duration // how long a client's replies wait to be sent together; 0: they do not wait
+	GroupSize int           // bytes of replies that end this wait
 }
 
-// DefaultTune is what engine.coalesce_server and engine.coalesce_client are by
-// default.
+// DefaultTune has the default values of engine.coalesce_server and engine.coalesce_client.
 var DefaultTune = Tune{HoldDue: 4, HoldMax: 16, GroupWait: time.Millisecond, GroupSize: 16 << 10}
 
-// Moment is the time now. The thread may have stood still since the wakeup began, and
-// have read since then what a server has answered later.
+// Moment returns the current time. It may be later than Now: the thread may have been suspended
+// during the wakeup, and then read replies that servers sent after Now.
 func (io *IO) Moment() int64 {
 	if io.Clock == nil {
 		return io.Now
@@ -66,7 +66,8 @@ func (io *IO) Moment() int64 {
 	return io.Clock()
 }
 
-// Init makes io ready. memory counts what all loops hold; limit is the same for all.
+// Init initializes io. memory is the counter of the memory of all loops; all loops also share
+// limit.
 func (io *IO) Init(tune Tune, memory *atomic.Int64, log *slog.Logger, limit *LogLimit) {
 	io.all = memory
 	io.logLimit = limit
@@ -79,32 +80,32 @@ func (io *IO) Init(tune Tune, memory *atomic.Int64, log *slog.Logger, limit *Log
 	}
 }
 
-// Never is a moment that does not come.
+// Never is a time that is never reached.
 const Never = math.MaxInt64
 
-// Timer is something that a loop does by itself.
+// Timer is a kind of work that a loop does without an event.
 type Timer uint8
 
-// The timers, in the order in which End looks at them.
+// The timers, in the order in which End checks them.
 const (
 	RequestTimer Timer = iota // requests, dials and redials that are due
-	IdleTimer                 // clients that say nothing
+	IdleTimer                 // clients that are idle for too long
 	KeeperTimer               // keepers that have something to do
-	ParkedTimer               // commands that wait for a phase
-	TaskTimer                 // commands that go on at a time, such as reads that ask one more copy
-	ResyncTimer               // copies that something is missing from
-	CounterTimer              // increments that wait
-	GuardTimer                // held reads, and what is asked for them
-	NearTimer                 // values that are kept too long
-	LogTimer                  // log lines that wait: see LogLimited
+	ParkedTimer               // parked commands: they wait until servers change their phase, or until it is known which servers are out
+	TaskTimer                 // commands that continue at a set time, such as reads that try one more replica
+	ResyncTimer               // replicas that miss writes
+	CounterTimer              // increments that wait to be sent
+	GuardTimer                // held reads, and the requests that Ringside makes for them
+	NearTimer                 // values of the near cache that expire
+	LogTimer                  // log lines that wait, see LogLimited
 	numTimers
 )
 
-// timers are the moments, by timer, at which End must be called even if
-// nothing happens. Each is a lower bound: who is called looks what is due.
+// timers are the times at which End must be called even without an event, by Timer. Each is a lower
+// bound: the work checks what is due.
 type timers [numTimers]int64
 
-// At makes sure that t fires at the time when, or before.
+// At makes t fire at the time when, or earlier.
 func (io *IO) At(t Timer, when int64) {
 	if when < io.Timers[t] {
 		io.Timers[t] = when
@@ -112,10 +113,10 @@ func (io *IO) At(t Timer, when int64) {
 	}
 }
 
-// Soon makes t fire in this wakeup, or in the next if it has had its turn.
+// Soon makes t fire in this wakeup, or in the next one if its turn has passed.
 func (io *IO) Soon(t Timer) { io.At(t, io.Now) }
 
-// Fire calls do for each timer that is due, which is disarmed before.
+// Fire calls do for each timer that is due. It disarms the timer first.
 func (io *IO) Fire(do func(t Timer)) {
 	for t := range io.Timers {
 		if io.Timers[t] <= io.Now {
@@ -126,7 +127,7 @@ func (io *IO) Fire(do func(t Timer)) {
 	io.First = slices.Min(io.Timers[:])
 }
 
-// Space is where the driver should read to next for l.
+// Space returns the buffer for the driver's next read from l.
 func (io *IO) Space(l *Link) []byte {
 	if l.In != nil && l.In.free() > 0 {
 		return l.In.Data[l.In.End:]
@@ -134,7 +135,7 @@ func (io *IO) Space(l *Link) []byte {
 	return io.Scratch.Data
 }
 
-// Filled says that n bytes from l were read into what Space returned.
+// Filled reports that n bytes of l were read into the buffer that Space returned.
 func (io *IO) Filled(l *Link, n int) {
 	if l.Closed || n == 0 {
 		return
@@ -151,7 +152,7 @@ func (io *IO) Filled(l *Link, n int) {
 	} else {
 		io.Scratch.Start, io.Scratch.End = 0, n
 		io.Input = io.Scratch
-		if l.In != nil { // full, and still not a whole request: move to a larger one
+		if l.In != nil { // In is full and not a whole request: use a larger chunk
 			c := io.Buffers.Get(max(l.Need, 2*l.In.Len()+n))
 			c.End = copy(c.Data, l.In.Bytes())
 			c.End += copy(c.Data[c.End:], io.Scratch.Bytes())
@@ -168,7 +169,7 @@ func (io *IO) Filled(l *Link, n int) {
 	}
 }
 
-// Bytes is Space and Filled for a driver that has its own buffer.
+// Bytes does the work of Space and Filled for a driver that has its own buffer.
 func (io *IO) Bytes(l *Link, b []byte) {
 	for len(b) > 0 && !l.Closed {
 		n := copy(io.Space(l), b)
@@ -177,13 +178,13 @@ func (io *IO) Bytes(l *Link, b []byte) {
 	}
 }
 
-// Enter makes l's In the input being parsed. Until Leave it is not l's: parsing may
-// hand the chunk over, and l may be closed meanwhile.
+// Enter makes l.In the input being parsed. Until Leave, l does not own it, because parsing may pass
+// on the chunk, or close l.
 func (io *IO) Enter(l *Link) {
 	io.Input, l.In = l.In, nil
 }
 
-// Leave ends Enter: l keeps what parsing has left of the input.
+// Leave ends Enter: l keeps the input that was not parsed.
 func (io *IO) Leave(l *Link) {
 	c := io.Input
 	io.Input = nil
@@ -205,7 +206,7 @@ func (io *IO) Leave(l *Link) {
 		l.In.End = copy(l.In.Data, c.Bytes())
 		c.Start, c.End = 0, 0
 	case len(c.Data)-c.Start < l.Need || c.free() == 0 && c.Start > 0:
-		if len(c.Data) >= l.Need && rest < c.Start { // slide down: cheaper than another chunk
+		if len(c.Data) >= l.Need && rest < c.Start { // move the rest to the start: cheaper than another chunk
 			c.End = copy(c.Data, c.Bytes())
 			c.Start = 0
 			l.In = c
@@ -219,8 +220,8 @@ func (io *IO) Leave(l *Link) {
 	}
 }
 
-// Take hands over the first n bytes of the input being parsed as a chunk of
-// its own, without copying them, and goes on with the rest in another.
+// Take passes on the first n bytes of the input being parsed as a separate chunk, without copying
+// them. Parsing continues with the rest in another chunk.
 func (io *IO) Take(n int) *Chunk {
 	c := io.Input
 	rest := c.Data[c.Start+n : c.End]
@@ -234,9 +235,8 @@ func (io *IO) Take(n int) *Chunk {
 	return c
 }
 
-// Wrote says that the socket of l took n bytes; full that it refuses more
-// until it is writable again. The driver then sends what is Pending by itself
-// when it is.
+// Wrote reports that the socket of l accepted n bytes. full means that it accepts no more until it
+// is writable. The driver then sends the bytes of Pending without another effect.
 func (io *IO) Wrote(l *Link, n int, full bool) {
 	l.Full = full
 	if n > 0 {
@@ -247,27 +247,27 @@ func (io *IO) Wrote(l *Link, n int, full bool) {
 	l.End.Sent(n)
 }
 
-// Handed says that the driver holds n more bytes of l, or fewer, that Wrote has
-// reported as written.
+// Handed reports that the driver holds n more bytes of l (fewer if n is negative) that were already
+// reported to Wrote.
 func (io *IO) Handed(l *Link, n int) {
 	l.Handed += n
 	io.Buffers.Hold(n)
 }
 
-// Up says that the connection an effect Dial asked for is there.
+// Up reports that the connection requested by a Dial effect is established.
 func (io *IO) Up(l *Link) {
 	if !l.Closed {
 		l.Dialer.Up()
 	}
 }
 
-// Closed says that l's socket is gone or at its end: err is nil at a clean
-// end of input. The driver has closed the socket, unless err is nil and l is a
-// client's: that one may still wait for answers, and gets an effect Close. It
-// is not called for a link that an effect Close or Abort has named.
+// Closed reports that l's socket is closed or at the end of its input. err is nil at a clean end of
+// input. The driver has closed the socket, except if err is nil and l is a client: it may still
+// wait for replies, and a Close effect follows. Closed is not called after a Close or Abort effect
+// for l.
 func (io *IO) Closed(l *Link, err error) { l.End.Lost(err) }
 
-// Mark lets l's End decide, when the wakeup ends, what is sent.
+// Mark schedules a call of l.End.Flush at the end of the wakeup.
 func (io *IO) Mark(l *Link) {
 	if !l.pendingFlush {
 		l.pendingFlush = true
@@ -275,13 +275,12 @@ func (io *IO) Mark(l *Link) {
 	}
 }
 
-// Effect asks the driver for something.
+// Effect requests an action of the driver.
 func (io *IO) Effect(k EffectKind, l *Link) { io.effects = append(io.effects, Effect{k, l}) }
 
-// Flush lets everybody who has something to send decide, and returns what the
-// driver must do.
+// Flush calls End.Flush of each marked link, and returns the effects that the driver must perform.
 func (io *IO) Flush() []Effect {
-	for i := 0; i < len(io.PendingFlush); i++ { // it may grow: a flush can mark another link
+	for i := 0; i < len(io.PendingFlush); i++ { // the list may grow: a flush can mark another link
 		l := io.PendingFlush[i]
 		l.pendingFlush = false
 		l.End.Flush()

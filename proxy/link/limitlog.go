@@ -10,52 +10,53 @@ import (
 	"time"
 )
 
-// LogLimit writes at most one line of a kind in ten seconds, with a count. The loops of a
-// process share one.
+// LogLimit writes at most one line of each kind in ten seconds, with a count of the lines that it
+// replaces. The loops of a process share one.
 type LogLimit struct {
 	mu    sync.Mutex
 	kinds map[logKind]*limitedLines
-	last  int // number of the last line that waits
+	last  int // number of the last line that was logged or waits
 }
 
-// logKind is a message and what it is about: a server, a pool, a listener or a route.
+// logKind is a message and its subject: a server, a pool, a listener or a route.
 type logKind struct{ what, of string }
 
 // limitedLines are the lines of one kind.
 type limitedLines struct {
-	until int64      // no line is written before, on the clock of the loops
-	count int        // lines since the last that was written
-	level slog.Level // of the last that was not
-	args  []any      // likewise
-	nth   int        // its number among all lines that wait
-	group string     // lines of one group are written in the order of their events; empty: no group
+	until int64      // no line is written before this time, in nanoseconds of the loops' clock
+	count int        // lines since the last written line
+	level slog.Level // of the last line that was not written
+	args  []any      // of the same line
+	nth   int        // number of that line, which orders all waiting lines
+	group string     // lines of the same group are written in the order of their events; empty: no group
 }
 
 const (
 	logEvery = 10 * time.Second
-	logKinds = 4096 // that are remembered: what is older than logEvery is forgotten first
+	logKinds = 4096 // kinds remembered at most: those without a line in the last logEvery are forgotten first
 )
 
-// LogLimited logs what, unless a line with the same what and of was logged in the last
-// ten seconds. Then the line waits until these are over. If others follow meanwhile only
-// the last is written, so that the log ends with what is true. A line that stands for
-// several says so by count.
+// LogLimited writes a line, unless a line with the same what and of was written in the last ten
+// seconds. In that case the line waits until they have passed. If more lines follow in that time,
+// only the last one is written, so that the log ends with the current state. The attribute count is
+// the number of lines that it replaces.
 func (io *IO) LogLimited(level slog.Level, of, what string, args ...any) {
 	if due := io.logLimit.Log(io.Log, io.Now, level, of, what, args...); due > 0 {
 		io.At(LogTimer, due)
 	}
 }
 
-// LogInOrder is LogLimited for lines that must keep their order with others of the same
-// group: those that wait are written before a later one.
+// LogInOrder is LogLimited for lines that must keep their order within a group. Waiting lines of
+// the group are written before a later one.
 func (io *IO) LogInOrder(level slog.Level, group, of, what string, args ...any) {
 	if due := io.logLimit.log(io.Log, io.Now, level, group, of, what, args...); due > 0 {
 		io.At(LogTimer, due)
 	}
 }
 
-// Log is IO.LogLimited at the time now. It returns when the line that waits is due, on the
-// same clock; 0: it was written. Without a Flush it goes with the next of its kind.
+// Log is IO.LogLimited at the time now. It returns when the waiting line is due, on the same clock,
+// or 0 if the line was written. If FlushLog is not called, the line is replaced by the next of its
+// kind.
 func (l *LogLimit) Log(log *slog.Logger, now int64, level slog.Level, of, what string, args ...any) (due int64) {
 	return l.log(log, now, level, "", of, what, args...)
 }
@@ -86,7 +87,7 @@ func (l *LogLimit) log(log *slog.Logger, now int64, level slog.Level, group, of,
 	return 0
 }
 
-// write writes the last line of a kind, behind those of its group that came before it.
+// write writes the last line of a kind, after the earlier lines of its group.
 func (l *LogLimit) write(log *slog.Logger, kind logKind, now int64) {
 	k := l.kinds[kind]
 	var before []logKind
@@ -113,7 +114,7 @@ func (k *limitedLines) write(log *slog.Logger, kind logKind, now int64) {
 	k.until = now + int64(logEvery)
 }
 
-// forget forgets kinds of which no line waits, and all if that is not enough.
+// forget removes kinds that have no waiting line, and all kinds if that is not enough.
 func (l *LogLimit) forget(now int64) {
 	for kind, k := range l.kinds {
 		if k.count == 0 && k.until <= now {
@@ -142,7 +143,7 @@ func (io *IO) FlushLog() {
 	}
 	slices.SortFunc(due, func(a, b logKind) int { return l.kinds[a].nth - l.kinds[b].nth })
 	for _, kind := range due {
-		if l.kinds[kind].count > 0 { // else it was written before another of its group
+		if l.kinds[kind].count > 0 { // otherwise it was written with another line of its group
 			l.write(io.Log, kind, io.Now)
 		}
 	}

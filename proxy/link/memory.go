@@ -1,49 +1,53 @@
 package link
 
-// What a loop holds for clients and servers, and whether that is too much.
+// The memory that a loop uses for clients and servers, and its limit.
 
 import (
 	"sync/atomic"
 )
 
-// accounts count what a loop holds, against limits.memory. Counted is what grows
-// with what clients and servers do: buffers, by their capacity and also while they
-// are kept for reuse; requests in flight; tasks and the answers that they keep;
-// answers that are gathered or wait for their order; memos of owners. It is counted
-// where it is made and where it is given to the garbage collector, so that what is
-// only reused costs nothing.
+// accounts count the memory of a loop against limits.memory. They count what grows with the
+// activity of clients and servers:
 //
-// At the bound, in this order:
+//   - buffers, by capacity, including free ones kept for reuse
+//   - requests in flight
+//   - tasks and the replies that they keep
+//   - replies that are assembled or wait for their turn
+//   - memos of owners
 //
-//	what is kept for reuse is given up
-//	a storage command whose data has no room gets SERVER_ERROR out of memory storing object
-//	who holds most loses it, until an eighth is free: a client is closed; of a server's
-//	  connection, what the server has not been sent gets SERVER_ERROR out of memory
-//	if that is not enough, no client's request goes to a server: SERVER_ERROR out of memory
+// Memory is counted where it is allocated and where it is left to the garbage collector, so reusing
+// memory costs nothing.
 //
-// What servers have been sent and owe can't be given up: timeouts bound it.
+// At the limit, the following happens in this order:
+//
+//  1. Free memory kept for reuse is released.
+//  2. A storage command whose data does not fit gets SERVER_ERROR out of memory storing object.
+//  3. The connections with the most memory lose it until an eighth of the limit is free. A client
+//     is closed. On a server connection, the requests not sent yet get SERVER_ERROR out of memory.
+//  4. If that is not enough, all requests of clients to servers get SERVER_ERROR out of memory.
+//
+// Requests already sent to servers cannot be released: timeouts limit them.
 type accounts struct {
-	all         *atomic.Int64 // bytes that all loops have booked
-	Booked      atomic.Int64  // of Buffers.Held, what all knows of
-	MemoryLimit int64         // that all is to stay under: limits.memory
+	all         *atomic.Int64 // bytes booked by all loops
+	Booked      atomic.Int64  // the part of Buffers.Held that is included in all
+	MemoryLimit int64         // limit of all, in bytes: limits.memory
 
-	MemoryShort bool   // something was refused for want of memory since the last look
-	MemoryFull  bool   // all is over the limit, and clients' requests are refused
-	TrimMore    func() // gives up what else is kept for reuse; set by the engine
-	Relieve     func() // makes room, here or at another loop; set by the engine
+	MemoryShort bool   // a request was rejected for lack of memory since the last check
+	MemoryFull  bool   // all exceeds the limit, and clients' requests are rejected
+	TrimMore    func() // releases other memory kept for reuse; set by the engine
+	Relieve     func() // frees memory, in this loop or another one; set by the engine
 }
 
-// memoryStep is how much a loop may take before it looks at the bound, in the
-// middle of a wakeup.
+// memoryStep is how many bytes a loop may use in the middle of a wakeup before it checks the limit.
 const memoryStep = 1 << 20
 
-// OutOfMemory is why a request is refused at limits.memory.
+// OutOfMemory is the error of a request that is rejected at limits.memory.
 const OutOfMemory = "out of memory: limits.memory is reached"
 
-// Hold counts n more bytes, or fewer.
+// Hold counts n more bytes; fewer if n is negative.
 func (p *Buffers) Hold(n int) { p.Held += int64(n) }
 
-// Book tells the other loops what io holds now.
+// Book publishes the memory of io to the other loops.
 func (io *IO) Book() {
 	if d := io.Buffers.Held - io.Booked.Load(); d != 0 {
 		io.Booked.Store(io.Buffers.Held)
@@ -51,7 +55,7 @@ func (io *IO) Book() {
 	}
 }
 
-// Account books, and looks at the bound.
+// Account publishes the memory of io and checks the limit.
 func (io *IO) Account() {
 	io.Book()
 	if io.MemoryShort || io.all.Load() > io.MemoryLimit {
@@ -60,7 +64,8 @@ func (io *IO) Account() {
 	io.MemoryFull = io.MemoryFull && io.all.Load() > io.MemoryLimit
 }
 
-// Scarce says that limits.memory has no room for n bytes more.
+// Scarce reports whether limits.memory has no room for n more bytes. It releases memory kept for
+// reuse if that is needed.
 func (io *IO) Scarce(n int) bool {
 	if io.FreeMemory() >= int64(n) {
 		return false
@@ -70,12 +75,12 @@ func (io *IO) Scarce(n int) bool {
 	return io.FreeMemory() < int64(n)
 }
 
-// FreeMemory is what limits.memory leaves to all loops, as this one knows it.
+// FreeMemory returns how many bytes limits.memory leaves to all loops, as far as this loop knows.
 func (io *IO) FreeMemory() int64 {
 	return io.MemoryLimit - io.all.Load() - (io.Buffers.Held - io.Booked.Load())
 }
 
-// Trim gives up all that is kept for reuse.
+// Trim releases all memory kept for reuse.
 func (io *IO) Trim() {
 	io.Buffers.trim()
 	io.TrimMore()

@@ -1,45 +1,46 @@
 package link
 
-// Bytes that come before their turn.
+// Bytes that arrive before their turn.
 
-// A Sequence keeps the parts of what goes to one queue in their order, whatever the order
-// in which they come. Those of the part whose turn it is go out at once.
+// A Sequence orders the parts of the bytes for one queue, which may arrive in any order. The bytes
+// of the part whose turn it is are sent at once; those of later parts are kept.
 type Sequence struct {
 	parts []part
-	turn  int    // how many of the first are settled
-	small []byte // small ones that came before their turn, one behind the other
+	turn  int    // index of the current part: all parts before it are settled
+	small []byte // bytes of small parts that arrived before their turn, one after the other
 }
 
 type part struct {
-	settled  bool  // nothing more comes for it
-	from, to int   // where in small its bytes are,
-	held     Queue // and those of a large one
+	settled  bool  // no more bytes will arrive
+	from, to int   // its range in Sequence.small
+	held     Queue // its bytes if it is large
 }
 
-// partSize is what a part counts against limits.memory, with what its owner knows of it.
+// partSize is how many bytes a part counts against limits.memory, including its owner's data about
+// it.
 const partSize = 80
 
-// maxSmall is how many bytes Sequence.small keeps room for when it is used again.
+// maxSmall limits the capacity of Sequence.small that Reset keeps.
 const maxSmall = 64 << 10
 
-// Add makes room for one more part at the end.
+// Add appends a part.
 func (s *Sequence) Add(p *Buffers) {
 	n := cap(s.parts)
 	s.parts = append(s.parts, part{})
 	p.Hold((cap(s.parts) - n) * partSize)
 }
 
-// IsTurn says whether all parts before the part i are settled.
+// IsTurn reports whether all parts before part i are settled.
 func (s *Sequence) IsTurn(i int) bool { return i == s.turn }
 
 // Settled reports whether all parts are settled.
 func (s *Sequence) Settled() bool { return s.turn == len(s.parts) }
 
-// IsSettled reports whether the part i is settled.
+// IsSettled reports whether part i is settled.
 func (s *Sequence) IsSettled(i int) bool { return s.parts[i].settled }
 
-// Dest is where bytes of the part i go now, if those whose turn it is go to out; nil if
-// that is nil.
+// Dest returns the queue for bytes of part i: out if it is its turn, else a queue that keeps them.
+// It returns nil if out is nil.
 func (s *Sequence) Dest(i int, out *Queue) *Queue {
 	if i == s.turn || out == nil {
 		return out
@@ -47,8 +48,8 @@ func (s *Sequence) Dest(i int, out *Queue) *Queue {
 	return &s.parts[i].held
 }
 
-// Keep keeps a and b as all of the part i, whose turn it is not, beside other small ones:
-// a chunk of its own for each costs more.
+// Keep stores a and b as all bytes of part i, which is not the current one. They share a buffer
+// with other small parts because a chunk for each costs more.
 func (s *Sequence) Keep(p *Buffers, i int, a, b []byte) {
 	from, room := len(s.small), cap(s.small)
 	s.small = append(append(s.small, a...), b...)
@@ -56,8 +57,8 @@ func (s *Sequence) Keep(p *Buffers, i int, a, b []byte) {
 	p.Hold(cap(s.small) - room)
 }
 
-// Settle notes that nothing more comes for the part i. If it was its turn, what the next
-// ones have kept goes to out.
+// Settle records that no more bytes arrive for part i. If i is the current part, the bytes kept for
+// the next parts are appended to out.
 func (s *Sequence) Settle(p *Buffers, i int, out *Queue) {
 	s.parts[i].settled = true
 	for out != nil && s.turn < len(s.parts) && s.parts[s.turn].settled {
@@ -74,17 +75,17 @@ func (s *Sequence) Settle(p *Buffers, i int, out *Queue) {
 	}
 }
 
-// Discard drops what has come of the part i.
+// Discard drops the bytes kept for part i.
 func (s *Sequence) Discard(p *Buffers, i int) { s.parts[i].held.Drop(p) }
 
-// Drop lets go of what waits for its turn.
+// Drop drops all bytes that wait for their turn.
 func (s *Sequence) Drop(p *Buffers) {
 	for i := range s.parts {
 		s.parts[i].held.Drop(p)
 	}
 }
 
-// Reset makes s empty, to be used again.
+// Reset empties s for reuse.
 func (s *Sequence) Reset(p *Buffers) {
 	s.Drop(p)
 	if n := cap(s.small); n > maxSmall {
@@ -94,7 +95,7 @@ func (s *Sequence) Reset(p *Buffers) {
 	s.parts, s.small, s.turn = s.parts[:0], s.small[:0], 0
 }
 
-// Room is how many bytes wait for their turn.
+// Room returns the capacity in bytes of what waits for its turn.
 func (s *Sequence) Room() int {
 	n := cap(s.small)
 	for i := range s.parts {

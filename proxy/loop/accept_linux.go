@@ -1,7 +1,6 @@
 package loop
 
-// How an epoll loop accepts clients, and turns away those that it has no
-// descriptor for.
+// Accepting clients in an epoll loop, and rejecting those for which there is no file descriptor.
 
 import (
 	"errors"
@@ -13,7 +12,7 @@ import (
 	"ringside/proxy"
 )
 
-// serve adopts the descriptor of l for this engine. It runs on the loop.
+// serve adds the listening socket of l to this loop. It runs on the loop.
 func (d *epoll) serve(l *listener, i int) {
 	ln := l.of(i)
 	d.post(func(*proxy.Engine) {
@@ -28,7 +27,7 @@ func (d *epoll) serve(l *listener, i int) {
 			err = unix.SetNonblock(fd, true)
 		}
 		if l.network != "unix" {
-			tune(fd) // of another process that did not
+			tune(fd) // a socket inherited from another process may lack these options
 		}
 		s := &sock{fd: fd, listen: l}
 		if err == nil {
@@ -41,8 +40,8 @@ func (d *epoll) serve(l *listener, i int) {
 	})
 }
 
-// duplicate is another descriptor of f. Asking f for its own would make the
-// socket a blocking one for a moment, also for another process that has it.
+// duplicate returns a new descriptor of f. Calling f.Fd would make the socket blocking for a
+// moment, also for another process that shares it.
 func duplicate(f *os.File) (fd int, err error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -58,9 +57,9 @@ func (d *epoll) forget(l *listener) {
 	d.post(func(*proxy.Engine) {
 		for _, s := range d.socks {
 			if s != nil && s.listen == l {
-				// Closing alone would leave it in the set while another process
-				// has a copy of the socket, and this loop would be woken for
-				// clients instead of that process.
+				// Remove the socket from the set explicitly. If another process has a duplicate of
+				// it, closing alone would leave it in the set, and this loop would be woken for
+				// clients of that process.
 				unix.EpollCtl(d.fd, unix.EPOLL_CTL_DEL, s.fd, nil)
 				d.close(s)
 			}
@@ -68,12 +67,13 @@ func (d *epoll) forget(l *listener) {
 	})
 }
 
-// accept takes clients that wait at s, and what they have asked for: most have, for they
-// were connected before they are accepted. Their sockets have the options of s. A call
-// that finds nobody costs nearly as much as one that does, so it takes one, and epoll says
-// whether there are more. For a loop that waits for answers or sleeps before it looks
-// that would be too few, so where s is ready at wakeup after wakeup it takes twice as
-// many at every second one.
+// accept accepts clients that wait at s, and reads their first request at once. Most have sent it,
+// because they were connected before they are accepted. Their sockets inherit the options of s.
+//
+// It accepts only one client at first, and epoll reports whether there are more: an accept call
+// that finds no client costs nearly as much as one that does. For a loop that waits for replies or
+// sleeps before it looks for events, one would be too few. So while s is ready at consecutive
+// wakeups, the number doubles at every second one.
 func (d *epoll) accept(s *sock) {
 	if s.round+1 != d.round {
 		s.inRow = 0
@@ -104,8 +104,8 @@ func (d *epoll) accept(s *sock) {
 	}
 }
 
-// acceptOne is the next client of a listener. It does not ask who that is, which
-// unix.Accept4 does, with a call more to tell the protocol.
+// acceptOne accepts the next client of a listener. Unlike unix.Accept4 it does not return the
+// client's address, which would cost one more call to determine the protocol.
 func acceptOne(listener int) (fd int, err error) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_ACCEPT4, uintptr(listener), 0, 0, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0, 0)
 	if errno != 0 {
@@ -114,10 +114,10 @@ func acceptOne(listener int) (fd int, err error) {
 	return int(n), nil
 }
 
-// turnAway lets the next client know that there is no descriptor for it, with the
-// one that is kept for that: else it would wait in the kernel for an answer that
-// never comes. The error is EAGAIN when nobody waits, and another one when another thread
-// was faster to take the descriptor.
+// turnAway rejects the next client with an error because there is no descriptor for it. It uses the
+// spare descriptor. Otherwise the client would wait in the kernel for a reply that never arrives.
+// It returns EAGAIN if no client waits, and another error if another thread used the freed
+// descriptor first.
 func (d *epoll) turnAway(s *sock) error {
 	if d.spare >= 0 {
 		unix.Close(d.spare)
@@ -132,8 +132,8 @@ func (d *epoll) turnAway(s *sock) error {
 	return err
 }
 
-// refuseAccepts handles a listener that cannot accept, most likely for want
-// of descriptors: the loop would spin on it, so it rests for a moment.
+// refuseAccepts handles a listener that cannot accept, most likely because descriptors ran out. It
+// removes the listener from the set for 100 ms, because the loop would spin otherwise.
 func (d *epoll) refuseAccepts(s *sock, err error) {
 	d.engine.Count.Unaccepted++
 	d.engine.Shared.Log.Debug("cannot accept", "address", s.listen.address, "error", err)

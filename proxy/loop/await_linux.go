@@ -1,6 +1,6 @@
 package loop
 
-// Waiting for answers: while servers owe some, nothing else wakes the loop.
+// Waiting for replies: while servers owe replies, clients do not wake the loop.
 
 import (
 	"math"
@@ -10,29 +10,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// awaiting makes a wakeup serve more requests without a timer: while servers
-// owe answers the loop sleeps until most of what one of them owes is there, and
-// clients are served in passing. On the machine of BENCHMARKS.md a thread that
-// is woken by another costs either some 12 us, and one that is woken by its timer
-// some 30 (ringbench wakeups).
+// awaiting makes each wakeup serve more requests. While servers owe replies, the loop sleeps until
+// most replies of one of them have arrived; it serves clients at the same wakeup. On the machine of
+// BENCHMARKS.md, waking one thread from another costs each about 12 us. A wakeup by a timer costs
+// about 30 us (ringbench wakeups).
 //
-// The kernel does the waiting: an epoll set without the clients, and a low
-// watermark on each server's connection (SO_RCVLOWAT) by the mean size of its
-// answers. Both can be wrong, so that a wait without any event ends after
-// awaitMost; then the watermarks are lowered until the next requests.
+// The kernel does the waiting, with two means: an epoll set that contains the servers but not the
+// clients, and a low watermark on each server connection (SO_RCVLOWAT). The watermark is derived
+// from the mean size of the connection's replies. It can be too high, so a wait without any event
+// ends after awaitMost. The watermarks then stay low until the next requests.
 type awaiting struct {
-	fd    int                // the set: servers, posted functions, the timer
-	on    bool               // servers are in it
-	slept bool               // what ended this wait may not be all that is there
-	due   []*sock            // connections that owe answers, those looked at last at the end
-	event [2]unix.EpollEvent // here, not on the stack: a raw call gets its address
+	fd    int                // epoll set: servers, the eventfd of posted functions, the timer
+	on    bool               // the set contains the servers
+	slept bool               // the last wait was a sleep: more may be ready than the event that ended it
+	due   []*sock            // connections that owe replies; those that were read last are at the end
+	event [2]unix.EpollEvent // in the struct, not on the stack: a raw call gets its address
 }
 
 const (
-	awaitMost  = time.Millisecond // the timer may make it twice that
-	awaitMany  = 128              // answers waited for at most: a wakeup for so many is cheap
-	awaitBytes = 256 << 10        // bytes of them at most: larger values are forwarded as they come
-	readsDue   = 16               // connections looked at in a wakeup
+	awaitMost  = time.Millisecond // the timer may double it
+	awaitMany  = 128              // replies waited for at most: at this number a wakeup is cheap
+	awaitBytes = 256 << 10        // bytes of them at most: larger values are forwarded while they arrive
+	readsDue   = 16               // connections read per wakeup
 )
 
 func (a *awaiting) open(always ...int) error {
@@ -48,7 +47,7 @@ func (a *awaiting) open(always ...int) error {
 	return nil
 }
 
-// awaitAnswers begins or ends this way of waiting.
+// awaitAnswers switches this way of waiting on or off.
 func (d *epoll) awaitAnswers(on bool) {
 	if d.await.on == on {
 		return
@@ -66,14 +65,14 @@ func (d *epoll) awaitAnswers(on bool) {
 	}
 }
 
-// awaitAlso puts a server's connection in the set. If there is no room for it,
-// its answers are found when others come, or when the wait ends.
+// awaitAlso adds a server connection to the set. If that fails, its replies are read when others
+// arrive, or when the wait ends.
 func (d *epoll) awaitAlso(s *sock) {
 	unix.EpollCtl(d.await.fd, unix.EPOLL_CTL_ADD, s.fd, &unix.EpollEvent{Events: s.events, Fd: int32(s.fd)})
 }
 
-// sleep waits for answers. It reports whether there may be events: if not,
-// the runtime wanted the processor.
+// sleep waits for replies. It reports whether there may be events. If it returns false, a signal of
+// the runtime has interrupted the wait.
 func (d *epoll) sleep() bool {
 	a, start := &d.await, time.Now()
 	if end := d.begun + int64(awaitMost); d.timerAt == 0 || d.timerAt > end {
@@ -96,11 +95,11 @@ func (d *epoll) sleep() bool {
 	return true
 }
 
-// expect sets how many bytes of answers wake the loop. Too many cost the whole
-// wait, too few only another wakeup: so the loop waits for √n answers less than the n
-// that are due, at their mean size. That is three times the standard deviation of n
-// sizes together, if one size deviates by a third. A change by less than a quarter is
-// not worth a system call.
+// expect sets how many bytes of replies wake the loop. Too many cost the whole wait; too few cost
+// only another wakeup. If n replies are due, it therefore waits for n - √n replies of the mean
+// size. √n is three times the standard deviation of the total size, if the size of one reply
+// deviates by a third. expect ignores a change of less than a quarter, which is not worth a system
+// call.
 func (d *epoll) expect(s *sock) {
 	n, size := s.link.Server().Owed()
 	n = min(n, awaitMany)
@@ -116,7 +115,7 @@ func (d *epoll) expect(s *sock) {
 	}
 }
 
-// lower makes any byte wake the loop again, also those that are there.
+// lower makes any byte wake the loop again, including bytes that have already arrived.
 func (s *sock) lower() {
 	if s.low > 1 && s.state == sockOpen {
 		s.low = 1
@@ -124,9 +123,9 @@ func (s *sock) lower() {
 	}
 }
 
-// readDue reads what has come on connections that owe answers, whether it would
-// have woken the loop or not. Epoll says nothing of these, so that a read may be
-// in vain: in a large pool each wakeup has a look at some.
+// readDue reads the connections that owe replies, even if they are below their watermark. Epoll
+// does not report those, so a read may return nothing. In a large pool, each wakeup reads only
+// readsDue of them.
 func (d *epoll) readDue() {
 	var still [readsDue]*sock
 	n, list := 0, d.await.due
@@ -143,11 +142,10 @@ func (d *epoll) readDue() {
 	d.await.due = append(append(list[:0], list[looked:]...), still[:n]...)
 }
 
-// owes reports whether answers are due on a server's connection.
+// owes reports whether replies are due on a server connection.
 func (s *sock) owes() bool {
 	n, _ := s.link.Server().Owed()
 	return n > 0
 }
 
-// server reports whether s is a connection to a server.
 func (s *sock) server() bool { return s.link != nil && !s.link.Client() }

@@ -14,8 +14,8 @@ import (
 	"ringside/proxy/table"
 )
 
-// awaits starts a proxy that waits for answers whenever some are due, before
-// servers that are given, and returns a way to reach it.
+// awaits starts a proxy for the given servers that waits for replies whenever some are due. The
+// returned dial connects a client to it.
 func awaits(t *testing.T, request time.Duration, servers ...string) (dial func() (net.Conn, *bufio.Reader)) {
 	tab := tableOf(servers...)
 	tab.Pools[0].Timeouts = table.Timeouts{Connect: patient.Connect, Request: request, Deadline: request}
@@ -31,7 +31,8 @@ func awaits(t *testing.T, request time.Duration, servers ...string) (dial func()
 	}
 }
 
-// scripted is a server that greets and then leaves the connection to f.
+// scripted starts a server that replies to the first request of a connection and then calls f for
+// the connection.
 func scripted(t *testing.T, f func(c net.Conn, r *bufio.Reader)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -57,19 +58,19 @@ func expect(t *testing.T, r *bufio.Reader, want string) {
 	}
 }
 
-// TestAwaitSilentServer: a server that owes an answer and is silent must not
-// keep the clients of the others waiting.
+// TestAwaitSilentServer checks that a server that owes a reply and does not send it does not delay
+// the clients of other servers.
 func TestAwaitSilentServer(t *testing.T) {
 	silent := scripted(t, func(_ net.Conn, r *bufio.Reader) {
-		for { // until the proxy is gone
+		for { // until the proxy disconnects
 			if _, err := r.ReadString('\n'); err != nil {
 				return
 			}
 		}
 	})
-	dial := awaits(t, time.Minute, silent, memcached(t)) // keys of even length are the silent one's
+	dial := awaits(t, time.Minute, silent, memcached(t)) // keys of even length are on the silent server
 	stuck, _ := dial()
-	stuck.(*net.TCPConn).SetLinger(0) // nobody is to wait for its answer at the end
+	stuck.(*net.TCPConn).SetLinger(0) // close with a reset, so that Shutdown does not wait for its reply
 	other, r := dial()
 	fmt.Fprint(other, "set a 0 0 1\r\nA\r\n")
 	expect(t, r, "STORED")
@@ -82,8 +83,8 @@ func TestAwaitSilentServer(t *testing.T) {
 	}
 }
 
-// TestAwaitWrongSizes: answers much smaller than those before, and one that
-// comes long before the others that are due, arrive all the same.
+// TestAwaitWrongSizes checks that replies arrive even if they are much smaller than those before,
+// or arrive long before the others that are due.
 func TestAwaitWrongSizes(t *testing.T) {
 	more := make(chan bool)
 	dial := awaits(t, time.Minute, scripted(t, func(c net.Conn, r *bufio.Reader) {

@@ -1,6 +1,6 @@
 package loop
 
-// The clock of all loops, on Linux: it goes on while the machine sleeps.
+// The clock of all loops, on Linux. It includes the time that the machine was suspended.
 
 import (
 	"sync/atomic"
@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// threadTime is the CPU time of this thread, in nanoseconds.
+// threadTime returns the CPU time of this thread, in nanoseconds.
 func threadTime() int64 {
 	var t unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t) != nil {
@@ -19,18 +19,19 @@ func threadTime() int64 {
 	return t.Nano()
 }
 
-// now is the time since the machine was started, in nanoseconds, the time that
-// it slept included: a lease that ran out in a suspend has run out. The kernel
-// answers without being entered, but the Go runtime offers that only for the
-// clocks that stop in a suspend and that people set. A suspend moves these apart, by
-// what it took: only then, and when the time of day is set, is the kernel entered, which
-// would cost 185 to 300 ns at each wakeup, and these two take 50.
+// now returns the time since the machine was booted, in nanoseconds, including suspends. So a lease
+// can expire during a suspend.
+//
+// The Go runtime reads the monotonic clock and the wall clock without a system call, but the
+// monotonic clock stops in a suspend. A suspend therefore changes the difference between the two.
+// now asks the kernel only if that difference has changed, after a suspend or when the wall clock
+// was set. Asking the kernel at each wakeup would cost 185 to 300 ns; the two clocks cost 50 ns.
 func now() int64 {
 	t := time.Now()
 	run := int64(t.Sub(started))
 	apart := t.UnixNano() - run
 	if moved := apart - clock.apart.Load(); moved > apartMost || moved < -apartMost {
-		clock.adjust() // first, for another loop that finds apart right takes ahead for right
+		clock.adjust() // before apart is stored: a loop that finds apart unchanged relies on ahead
 		clock.apart.Store(apart)
 	}
 	return run + clock.ahead.Load()
@@ -38,21 +39,22 @@ func now() int64 {
 
 var (
 	started = time.Now()
-	clock   suspends // of all loops, which tell each other the time
+	clock   suspends // shared by all loops, which exchange times
 )
 
-// apartMost is what may pass between the looks at two clocks without meaning anything,
-// in nanoseconds. No suspend is as short.
+// apartMost is how much the difference of the two clocks may change without a suspend, in
+// nanoseconds, because they are not read at the same instant. A suspend takes longer.
 const apartMost = int64(time.Millisecond)
 
-// suspends is what the runtime's clock lacks.
+// suspends is the correction of the runtime's monotonic clock.
 type suspends struct {
-	apart atomic.Int64 // how far the time of day was ahead of the runtime's clock, in the last look
-	ahead atomic.Int64 // how far the clock that counts suspends is
+	apart atomic.Int64 // last seen difference between the wall clock and the runtime's clock, in nanoseconds
+	ahead atomic.Int64 // difference between CLOCK_BOOTTIME and the runtime's clock, in nanoseconds
 }
 
-// adjust finds ahead. Of some looks the largest is nearest, for time passes between the
-// two clocks of each; and it never falls, so that the time does not go back.
+// adjust updates ahead. It reads the two clocks several times and uses the largest difference,
+// because time passes between the two reads of each pair. ahead never decreases, so the time never
+// runs backwards.
 func (s *suspends) adjust() {
 	for range 5 {
 		var t unix.Timespec
@@ -65,5 +67,5 @@ func (s *suspends) adjust() {
 	}
 }
 
-// ptr is the address of what a raw call reads or fills in.
+// ptr returns the address of a variable that a raw call reads or writes.
 func ptr[T any](p *T) uintptr { return uintptr(unsafe.Pointer(p)) }

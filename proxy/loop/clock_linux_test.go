@@ -1,6 +1,6 @@
 package loop
 
-// The clock that the engines are told.
+// The clock of the engines.
 
 import (
 	"testing"
@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestClock: it is the kernel's, so one for all loops, and it counts a suspend, which
-// shows as a time of day that has moved beside the clock that stops.
+// TestClock checks that the clock is the kernel's CLOCK_BOOTTIME, so all loops share it, and that
+// it includes suspends. A suspend shows as a changed difference between the wall clock and the
+// monotonic clock.
 func TestClock(t *testing.T) {
 	boot := func() int64 {
 		var b unix.Timespec
@@ -21,7 +22,7 @@ func TestClock(t *testing.T) {
 	}
 	check := func(when string) {
 		t.Helper()
-		low := boot() - int64(time.Millisecond) // what passed between looks at two clocks
+		low := boot() - int64(time.Millisecond) // time between the reads of the two clocks
 		got := now()
 		if high := boot(); got < low || got > high {
 			t.Errorf("%s: %d, the kernel says %d to %d", when, got, low, high)

@@ -2,11 +2,11 @@
 
 package loop
 
-// The clock of all loops, where there is none that is known to count a suspend.
+// The clock of all loops, on systems without a clock that is known to include suspends.
 
 import "time"
 
 var started = time.Now()
 
-// now is the time since the process was started, in nanoseconds.
+// now returns the time since the process was started, in nanoseconds.
 func now() int64 { return int64(time.Since(started)) }

@@ -1,6 +1,6 @@
 package loop
 
-// Errors while descriptors are opened: none of them stays open.
+// Errors while descriptors are opened: none of them may stay open.
 
 import (
 	"errors"
@@ -17,8 +17,8 @@ import (
 	"ringside/proxy/link"
 )
 
-// TestStartWithoutDescriptors lets a process have one descriptor more each time,
-// until a loop starts. It runs in a process of its own, whose limit it is.
+// TestStartWithoutDescriptors raises the descriptor limit by one until a loop starts. It runs in a
+// separate process because the limit applies to the whole process.
 func TestStartWithoutDescriptors(t *testing.T) {
 	const alone = "RINGSIDE_TEST_DESCRIPTORS"
 	if os.Getenv(alone) == "" {
@@ -33,8 +33,8 @@ func TestStartWithoutDescriptors(t *testing.T) {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &usual); err != nil {
 		t.Fatal(err)
 	}
-	descriptors(t)           // what the runtime opens for itself is open now
-	free, err := unix.Dup(0) // the lowest number that is free; those above it are, too, or get taken
+	descriptors(t)           // opens the descriptors that the runtime needs
+	free, err := unix.Dup(0) // the lowest free number; the numbers above it are free or are used by this test
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestStartWithoutDescriptors(t *testing.T) {
 	t.Error("the loop never starts")
 }
 
-// unpollable is a listener whose descriptor epoll does not take.
+// unpollable is a listener whose descriptor epoll rejects.
 type unpollable struct {
 	net.Listener
 	path string
@@ -72,7 +72,8 @@ type unpollable struct {
 
 func (u unpollable) File() (*os.File, error) { return os.Open(u.path) }
 
-// TestServeWhatCannotBePolled gives a loop a listener that it can't wait for.
+// TestServeWhatCannotBePolled passes a loop a listener that epoll rejects, and checks that no
+// descriptor stays open.
 func TestServeWhatCannotBePolled(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
@@ -96,11 +97,11 @@ func TestServeWhatCannotBePolled(t *testing.T) {
 	}
 }
 
-// someServer is the other end of a connection that a loop makes.
+// someServer makes a link a server connection.
 type someServer struct{ link.Dialer }
 
-// TestDescriptorsOfServersStay closes connections: those to servers leave their
-// descriptors to the loop, those of clients do not.
+// TestDescriptorsOfServersStay checks that the loop keeps the descriptors of closed server
+// connections, and not those of clients.
 func TestDescriptorsOfServersStay(t *testing.T) {
 	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 	if err != nil {

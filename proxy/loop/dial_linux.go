@@ -1,6 +1,6 @@
 package loop
 
-// Connections to servers, and the socket options of all.
+// Connections to servers, and the options of all sockets.
 
 import (
 	"context"
@@ -23,8 +23,8 @@ func (d *epoll) dial(l *link.Link) {
 	d.faults.dial(epollPort{d, s})
 }
 
-// lookUp finds the addresses of the server of s and tries them. A host name is
-// looked up each time, off the loop.
+// lookUp finds the addresses of the server of s and connects to the first that works. It looks up a
+// host name for each dial, in a separate goroutine.
 func (d *epoll) lookUp(s *sock) {
 	s.state = sockConnecting
 	network, address := s.link.Server().Target()
@@ -43,7 +43,7 @@ func (d *epoll) lookUp(s *sock) {
 		addrs, ambiguous, err := resolve(address)
 		d.post(func(e *proxy.Engine) {
 			warnAmbiguous(e, address, ambiguous)
-			if s.state != sockResolving { // given up meanwhile
+			if s.state != sockResolving { // the engine has closed the link
 				return
 			}
 			s.addrs, s.state = addrs, sockConnecting
@@ -52,7 +52,7 @@ func (d *epoll) lookUp(s *sock) {
 	}()
 }
 
-// resolve returns the addresses of a server. ambiguous: see table.AmbiguousAddresses.
+// resolve returns the addresses of a server. For ambiguous, see table.AmbiguousAddresses.
 func resolve(address string) (addrs []unix.Sockaddr, ambiguous string, err error) {
 	host, service, err := net.SplitHostPort(address)
 	if err != nil {
@@ -84,8 +84,7 @@ func sockaddr(ap netip.AddrPort) unix.Sockaddr {
 	return sa
 }
 
-// connect tries the next of the addresses of s. err says why the one before
-// failed.
+// connect tries the next address of s. err is the error of the previous attempt.
 func (d *epoll) connect(s *sock, err error) {
 	for len(s.addrs) > 0 {
 		sa := s.addrs[0]
@@ -104,8 +103,8 @@ func (d *epoll) connect(s *sock, err error) {
 	d.fail(s, err)
 }
 
-// connectTo begins to connect to one address; done says that it is connected
-// already.
+// connectTo starts connecting to one address. done is true if the connection is already
+// established.
 func (d *epoll) connectTo(s *sock, sa unix.Sockaddr) (done bool, err error) {
 	family := unix.AF_INET
 	switch sa.(type) {
@@ -137,10 +136,10 @@ func (d *epoll) connectTo(s *sock, sa unix.Sockaddr) (done bool, err error) {
 	return false, err
 }
 
-// release closes the socket of s. The descriptor of a connection to a server stays
-// with the loop, for the one that comes next: a client that took it while the server
-// is gone would keep Ringside from connecting when the server is back. So a loop has
-// as many as it had connections to servers at once.
+// release closes the socket of s. If s is a server connection, the loop keeps the descriptor for
+// the next one. Otherwise a client could use the last descriptor while the server is down, and
+// Ringside could not reconnect when the server returns. So a loop holds as many descriptors as it
+// had server connections at once.
 func (d *epoll) release(s *sock) {
 	if s.link != nil && !s.link.Client() && unix.Dup3(d.wake, s.fd, unix.O_CLOEXEC) == nil {
 		d.kept = append(d.kept, s.fd)
@@ -149,7 +148,7 @@ func (d *epoll) release(s *sock) {
 	unix.Close(s.fd)
 }
 
-// connected looks at how a connection attempt has ended.
+// connected handles the end of a connection attempt.
 func (d *epoll) connected(s *sock) {
 	if err := sockError(s.fd); err != nil {
 		d.socks[s.fd] = nil
@@ -169,18 +168,17 @@ func (d *epoll) opened(s *sock) {
 	}
 }
 
-// userTimeout bounds, in milliseconds, how long the kernel may go on trying to
-// deliver a request after a partition: as a last resort, behind the engine's
-// own timeouts.
+// userTimeout limits, in milliseconds, how long the kernel retries to deliver a request after a
+// partition. It is a last resort, because the engine has its own timeouts.
 const userTimeout = 30_000
 
-// tune sets what every TCP socket gets.
+// tune sets the options of every TCP socket.
 func tune(fd int) {
 	unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
 	unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1)
 }
 
-// sockError takes the pending error of a socket; nil if there is none.
+// sockError returns and clears the pending error of a socket. It returns nil if there is none.
 func sockError(fd int) error {
 	n, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
 	if err != nil {
@@ -196,5 +194,5 @@ func reusePort(fd uintptr) error {
 	return unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
 }
 
-// fineTimers makes short sleeps of this thread as short as they say.
+// fineTimers reduces the timer slack of this thread to 1 us, so that short sleeps end on time.
 func fineTimers() { unix.Prctl(unix.PR_SET_TIMERSLACK, 1000, 0, 0, 0) }

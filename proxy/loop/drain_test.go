@@ -1,6 +1,6 @@
 package loop
 
-// Clients that come when it is too late.
+// Clients that connect during a shutdown or after their listener was removed.
 
 import (
 	"context"
@@ -16,10 +16,9 @@ import (
 	"ringside/proxy"
 )
 
-// TestTooLate: whoever connects while Ringside stops, or to a listener that the
-// table does not have any more, gets what the kernel gives to those it has not
-// handed over when a listener closes: a reset, and no word. Every client takes
-// that for a server that is not there.
+// TestTooLate checks that a client is reset without a reply if it connects while Ringside stops, or
+// to a listener that the table no longer has. The kernel does the same to connections that were not
+// accepted when a listener closes. Every client treats that as a server that is down.
 func TestTooLate(t *testing.T) {
 	each(t, func(t *testing.T, o Options) {
 		for what, end := range map[string]func(p *proxy.Proxy, d *Driver){
@@ -55,7 +54,7 @@ func TestTooLate(t *testing.T) {
 				t.Fatal(err)
 			}
 			end(p, d)
-			if rest, err := io.ReadAll(first); len(rest) > 0 || err != nil { // it is closed: from now on it is too late
+			if rest, err := io.ReadAll(first); len(rest) > 0 || err != nil { // closed: clients that connect from now on are too late
 				t.Fatalf("%s: the client that was there got %q, %v", what, rest, err)
 			}
 			late, err := net.Dial("tcp", d.Addrs()[0].String())

@@ -23,7 +23,7 @@ func init() {
 	newEpoll = func(e *proxy.Engine, o Options) (engineDriver, error) { return startEpoll(e, o) }
 }
 
-// epoll drives one engine.
+// epoll drives one engine. One goroutine (run) owns it.
 type epoll struct {
 	engine *proxy.Engine
 	opts   Options
@@ -31,26 +31,26 @@ type epoll struct {
 	// Owned by run.
 	fd      int
 	timer   int    // timerfd
-	timerAt int64  // when it fires; 0: not armed
+	timerAt int64  // when it fires, in the nanoseconds of now; 0: not armed
 	round   uint32 // counts wakeups
-	begun   int64  // when the last wakeup began
+	begun   int64  // when the last wakeup began, in the nanoseconds of now
 	socks   []*sock
-	made    int32 // sockets so far, to tell apart those that had the same number
+	made    int32 // sockets made so far: the generation that tells apart sockets with the same descriptor number
 	events  [256]unix.EpollEvent
 	iov     [][]byte
 	vec     [64]unix.Iovec
 	busy    pace.Moderator
 	await   awaiting
-	nap     unix.Timespec // here, not on the stack: a raw call gets its address
+	nap     unix.Timespec // in the struct, not on the stack: a raw call gets its address
 	faults  faults
-	spare   int   // a descriptor to give up for a client that gets none; -1: gone itself
-	kept    []int // descriptors that connections to servers had, for the next ones
+	spare   int   // a descriptor to close if a client gets none; -1: not available
+	kept    []int // descriptors of ended server connections, reserved for the next ones
 
 	// Shared.
 	wake       int // eventfd
 	mu         sync.Mutex
 	posted     []func(e *proxy.Engine)
-	havePosted atomic.Bool // posted is not empty; who sets it writes to wake
+	havePosted atomic.Bool // posted is not empty; the goroutine that sets it writes to wake
 	ended      bool        // guarded by mu
 	done       chan struct{}
 }
@@ -58,20 +58,20 @@ type epoll struct {
 // sock is one descriptor in the epoll set.
 type sock struct {
 	fd     int
-	gen    int32 // tells apart users of one descriptor number within one round of events
+	gen    int32 // tells apart sockets that had the same descriptor number within one round of events
 	events uint32
 	link   *link.Link // nil for a listener
 	listen *listener
 
-	addrs []unix.Sockaddr // of a dial, yet to be tried
+	addrs []unix.Sockaddr // of a dial: addresses not tried yet
 	state sockState
-	low   int    // SO_RCVLOWAT; 0: never set
+	low   int    // SO_RCVLOWAT, in bytes; 0: never set
 	due   bool   // in awaiting.due
-	inRow uint8  // of a listener: at how many wakeups in a row it was ready, inRowMost at most
-	round uint32 // when it was read last, or gave clients, of epoll.round
+	inRow uint8  // of a listener: number of consecutive wakeups at which it was ready, up to inRowMost
+	round uint32 // epoll.round when the socket was last read, or last accepted clients
 
-	filter *filter // of a server connection that has a fault
-	held   bool    // a fault is against connecting
+	filter *filter // of a server connection; nil without a fault
+	held   bool    // a fault delays the dial
 }
 
 type sockState uint8
@@ -80,14 +80,14 @@ const (
 	sockOpen sockState = iota
 	sockResolving
 	sockConnecting
-	sockWaiting // not begun to connect: a fault may be against it
+	sockWaiting // dial not started yet: a fault may hold it back
 	sockClosed
 )
 
 const (
-	acceptsPerEvent = 64 // at most: then the clients that are there already have their turn
-	inRowMost       = 12 // then acceptsPerEvent are taken
-	readsPerEvent   = 4  // likewise
+	acceptsPerEvent = 64 // at most: then the connected clients are served
+	inRowMost       = 12 // at this count, a wakeup accepts acceptsPerEvent clients
+	readsPerEvent   = 4  // at most: then other sockets are served
 )
 
 func startEpoll(e *proxy.Engine, o Options) (*epoll, error) {
@@ -104,7 +104,7 @@ func startEpoll(e *proxy.Engine, o Options) (*epoll, error) {
 	return d, nil
 }
 
-// open makes the descriptors that are the loop's own. On an error some are open.
+// open creates the loop's own descriptors. After an error some of them may be open.
 func (d *epoll) open() (err error) {
 	if d.fd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return fmt.Errorf("epoll: %w", err)
@@ -137,21 +137,21 @@ func (d *epoll) closeOwn() {
 	}
 }
 
-// run is the loop. It keeps its thread: moderation sets that thread's timer
-// slack, and a thread that never changes keeps its caches.
+// run is the loop. It locks its OS thread because moderation sets the timer slack of that thread,
+// and because a fixed thread keeps its CPU caches.
 func (d *epoll) run() {
 	runtime.LockOSThread()
 	defer close(d.done)
 	fineTimers()
 	for {
 		n := d.wait()
-		posted := d.takePosted() // before Begin takes up a table: who posts behind a new one finds it taken up
+		posted := d.takePosted() // before Begin adopts a table: a function posted after a new table runs with that table
 		d.begun = now()
 		d.engine.Begin(d.begun, time.Now().Unix())
 		d.round++
 		for i := range n {
 			d.handle(&d.events[i])
-			if d.engine.Spent() { // what was asked so far must not wait for the other events
+			if d.engine.Spent() { // the requests so far must not wait for the other events
 				d.carryOut()
 				d.begun = now()
 				d.engine.Begin(d.begun, time.Now().Unix())
@@ -164,7 +164,7 @@ func (d *epoll) run() {
 		if len(posted) > 0 && d.runPosted(posted) {
 			return
 		}
-		if d.havePosted.Load() { // what its poster wrote to wake may have been read here
+		if d.havePosted.Load() { // the write to wake for it may have been read in this wakeup
 			unix.Write(d.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 		}
 		d.carryOut()
@@ -172,7 +172,7 @@ func (d *epoll) run() {
 	}
 }
 
-// carryOut ends a wakeup, or a part of one, and does what the engine wants done.
+// carryOut ends a wakeup, or a part of one, and performs the effects that the engine requests.
 func (d *epoll) carryOut() {
 	for effects := d.engine.End(); len(effects) > 0; effects = d.engine.End() {
 		for _, x := range effects {
@@ -181,12 +181,12 @@ func (d *epoll) carryOut() {
 	}
 }
 
-// wait blocks until something happens. The raw call keeps the processor (the
-// runtime's P) while it waits, which makes a wakeup cheap; the runtime asks
-// for it back by a signal, which ends the wait, and then an ordinary call is
-// made so that the processor is free while nothing happens.
+// wait blocks until an event occurs and returns the number of events. The raw call keeps the
+// runtime's P while it waits, which makes a wakeup cheap. The runtime reclaims the P with a signal,
+// which interrupts the wait. wait then uses an ordinary call, so the P is free while nothing
+// happens.
 func (d *epoll) wait() int {
-	backlog := d.engine.HasBacklog() // then it only looks what is ready
+	backlog := d.engine.HasBacklog() // then it polls without waiting
 	waiting, clients := d.engine.Waiting()
 	p := d.busy.Next(d.begun, d.engine.Asked(), waiting, clients)
 	d.engine.Prompt = p.Prompt
@@ -200,7 +200,7 @@ func (d *epoll) wait() int {
 		forever = 0
 	} else if p.Answers && d.engine.Unanswered() > 0 && d.sleep() {
 		d.await.slept = true
-		forever = 0 // what woke it is there, with all that came meanwhile
+		forever = 0 // the event that ended the sleep is ready, along with all others
 	}
 	if !d.opts.OrdinaryWait || forever == 0 {
 		n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(d.fd), ptr(&d.events[0]), uintptr(len(d.events)), forever, 0, 0)
@@ -219,13 +219,13 @@ func (d *epoll) wait() int {
 			return n
 		}
 		if err != unix.EINTR {
-			panic("epoll_wait: " + err.Error()) // the descriptor is ours alone: a bug
+			panic("epoll_wait: " + err.Error()) // only this loop uses the descriptor, so this is a bug
 		}
 	}
 }
 
-// arm sets the timer for the engine's next deadline, at least 1 ms ahead. A
-// timer that fires too early does no harm, so an earlier one stays.
+// arm sets the timer for the engine's next deadline, at least 1 ms ahead. An earlier timer stays
+// set because firing too early does no harm.
 func (d *epoll) arm() {
 	next := d.engine.Next()
 	if next == math.MaxInt64 || d.engine.HasBacklog() || d.timerAt != 0 && d.timerAt <= next {
@@ -270,15 +270,15 @@ func (d *epoll) handle(ev *unix.EpollEvent) {
 	}
 }
 
-// read gives the engine what has come on s, and takes the socket for empty when it
-// brings less than there was room for: that saves a call that says so.
+// read passes the bytes that have arrived on s to the engine. If a read returns less than there was
+// room for, the socket counts as empty. That saves the call that would return EAGAIN.
 func (d *epoll) read(s *sock) {
 	s.round = d.round
 	if s.filter != nil {
 		d.readFiltered(s)
 		return
 	}
-	if s.events&unix.EPOLLIN == 0 { // paused: only the end of the connection is news
+	if s.events&unix.EPOLLIN == 0 { // paused: epoll reports only the end of the connection
 		d.fail(s, sockError(s.fd))
 		return
 	}
@@ -293,7 +293,7 @@ func (d *epoll) read(s *sock) {
 			return
 		case n == 0:
 			if s.link.Client() {
-				d.engine.Closed(s.link, nil) // it is closed when this wakeup ends, or paused
+				d.engine.Closed(s.link, nil) // an effect at the end of this wakeup closes it, or pauses it until its replies are sent
 			} else {
 				d.fail(s, nil)
 			}
@@ -301,7 +301,7 @@ func (d *epoll) read(s *sock) {
 		}
 		d.engine.Filled(s.link, int(n))
 		if int(n) < len(buf) || s.state != sockOpen {
-			if s.low > 1 && s.state == sockOpen && s.owes() { // less came than was waited for
+			if s.low > 1 && s.state == sockOpen && s.owes() { // fewer bytes have arrived than the watermark promised
 				d.expect(s)
 			}
 			return
@@ -309,7 +309,7 @@ func (d *epoll) read(s *sock) {
 	}
 }
 
-// fail closes a socket that is of no use any more and tells the engine.
+// fail closes a socket that is unusable and notifies the engine.
 func (d *epoll) fail(s *sock, err error) {
 	if s.state == sockClosed {
 		return
@@ -427,7 +427,7 @@ func (d *epoll) watch(s *sock, events uint32) {
 	}
 }
 
-// close closes s without a word to the engine: see fail.
+// close closes s without notifying the engine. See fail.
 func (d *epoll) close(s *sock) {
 	if s.fd >= 0 {
 		if s.fd < len(d.socks) && d.socks[s.fd] == s {
@@ -441,7 +441,7 @@ func (d *epoll) close(s *sock) {
 	}
 }
 
-// Peer is the other end's address.
+// Peer returns the address of the other end.
 func (s *sock) Peer() string {
 	if s.fd < 0 || s.state == sockClosed {
 		return "-"
@@ -459,8 +459,8 @@ func (s *sock) Peer() string {
 	return "unix"
 }
 
-// Unsent is what the server's kernel has not acknowledged. What a unix socket
-// has taken is with the other end at once.
+// Unsent returns how many bytes the server's kernel has not acknowledged. Bytes written to a unix
+// socket reach the other end at once.
 func (s *sock) Unsent() int {
 	n := s.filter.unsent()
 	if network, _ := s.link.Server().Target(); s.state != sockOpen || network == "unix" {
@@ -469,8 +469,8 @@ func (s *sock) Unsent() int {
 	return n + unacked(s.fd)
 }
 
-// Ready says whether the server has done something that the engine does not know of
-// yet. A fault may hold back what has come: then that is all there is.
+// Ready reports whether the server has sent bytes or accepted a connection and the engine does not
+// know it yet. With a fault it returns false, because the filter may hold back what has arrived.
 func (s *sock) Ready() bool {
 	switch {
 	case s.filter != nil:
@@ -495,7 +495,7 @@ func (d *epoll) post(f func(e *proxy.Engine)) {
 	}
 }
 
-// takePosted is what was posted so far.
+// takePosted returns the functions posted so far and clears the list.
 func (d *epoll) takePosted() []func(e *proxy.Engine) {
 	if !d.havePosted.Load() {
 		return nil
@@ -508,7 +508,7 @@ func (d *epoll) takePosted() []func(e *proxy.Engine) {
 	return list
 }
 
-// runPosted reports whether the loop is to end.
+// runPosted runs the posted functions. It reports whether the loop must end.
 func (d *epoll) runPosted(list []func(e *proxy.Engine)) bool {
 	for _, f := range list {
 		f(d.engine)
@@ -526,7 +526,7 @@ func (d *epoll) stop() {
 			}
 		}
 		d.mu.Lock()
-		d.ended = true // from here on nobody writes to wake
+		d.ended = true // after this, no goroutine writes to wake
 		d.mu.Unlock()
 		d.closeOwn()
 	})

@@ -1,6 +1,6 @@
 package loop
 
-// What only the epoll driver can get wrong.
+// Tests of errors that only the epoll driver can have.
 
 import (
 	"bufio"
@@ -19,8 +19,9 @@ import (
 	"ringside/proxy/link"
 )
 
-// TestStaleWake: a loop that was awake already may have run a posted function
-// before its poster wrote to the eventfd. The write must not keep it awake.
+// TestStaleWake checks that the loop reads a write to the eventfd even if it has no posted
+// function. If the loop was already awake, it may have run a function before the goroutine that
+// posted it wrote.
 func TestStaleWake(t *testing.T) {
 	p := proxy.NewProxy(tableOf("127.0.0.1:1"), "test", slog.New(slog.NewTextHandler(io.Discard, nil)))
 	d, err := startEpoll(p.NewEngine(link.DefaultTune), Options{})
@@ -37,8 +38,7 @@ func TestStaleWake(t *testing.T) {
 	t.Fatal("the eventfd stays readable: the loop spins")
 }
 
-// aClient waits until the loop of d has a client, and returns what look says of it on
-// the loop.
+// aClient waits until the loop of d has a client. It calls look on the loop and returns its result.
 func aClient[V any](t *testing.T, d *epoll, look func(e *proxy.Engine, s *sock) V) V {
 	t.Helper()
 	for end := time.Now().Add(testenv.Hang); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -60,7 +60,8 @@ func aClient[V any](t *testing.T, d *epoll, look func(e *proxy.Engine, s *sock) 
 	panic("unreachable")
 }
 
-// epollOf is the only loop of a driver that serves a table with that server, until the test ends.
+// epollOf starts a driver for a table with that server and returns it and its only loop. The driver
+// runs until the test ends.
 func epollOf(t *testing.T, server string) (*Driver, *epoll) {
 	t.Helper()
 	tab := tableOf(server)
@@ -77,8 +78,9 @@ func epollOf(t *testing.T, server string) (*Driver, *epoll) {
 	return run, run.engine[0].(*epoll)
 }
 
-// TestClientOfAListener: the sockets of clients have the options that are set for all, and
-// one that sends no more while it waits for an answer does not keep the loop awake.
+// TestClientOfAListener checks that the sockets of clients have the options of every socket. It
+// also checks that a client that has closed its sending side and waits for a reply does not keep
+// the loop awake.
 func TestClientOfAListener(t *testing.T) {
 	server, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -86,7 +88,7 @@ func TestClientOfAListener(t *testing.T) {
 	}
 	defer server.Close()
 	asked := make(chan struct{})
-	go func() { // it never answers a get
+	go func() { // it never replies to a get
 		c, err := server.Accept()
 		if err != nil {
 			return
@@ -125,20 +127,20 @@ func TestClientOfAListener(t *testing.T) {
 	}
 	before, began := wakeups(), time.Now()
 	time.Sleep(50 * time.Millisecond)
-	n, slept := wakeups()-before, time.Since(began) // on a busy machine longer, with more wakeups by timers
+	n, slept := wakeups()-before, time.Since(began) // a busy machine sleeps longer, and timers cause more wakeups
 	if n > 20+uint64(slept/(10*time.Millisecond)) {
 		t.Errorf("%d wakeups in %v while nothing happens: the loop spins", n, slept)
 	}
 }
 
-// TestAccept: a wakeup takes one client, and what it has asked for; more, where the
-// listener was ready at wakeup after wakeup.
+// TestAccept checks that a wakeup accepts one client and reads its request, and that it accepts
+// more clients if the listener was ready at consecutive wakeups.
 func TestAccept(t *testing.T) {
 	run, d := epollOf(t, "127.0.0.1:1")
 	const clients = 70
 	conns := make([]net.Conn, clients)
 	took := make(chan []uint64)
-	d.post(func(e *proxy.Engine) { // nobody else accepts meanwhile
+	d.post(func(e *proxy.Engine) { // the loop accepts no clients while this function runs
 		defer close(took)
 		var listener *sock
 		for _, s := range d.socks {
@@ -165,7 +167,7 @@ func TestAccept(t *testing.T) {
 			}
 			n = append(n, e.Count.Accepted-before.Accepted)
 		}
-		d.round++ // a wakeup without
+		d.round++ // a wakeup without a client
 		d.round++
 		d.accept(listener)
 		if listener.inRow != 1 {

@@ -1,8 +1,8 @@
 package loop
 
-// Connections to servers that something is wrong with, on purpose: a filter
-// between a driver's socket and the engine. Without a fault a connection has no
-// filter, and that is all that is asked on the way of a byte.
+// Fault injection: a filter between a driver's socket and the engine that delays, drops or cuts the
+// bytes of a server connection. A connection without a fault has no filter, so each read and write
+// costs only one nil check.
 
 import (
 	"bytes"
@@ -18,30 +18,29 @@ import (
 	"ringside/proxy/link"
 )
 
-// port is a driver's side of one server connection: the socket below a filter,
-// or a dial that a fault holds up.
+// port is a driver's side of one server connection: the socket below a filter, or a dial that a
+// fault holds back.
 type port interface {
 	link() *link.Link
-	filter() **filter           // where the driver keeps it; nil without a fault
-	connect()                   // makes the connection that the engine has asked for
-	held() *bool                // a fault is against connecting
-	send(b []byte) (int, error) // hands bytes to the socket, which may take less
-	end(err error)              // closes the socket and tells the engine
-	want(read, write bool)      // what the filter can use now
-	busy() bool                 // the driver still reports to the filter
+	filter() **filter           // the driver's field that holds the filter; nil without a fault
+	connect()                   // makes the connection that the engine requested
+	held() *bool                // whether a fault delays the dial
+	send(b []byte) (int, error) // writes bytes to the socket, which may accept only some of them
+	end(err error)              // closes the socket and notifies the engine
+	want(read, write bool)      // whether the filter can read more, and whether it waits to write
+	busy() bool                 // whether the driver's writer still has to report to the filter
 }
 
-// faults is what one driver knows of the faults of its servers. Like the
-// engine it is used by one goroutine at a time.
+// faults is the fault state of one driver. Like the engine, only one goroutine at a time uses it.
 type faults struct {
 	set    *fault.Set
 	engine *proxy.Engine
-	chance *rand.Rand                          // the dice: they fall the same way in every run
-	after  func(wait time.Duration, do func()) // runs do as the driver's own, later
-	dials  []port                              // held up
+	chance *rand.Rand                          // random numbers for dropped segments, with a fixed seed: the same sequence in every run
+	after  func(wait time.Duration, do func()) // runs do later, as a call of the driver
+	dials  []port                              // dials that a fault delays
 }
 
-// of is what is wrong with the server behind l.
+// of returns the faults of the server of l.
 func (fs *faults) of(l *link.Link) fault.State {
 	if fs.set == nil {
 		return fault.State{}
@@ -50,7 +49,7 @@ func (fs *faults) of(l *link.Link) fault.State {
 	return fs.set.Of(network, address)
 }
 
-// dial connects p, unless a fault has something against it.
+// dial connects p, unless a fault prevents or delays it.
 func (fs *faults) dial(p port) {
 	*p.held() = false
 	state := fs.of(p.link())
@@ -76,8 +75,8 @@ func (fs *faults) dial(p port) {
 	})
 }
 
-// opened looks whether a connection that was just made has a fault. It
-// reports false when that has ended it.
+// opened applies the faults of a connection that was just made. It returns false if a fault has
+// ended the connection.
 func (fs *faults) opened(p port) bool {
 	state := fs.of(p.link())
 	return state == (fault.State{}) || fs.attach(p).change(now(), state)
@@ -89,8 +88,8 @@ func (fs *faults) attach(p port) *filter {
 	return f
 }
 
-// review takes up the faults as they are now, for open connections and for
-// dials that are held up. full says of a connection that its socket is.
+// review applies the current faults to open connections and to dials that were held back. full is
+// set if the socket of a connection is full.
 func (fs *faults) review(open iter.Seq2[port, bool]) {
 	for p, full := range open {
 		state, f := fs.of(p.link()), *p.filter()
@@ -114,7 +113,8 @@ func (fs *faults) review(open iter.Seq2[port, bool]) {
 	}
 }
 
-// late is how much later a segment comes, of which the network drops some.
+// late returns how much later a segment arrives if the network drops the given percentage of
+// segments.
 func (fs *faults) late(percent int, rto time.Duration) (d time.Duration) {
 	for range lossesMax {
 		if percent == 0 {
@@ -132,19 +132,18 @@ func (fs *faults) late(percent int, rto time.Duration) (d time.Duration) {
 	return d
 }
 
-// What TCP waits before it sends something again the first time; then twice
-// as long, and so on.
+// Retransmission timeouts of TCP. Each further attempt waits twice as long.
 const (
-	rto    = 200 * time.Millisecond // a segment, on a fast network
-	synRTO = time.Second            // an attempt to connect
+	rto    = 200 * time.Millisecond // of a segment, on a fast network
+	synRTO = time.Second            // of a connection attempt
 )
 
-// lossesMax is how often in a row something is lost at most: after some
-// minutes everybody has given up.
+// lossesMax is how often in a row a segment is lost at most. After some minutes all timeouts have
+// passed.
 const lossesMax = 10
 
-// filter stands between the engine and the socket of one server connection
-// while it has a fault, and until what that held back has gone on.
+// filter is between the engine and the socket of one server connection while the connection has a
+// fault. It stays until the bytes that it kept have moved on.
 type filter struct {
 	*faults
 	port  port
@@ -152,37 +151,36 @@ type filter struct {
 	state fault.State
 
 	in, out line
-	greeted bool // a whole line has come: what follows is answers
-	lost    bool // bytes are lost: nothing that follows can be understood
-	lostOut int  // how many of these were on their way to the server
-	over    bool // the end is in the line, or past
+	greeted bool // a whole line has arrived: the bytes that follow are replies
+	lost    bool // bytes are lost, so what follows cannot be parsed
+	lostOut int  // how many of the lost bytes were for the server
+	over    bool // the end of the server's data was queued or passed on
 	full    bool // the engine was told that the socket is full
-	blocked bool // the socket is: it did not take all
+	blocked bool // the socket did not accept all bytes
 	wakeAt  int64
 }
 
-// line is what is kept of one direction.
+// line is what the filter keeps of one direction.
 type line struct {
 	pieces []piece
 	size   int
 }
 
-// piece is bytes, or the end of the connection, that go on at due.
+// piece is some bytes, or the end of the connection, which the filter passes on at due.
 type piece struct {
 	b   []byte
 	end bool
-	err error // of the end
+	err error // with end: its cause
 	due int64
 }
 
-// keptMax bounds what is kept of each direction of a connection, as the
-// kernel's buffers do for one that hangs. Beyond it the socket is full, or
-// not read.
+// keptMax limits the bytes kept of each direction of a connection. The kernel's buffers limit them
+// in the same way for a server that hangs. At this limit the socket counts as full, or is not read.
 const keptMax = 1 << 20
 
 func (l *line) full() bool { return l.size >= keptMax }
 
-// push puts p behind what is there, and never before it in time.
+// push appends p. Its due time is at least that of the piece before it.
 func (l *line) push(p piece) {
 	if n := len(l.pieces); n > 0 {
 		p.due = max(p.due, l.pieces[n-1].due)
@@ -191,17 +189,17 @@ func (l *line) push(p piece) {
 	l.size += len(p.b)
 }
 
-// release lets everything go at once.
+// release makes all pieces due now.
 func (l *line) release() {
 	for i := range l.pieces {
 		l.pieces[i].due = 0
 	}
 }
 
-// stuck says that nothing moves.
+// stuck reports whether the fault stops all bytes.
 func (f *filter) stuck() bool { return f.state.Hang || f.state.Partition }
 
-// read takes what was read from the server. It keeps no reference to b.
+// read queues bytes that were read from the server. It does not keep b.
 func (f *filter) read(now int64, b []byte) {
 	switch {
 	case f.over:
@@ -222,8 +220,8 @@ func (f *filter) read(now int64, b []byte) {
 	}
 }
 
-// cut says how much of b comes before the connection is reset in the middle
-// of an answer, and whether it is.
+// cut returns how many bytes of b arrive before the connection is reset in the middle of a reply.
+// reset is false if b contains no byte of a reply.
 func (f *filter) cut(b []byte) (n int, reset bool) {
 	start := 0
 	if !f.greeted {
@@ -236,7 +234,7 @@ func (f *filter) cut(b []byte) (n int, reset bool) {
 	return start + (len(b)-start)/2, true
 }
 
-// ended takes the end of what the server sends.
+// ended queues the end of the server's data.
 func (f *filter) ended(now int64, err error) {
 	if !f.over {
 		f.over = true
@@ -244,7 +242,7 @@ func (f *filter) ended(now int64, err error) {
 	}
 }
 
-// write takes all the engine has for the socket, as far as there is room.
+// write queues all pending bytes of the engine, as far as there is room.
 func (f *filter) write(now int64) {
 	for {
 		spans := f.link.Pending(nil)
@@ -267,7 +265,7 @@ func (f *filter) write(now int64) {
 	}
 }
 
-// refill takes what the engine had no room for, if there is room now.
+// refill queues the bytes that did not fit before, if there is room now. It reports whether it did.
 func (f *filter) refill(now int64) bool {
 	if !f.full || f.out.full() {
 		return false
@@ -278,8 +276,7 @@ func (f *filter) refill(now int64) bool {
 	return true
 }
 
-// pump moves on what is due. It reports false when it has ended the
-// connection.
+// pump passes on the pieces that are due. It returns false if it has ended the connection.
 func (f *filter) pump(now int64) bool {
 	if f.wakeAt <= now {
 		f.wakeAt = 0
@@ -318,7 +315,7 @@ func (f *filter) pump(now int64) bool {
 	return true
 }
 
-// sleep sees that pump is called when the next piece is due.
+// sleep schedules pump for the time when the next piece is due.
 func (f *filter) sleep(now int64) {
 	next := int64(math.MaxInt64)
 	for _, l := range []*line{&f.in, &f.out} {
@@ -332,16 +329,16 @@ func (f *filter) sleep(now int64) {
 	}
 }
 
-// wake moves on what is due, if the filter is still its connection's, and says
-// what it can use then.
+// wake passes on what is due and tells the driver what to wait for. It does nothing if the
+// connection no longer has this filter.
 func (f *filter) wake() {
 	if *f.port.filter() == f && f.pump(now()) {
 		f.settle()
 	}
 }
 
-// settle lets the driver wait for what the filter can use, or lets go of a
-// filter that has nothing left to do.
+// settle tells the driver which events the filter can use. It removes a filter that has nothing
+// left to do.
 func (f *filter) settle() {
 	if f.done() && !f.port.busy() {
 		*f.port.filter() = nil
@@ -349,8 +346,7 @@ func (f *filter) settle() {
 	f.port.want(!f.in.full(), f.blocked)
 }
 
-// change puts another state in force. It reports false when that has ended
-// the connection.
+// change applies another fault state. It returns false if that has ended the connection.
 func (f *filter) change(now int64, s fault.State) bool {
 	f.state = s
 	if s.Refuse || f.lost && !f.stuck() {
@@ -363,8 +359,8 @@ func (f *filter) change(now int64, s fault.State) bool {
 	return f.pump(now)
 }
 
-// unsent is how many of the engine's bytes the server's kernel has not got. It
-// has got those to a server that only hangs.
+// unsent returns how many of the engine's bytes have not reached the server's kernel. If the server
+// only hangs, its kernel still has the bytes, so the count is 0.
 func (f *filter) unsent() int {
 	if f == nil || f.state.Hang && !f.lost {
 		return 0
@@ -372,13 +368,13 @@ func (f *filter) unsent() int {
 	return f.out.size + f.lostOut
 }
 
-// done says that there is no fault any more and nothing is kept.
+// done reports whether there is no fault any more and nothing is kept.
 func (f *filter) done() bool {
 	return f.state == fault.State{} && len(f.in.pieces)+len(f.out.pieces) == 0
 }
 
-// refault makes every engine's driver look at the faults again, and waits for
-// that, but not for one that hangs or has ended.
+// refault makes the drivers of all engines apply the current faults. It waits for them, but at most
+// a second, because a loop may hang or have ended.
 func (d *Driver) refault() {
 	d.mu.Lock()
 	engines := slices.Clone(d.engine)

@@ -1,6 +1,6 @@
 package loop
 
-// What the epoll driver has below a filter for faults.
+// The epoll driver's side of fault injection.
 
 import (
 	"slices"
@@ -58,12 +58,12 @@ func (d *epoll) refault() {
 	})
 }
 
-// readFiltered reads for the filter of s. The end of a connection is told once
-// only: what epoll says of it again and again is not listened to.
+// readFiltered reads for the filter of s. It removes an ended connection from the epoll set,
+// because epoll would report the end at each wakeup.
 func (d *epoll) readFiltered(s *sock) {
 	f := s.filter
 	defer f.wake()
-	if s.events&unix.EPOLLIN == 0 { // only the end of the connection is news
+	if s.events&unix.EPOLLIN == 0 { // paused: epoll reports only the end of the connection
 		unix.EpollCtl(d.fd, unix.EPOLL_CTL_DEL, s.fd, nil)
 		f.ended(now(), sockError(s.fd))
 		return

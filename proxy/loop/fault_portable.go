@@ -1,6 +1,6 @@
 package loop
 
-// What the portable driver has below a filter for faults.
+// The portable driver's side of fault injection.
 
 import (
 	"net"
@@ -21,7 +21,7 @@ func (p streamPort) held() *bool      { return &p.s.held }
 func (p streamPort) connect()         { p.dialUp(p.s) }
 func (p streamPort) busy() bool       { return p.s.busy }
 
-// send gives the writer one buffer at a time.
+// send passes b to the writer goroutine, which holds one buffer at a time.
 func (p streamPort) send(b []byte) (int, error) {
 	if p.s.busy {
 		return 0, nil
@@ -39,7 +39,8 @@ func (p streamPort) end(err error) {
 	p.ended(p.s, err)
 }
 
-// want lets the reader go on if there is room. The writer reports by itself.
+// want resumes the reader if the filter has room, and pauses it otherwise. It ignores write because
+// the writer reports without being asked.
 func (p streamPort) want(read, _ bool) { p.s.pause(!read) }
 
 func (d *portable) refault() {

@@ -1,6 +1,6 @@
 package loop
 
-// What clients see of each kind of fault, with a real memcached and both drivers.
+// What clients observe with each kind of fault, with a real memcached and both drivers.
 
 import (
 	"bufio"
@@ -23,7 +23,7 @@ import (
 	"ringside/proxy/table"
 )
 
-// talk is one client, or a person who asks the server itself.
+// talk is one connection of a client, or one directly to the server.
 type talk struct {
 	t *testing.T
 	c net.Conn
@@ -40,7 +40,7 @@ func talkTo(t *testing.T, addr string) *talk {
 	return &talk{t, c, bufio.NewReader(c)}
 }
 
-// ask sends a request and returns its answer without the line ends.
+// ask sends a request and returns its reply without the line ends.
 func (k *talk) ask(request string) string {
 	k.t.Helper()
 	k.c.SetDeadline(time.Now().Add(testenv.Hang))
@@ -71,7 +71,7 @@ func (k *talk) want(request, answer string) {
 	}
 }
 
-// until asks until the answer comes.
+// until repeats the request until the reply contains answer.
 func (k *talk) until(request, answer string) {
 	k.t.Helper()
 	got := ""
@@ -83,20 +83,19 @@ func (k *talk) until(request, answer string) {
 	k.t.Fatalf("%q never gets %q; the last answer is %.200q", request, answer, got)
 }
 
-// broken is a proxy before two servers, of which the first gets faults. Keys
-// of even length are its.
+// broken is a proxy with two servers. The first one gets the faults; keys of even length are on it.
 type broken struct {
 	t      *testing.T
 	faults *fault.Set
 	proxy  *proxy.Proxy
 	server string
 	other  string
-	*talk        // a client
-	direct *talk // the server itself
+	*talk        // a client of the proxy
+	direct *talk // a connection to the server itself
 }
 
-// eachFault runs f with each driver.
-// They run beside each other, too: nothing that succeeds in them may fail for being late.
+// eachFault runs f with each driver. The runs are concurrent, so a request that must succeed may
+// not have a short timeout.
 func eachFault(t *testing.T, f func(b *broken)) {
 	t.Parallel()
 	eachAtOnce(t, func(t *testing.T, o Options) {
@@ -109,7 +108,7 @@ func eachFault(t *testing.T, f func(b *broken)) {
 		b.may(patient)
 		b.want("set odd 0 0 1\r\no", "STORED") // the other server has no fault
 		b.want("get odd", "VALUE odd 0 1 o END")
-		b.may(hasty) // what a fault has swallowed is given up
+		b.may(hasty) // requests that a fault has swallowed time out
 		b.faults.LiftAll()
 		b.until("get k1", "VALUE k1 0 2 v1 END")
 		b.may(patient)
@@ -124,7 +123,7 @@ func (b *broken) table(most table.Timeouts) *table.Table {
 	return tab
 }
 
-// may says what requests may take from now on.
+// may sets the timeouts of requests from now on.
 func (b *broken) may(take table.Timeouts) { b.proxy.Swap(b.table(take)) }
 
 func (b *broken) add(f fault.Fault) {
@@ -135,7 +134,7 @@ func (b *broken) add(f fault.Fault) {
 	}
 }
 
-// sets is how many set commands the server has run.
+// sets returns how many set commands the server has run.
 func (b *broken) sets() (n int) {
 	b.t.Helper()
 	b.direct.c.SetDeadline(time.Now().Add(testenv.Hang))
@@ -161,7 +160,7 @@ func TestRefuse(t *testing.T) {
 	})
 }
 
-// What was sent to a server that hangs is not lost.
+// TestHang checks that requests sent to a server that hangs are not lost.
 func TestHang(t *testing.T) {
 	eachFault(t, func(b *broken) {
 		b.may(hasty)
@@ -172,7 +171,7 @@ func TestHang(t *testing.T) {
 		}
 		b.may(patient)
 		b.faults.LiftAll()
-		for b.sets() < 2 { // it runs now, and so does the delete behind it
+		for b.sets() < 2 { // the delayed set runs now, and so does the late delete after it
 			time.Sleep(time.Millisecond)
 		}
 		b.direct.until("get k5", "END")
@@ -186,10 +185,11 @@ func TestHang(t *testing.T) {
 	})
 }
 
-// A connection that is being made when the fault is lifted is made then.
+// TestHangWhileConnecting checks that a connection attempt that a fault delays continues when
+// the fault is lifted.
 func TestHangWhileConnecting(t *testing.T) {
 	eachFault(t, func(b *broken) {
-		b.add(fault.Fault{Kind: fault.Refuse}) // no connection is left
+		b.add(fault.Fault{Kind: fault.Refuse}) // closes all connections
 		b.want("get k1", "connection refused")
 		b.may(hasty)
 		b.add(fault.Fault{Kind: fault.Hang})
@@ -198,11 +198,11 @@ func TestHangWhileConnecting(t *testing.T) {
 		b.faults.LiftAll()
 		b.until("get k1", "VALUE")
 		b.may(patient)
-		b.add(fault.Fault{Kind: fault.Refuse}) // ends the connection, quietly: it owes nothing
+		b.add(fault.Fault{Kind: fault.Refuse}) // ends the connection without an error because no reply is due
 		b.add(fault.Fault{Kind: fault.Hang})
 		b.faults.Lift(3)
 		fmt.Fprint(b.c, "get k1\r\n")
-		time.Sleep(50 * time.Millisecond) // most times the dial has begun by now; it may not have
+		time.Sleep(50 * time.Millisecond) // the dial has usually begun by now, but need not have
 		b.faults.LiftAll()
 		if got := b.answer(); got != "VALUE k1 0 2 v1 END" {
 			b.t.Errorf("get k1: %q", got)
@@ -210,7 +210,7 @@ func TestHangWhileConnecting(t *testing.T) {
 	})
 }
 
-// Answers that come too late go to nobody else.
+// TestDelay checks that late replies do not reach other clients.
 func TestDelay(t *testing.T) {
 	eachFault(t, func(b *broken) {
 		b.add(fault.Fault{Kind: fault.Delay, Delay: 20 * time.Millisecond})
@@ -222,10 +222,10 @@ func TestDelay(t *testing.T) {
 		b.may(hasty)
 		b.add(fault.Fault{Kind: fault.Delay, Delay: time.Minute})
 		b.want("set k5 0 0 1\r\nx", "did not answer within 500ms")
-		for b.sets() < 2 { // it has come through, or is on its way
+		for b.sets() < 2 { // it has arrived, or is on its way
 			time.Sleep(time.Millisecond)
 		}
-		b.direct.until("get k5", "END") // it was deleted again
+		b.direct.until("get k5", "END") // the late delete has removed it
 		b.may(patient)
 		b.faults.LiftAll()
 		b.want("get k1", "VALUE k1 0 2 v1 END")
@@ -244,7 +244,8 @@ func TestDrop(t *testing.T) {
 	})
 }
 
-// Nobody gets a part of a value, and the next request has a new connection.
+// TestReset checks that a client never gets a part of a value, and that the next request uses a new
+// connection.
 func TestReset(t *testing.T) {
 	eachFault(t, func(b *broken) {
 		b.add(fault.Fault{Kind: fault.Reset})
@@ -255,8 +256,8 @@ func TestReset(t *testing.T) {
 	})
 }
 
-// A value that is forwarded as it comes breaks off, and its client is closed:
-// it can't know otherwise.
+// TestResetInLargeValue checks that Ringside closes the client if a value breaks off that is
+// forwarded while it arrives. The client could not detect the error otherwise.
 func TestResetInLargeValue(t *testing.T) {
 	eachAtOnce(t, func(t *testing.T, o Options) {
 		server := memcached(t)
@@ -271,7 +272,7 @@ func TestResetInLargeValue(t *testing.T) {
 	})
 }
 
-// What was sent into a partition is never delivered.
+// TestPartition checks that requests sent during a partition are never delivered.
 func TestPartition(t *testing.T) {
 	eachFault(t, func(b *broken) {
 		b.may(hasty)
@@ -291,8 +292,8 @@ func TestPartition(t *testing.T) {
 	})
 }
 
-// A large value goes into a server that hangs as far as a kernel would take
-// it, and comes out whole.
+// TestHangWithLargeValue checks that a server that hangs accepts as much of a large value as a
+// kernel would, and that the value arrives whole afterwards.
 func TestHangWithLargeValue(t *testing.T) {
 	eachFault(t, func(b *broken) {
 		b.may(hasty)
@@ -308,8 +309,8 @@ func TestHangWithLargeValue(t *testing.T) {
 	})
 }
 
-// A connection that is stuck already when it gets a fault goes on when both
-// are over.
+// TestFaultOnFullConnection adds a fault to a connection that is already full. The connection must
+// continue when the fault is lifted and the server runs again.
 func TestFaultOnFullConnection(t *testing.T) {
 	for _, kind := range []fault.Fault{{Kind: fault.Hang}, {Kind: fault.Delay, Delay: time.Millisecond}} {
 		each(t, func(t *testing.T, o Options) {
@@ -325,7 +326,7 @@ func TestFaultOnFullConnection(t *testing.T) {
 			for i, k := range clients {
 				fmt.Fprintf(k.c, "set k%d 0 0 %d\r\n%s\r\n", i, len(value), value)
 			}
-			time.Sleep(100 * time.Millisecond) // most times the connection is full by now; it may not be
+			time.Sleep(100 * time.Millisecond) // the connection is usually full by now, but need not be
 			kind.Network, kind.Address = "tcp", addr
 			if _, err := o.Faults.Add(kind); err != nil {
 				t.Fatal(err)
@@ -344,7 +345,8 @@ func TestFaultOnFullConnection(t *testing.T) {
 	}
 }
 
-// Faults that come and go at any moment never give a client another's answer.
+// TestFaultStorm checks that faults added and lifted at any moment never cause a client to get
+// another client's reply.
 func TestFaultStorm(t *testing.T) {
 	each(t, func(t *testing.T, o Options) {
 		servers := []string{memcached(t), memcached(t)}
@@ -405,7 +407,7 @@ func TestFaultStorm(t *testing.T) {
 			}
 		}
 		o.Faults.LiftAll()
-		calm := tableOf(servers...) // whose timeouts a busy machine keeps, too
+		calm := tableOf(servers...) // with timeouts that a busy machine meets, too
 		p.Swap(calm)
 		k := talkTo(t, d.Addrs()[0].String())
 		k.until("set k 0 0 1\r\nx", "STORED")

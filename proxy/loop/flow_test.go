@@ -1,6 +1,6 @@
 package loop
 
-// Answers that come slowly, or stop coming, from a server that the test plays.
+// Replies that arrive slowly, or stop, from a server that the test plays.
 
 import (
 	"bufio"
@@ -16,13 +16,13 @@ import (
 	"ringside/internal/testenv"
 )
 
-// slowServer answers each key of a read by a value of size bytes, at a rate in
-// bytes a second (0: as fast as they are taken). In the middle of value number
-// stalls, counted from 1, it says nothing more until the test ends; 0: in none.
+// slowServer replies to each key of a read with a value of size bytes, at rate bytes a second (0:
+// as fast as possible). In the middle of value number stalls, counted from 1, it stops sending
+// until the test ends (0: never).
 type slowServer struct {
 	size, rate, stalls int
 	end                chan struct{}
-	values             map[string][]byte // by key: what is answered, made before so that it begins at once
+	values             map[string][]byte // by key: the part of the reply, built in advance so that it starts at once
 }
 
 func (m slowServer) start(t *testing.T) (addr string) {
@@ -88,12 +88,12 @@ func (m slowServer) pour(c net.Conn, b []byte) {
 	}
 }
 
-// valueOf is the answer's part for one key.
+// valueOf returns the part of a reply for one key.
 func valueOf(key string, size int) string {
 	return fmt.Sprintf("VALUE %s 0 %d\r\n%s\r\n", key, size, strings.Repeat(key[len(key)-1:], size))
 }
 
-// readOf is a read of n keys, and the answer to that from values of size bytes.
+// readOf returns a read of n keys, and the reply to it with values of size bytes.
 func readOf(n, size int) (read, answer string) {
 	var r, a strings.Builder
 	r.WriteString("get")
@@ -105,8 +105,8 @@ func readOf(n, size int) (read, answer string) {
 	return r.String() + "\r\n", a.String() + "END\r\n"
 }
 
-// ask connects to a Ringside before a server that the test plays, with hasty
-// timeouts, and sends it a read, and then mn, whose answer says that no more comes.
+// ask starts a server that the test plays and a Ringside instance with hasty timeouts, and connects
+// to it. It sends the read and then mn, whose reply marks the end of the replies.
 func (m slowServer) ask(t *testing.T, o Options, read string) net.Conn {
 	t.Helper()
 	m.values = map[string][]byte{}
@@ -126,16 +126,16 @@ func (m slowServer) ask(t *testing.T, o Options, read string) net.Conn {
 		io.WriteString(c, read+"mn\r\n")
 		first := make([]byte, 1)
 		if _, err := io.ReadFull(c, first); err != nil {
-			t.Fatal(err) // only a hang: an answer that comes too late is a miss
+			t.Fatal(err) // only if the proxy hangs: a late reply counts as a miss
 		}
 		if string(first) != "E" || try == 5 {
 			return &begun{c, first}
 		}
-		c.Close() // a server without a processor is a miss
+		c.Close() // a server that got no CPU time causes a miss
 	}
 }
 
-// begun is a connection of whose answer the first byte has been read.
+// begun is a connection with the first byte of its reply already read.
 type begun struct {
 	net.Conn
 	first []byte
@@ -150,8 +150,8 @@ func (b *begun) Read(p []byte) (int, error) {
 	return b.Conn.Read(p)
 }
 
-// comes reads as much as want, or until the answer to mn, and returns an error unless it is
-// want.
+// comes reads up to len(want) bytes, or up to the reply to mn. It returns an error if they differ
+// from want.
 func comes(c io.Reader, want string) error {
 	got := make([]byte, 0, len(want))
 	for len(got) < len(want) && !bytes.HasSuffix(got, []byte("\r\nMN\r\n")) {
@@ -167,9 +167,9 @@ func comes(c io.Reader, want string) error {
 	return nil
 }
 
-// undisturbed repeats a round in which the server or the proxy, which share this
-// process, got no processor for a good part of hasty.Request: then one of them
-// may have been silent for longer than a request may take.
+// undisturbed repeats a round in which this process got no CPU time for a good part of
+// hasty.Request. The server and the proxy share the process, so one of them may then have been
+// silent for longer than a request may take.
 func undisturbed(t *testing.T, round func() error) {
 	t.Helper()
 	testenv.Undisturbed(t, 6, hasty.Request/4, round)
@@ -181,7 +181,7 @@ func TestAnswersThatComeSlowlyAreWhole(t *testing.T) {
 			t.Run(fmt.Sprint(of.values*of.size, " bytes"), func(t *testing.T) {
 				t.Parallel()
 				read, answer := readOf(of.values, of.size)
-				rate := min(5_000_000, of.values*of.size/2) // longer than request, whatever the size
+				rate := min(5_000_000, of.values*of.size/2) // the reply takes longer than the request timeout, whatever its size
 				undisturbed(t, func() error {
 					return comes(slowServer{size: of.size, rate: rate}.ask(t, o, read), answer)
 				})
@@ -190,8 +190,8 @@ func TestAnswersThatComeSlowlyAreWhole(t *testing.T) {
 	})
 }
 
-// Twenty reads that are sent at once wait for each other as twenty keys of one
-// do: no longer than deadline, but longer than request.
+// TestAnswersBehindOneThatComesSlowly sends several reads at once. Like the keys of one read, they
+// wait for each other: up to the deadline, but longer than the request timeout.
 func TestAnswersBehindOneThatComesSlowly(t *testing.T) {
 	eachAtOnce(t, func(t *testing.T, o Options) {
 		reads, answers := "", ""
@@ -206,11 +206,13 @@ func TestAnswersBehindOneThatComesSlowly(t *testing.T) {
 	})
 }
 
-// A server stops in the middle of value 7 of 20. A value of up to 64 KiB is held until
-// it is whole: that key and those behind it miss. A larger one goes out as it comes, for
-// to hold it would cost its size in memory for each client, and the time that it takes.
-// So the client has six whole values, and a seventh that the close cuts: its first line
-// says how long it would have been.
+// TestServerThatStallsInTheMiddleOfAValue: a server stops in the middle of value 7 of 20.
+//
+// A value of up to 64 KiB is buffered until it is complete, so that key and those after it miss. A
+// larger value is forwarded while it arrives, because buffering it would cost its size in memory
+// for each client, and time. So the client gets six whole values, and a seventh that is cut when
+// Ringside closes the connection. Its first line contains the full length, so the client detects
+// the cut.
 func TestServerThatStallsInTheMiddleOfAValue(t *testing.T) {
 	eachAtOnce(t, func(t *testing.T, o Options) {
 		for _, size := range []int{1000, 60_000} {
@@ -240,8 +242,8 @@ func TestServerThatStallsInTheMiddleOfAValue(t *testing.T) {
 	})
 }
 
-// A client that takes its answer in pieces, with pauses longer than request,
-// loses nothing: it is not the server's silence.
+// TestClientThatReadsSlowly checks that a client loses nothing if it reads its reply in pieces,
+// with pauses longer than the request timeout. The pauses must not count as silence of the server.
 func TestClientThatReadsSlowly(t *testing.T) {
 	eachAtOnce(t, func(t *testing.T, o Options) {
 		read, answer := readOf(20, 500_000)

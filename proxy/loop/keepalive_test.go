@@ -1,6 +1,6 @@
 package loop
 
-// Idle connections that no longer work, on real sockets and on both drivers.
+// Idle connections that no longer work, on real sockets and with both drivers.
 
 import (
 	"bufio"
@@ -14,8 +14,8 @@ import (
 	"ringside/proxy"
 )
 
-// TestKeepalive: a server that answers nothing but the greeting of each connection loses
-// the connection by the next ping, again and again, and no request is needed for that.
+// TestKeepalive checks that a ping finds a dead connection without any request, again and again.
+// The server replies only to the first line of each connection.
 func TestKeepalive(t *testing.T) {
 	eachAtOnce(t, func(t *testing.T, o Options) {
 		server, err := net.Listen("tcp", "127.0.0.1:0")
@@ -58,7 +58,7 @@ func TestKeepalive(t *testing.T) {
 		for end := time.Now().Add(testenv.Hang); ; time.Sleep(10 * time.Millisecond) {
 			sum, err := p.Snapshot()
 			if err != nil {
-				continue // the loop gets no processor
+				continue // the loop gets no CPU time
 			}
 			var dead uint64
 			for _, srv := range sum.Servers {

@@ -15,26 +15,26 @@ import (
 	"ringside/proxy/table"
 )
 
-// listener is one address that is listened on.
+// listener is one address on which the proxy listens.
 type listener struct {
 	network, address string
-	listeners        []net.Listener // one for each engine that has its own
-	mode             uint32         // of a unix socket: its permission bits; 0: those of file
-	file             fs.FileInfo    // of a unix socket: what was made
+	listeners        []net.Listener // one for each engine, or one that the engines share
+	mode             uint32         // permission bits of a unix socket; 0: those with which the file was created
+	file             fs.FileInfo    // the file of a unix socket, as created
 }
 
-// listen opens one listening address for n engines. With more than one, each
-// engine gets its own socket and the kernel spreads the clients over them.
+// listen opens one listening address for n engines. If n is greater than 1, each engine gets its
+// own socket and the kernel spreads the clients over them.
 func listen(l table.Listener, n int) (*listener, error) {
 	s := &listener{network: l.Network, address: l.Address}
 	if l.Network == "unix" {
 		if err := removeStale(l.Address); err != nil {
 			return nil, err
 		}
-		n = 1 // the kernel does not spread unix sockets; the engines share one
+		n = 1 // the kernel does not spread the clients of unix sockets; the engines share one
 	}
 	lc := net.ListenConfig{}
-	lc.SetMultipathTCP(false) // costs CPU at each segment, and memcached clients do not speak it
+	lc.SetMultipathTCP(false) // it costs CPU for each segment, and memcached clients do not use it
 	if l.Network != "unix" {
 		lc.Control = prepare(false)
 	}
@@ -42,9 +42,9 @@ func listen(l table.Listener, n int) (*listener, error) {
 	for i := range n {
 		ln, err := lc.Listen(context.Background(), l.Network, address)
 		if err == nil && i == 0 && n > 1 {
-			// The first takes the address for itself: another process that has it
-			// already, a second Ringside for one, would else share the clients
-			// without a word. From here on those of this process may share it.
+			// The first socket binds the address exclusively. Otherwise another process on the same
+			// address, for example a second Ringside, would silently share the clients. After that,
+			// the other sockets of this process may share it.
 			var raw syscall.RawConn
 			lc.Control = prepare(true)
 			if raw, err = ln.(syscall.Conn).SyscallConn(); err == nil {
@@ -64,14 +64,13 @@ func listen(l table.Listener, n int) (*listener, error) {
 	return s.noteFile(l.Mode)
 }
 
-// inherit takes up the sockets of another process for l.
+// inherit uses sockets that another process opened for l.
 func inherit(l table.Listener, open []net.Listener) (*listener, error) {
 	s := &listener{network: l.Network, address: l.Address, listeners: open}
 	return s.noteFile(l.Mode)
 }
 
-// noteFile remembers which file a unix socket is, and gives it its mode. On an error s is
-// closed.
+// noteFile records the file of a unix socket and sets its mode. On an error it closes s.
 func (s *listener) noteFile(mode uint32) (*listener, error) {
 	if s.network != "unix" {
 		return s, nil
@@ -87,8 +86,9 @@ func (s *listener) noteFile(mode uint32) (*listener, error) {
 	return s, nil
 }
 
-// prepare sets, before a socket listens, what its clients' sockets inherit, which is two
-// calls less for each client. With share other sockets that do the same may listen there.
+// prepare sets socket options before the socket listens. The sockets of clients inherit them, which
+// saves two calls for each client. With share, other sockets with the same option may listen on the
+// address.
 func prepare(share bool) func(network, address string, c syscall.RawConn) error {
 	return func(_, _ string, c syscall.RawConn) (err error) {
 		e := c.Control(func(fd uintptr) {
@@ -101,7 +101,8 @@ func prepare(share bool) func(network, address string, c syscall.RawConn) error 
 	}
 }
 
-// chmod sets the permission bits of a unix socket; 0 are those it was made with.
+// chmod sets the permission bits of a unix socket. With 0 it restores those with which the file was
+// created.
 func (s *listener) chmod(mode uint32) error {
 	there, err := os.Lstat(s.address)
 	if err == nil && !os.SameFile(there, s.file) {
@@ -117,8 +118,8 @@ func (s *listener) chmod(mode uint32) error {
 	return nil
 }
 
-// removeStale removes the socket file that a killed process left behind. One
-// that still answers is somebody's, and an error.
+// removeStale removes a socket file that a killed process left. It returns an error if a process
+// still listens on it.
 func removeStale(path string) error {
 	info, err := os.Stat(path)
 	switch {
@@ -136,7 +137,7 @@ func removeStale(path string) error {
 	return os.Remove(path)
 }
 
-// of returns the socket for engine i.
+// of returns the listening socket for engine i.
 func (s *listener) of(i int) net.Listener { return s.listeners[i%len(s.listeners)] }
 
 func (s *listener) close() {

@@ -2,8 +2,8 @@
 
 package loop
 
-// Elsewhere than Linux there is one engine, so no port is shared, and package net sets
-// the options of each client's socket.
+// Socket options on systems other than Linux. There is one engine, so no port is shared, and
+// package net sets the options of each client's socket.
 
 func tune(int) {}
 

@@ -1,60 +1,59 @@
-// Package loop moves bytes between sockets and the engine.
+// Package loop is the event loop: it moves bytes between sockets and the engine of the proxy.
 //
-// There are two drivers. On Linux, epoll loops: each loop is one goroutine
-// with its own engine, its own clients and its own server connections, and
-// shares nothing with the others on the way of a request. Elsewhere, and on
-// Linux by a setting, the portable driver: a reader and a writer goroutine for
-// each socket, and one engine behind a mutex. Both serve the same engine and
-// must pass the same tests.
+// There are two drivers, which serve the same engine and pass the same tests:
 //
-// Why the epoll loop looks as it does is measured: blocking in epoll_wait by a
-// raw system call keeps the thread's processor and saves the scheduler's
-// hand-over at each wakeup; there is no timeout on that wait, a timerfd that
-// is armed only when something is due takes its place; and a request costs no
-// lock, no allocation and a share of one read, one write and one wait.
+//   - On Linux, epoll loops. Each loop is one goroutine with its own engine, clients and server
+//     connections. The loops share nothing while they serve a request.
+//   - On other systems, and on Linux if configured, the portable driver: a reader and a writer
+//     goroutine for each socket, and one engine protected by a mutex.
+//
+// The design of the epoll loop rests on measurements. A raw epoll_wait system call keeps the
+// scheduler's P while it blocks, which saves the scheduler's hand-over at each wakeup. That wait
+// has no timeout: a timerfd, armed only if a deadline is pending, ends it instead. A request costs
+// no lock, no allocation, and only a share of one read, one write and one wait.
 //
 // A wakeup of an epoll loop:
 //
-//	wait ► Engine.Begin ► accept, read, connected: all that is ready ► what others have posted ► Engine.End ► write, dial, close ► arm the timer
-//	                                                                                              ▲         │
-//	                                                                                              └─────────┘ until End wants nothing more
+//	wait ► Engine.Begin ► accept, read, connected: all ready events ► posted functions ► Engine.End ► write, dial, close ► arm the timer
+//	                                                                                          ▲               │
+//	                                                                                          └───────────────┘ until End returns no effects
 //
-// What costs most is to be woken and to wake others. Under saturation a loop
-// therefore waits for company: until most of the answers that a server owes are
-// there, or for a moment; which of them pays, if any, is found out by trying
-// (package pace decides, await_linux.go waits).
+// The largest costs are being woken and waking others. A saturated loop therefore waits before it
+// looks for events: until most of the replies that a server owes have arrived, or for a short
+// sleep. The loop measures which wait pays off, if any: package pace decides, await_linux.go waits.
 //
-// # What it promises
+// # Guarantees
 //
-//   - An engine is called by one goroutine at a time, and never within a call of its
-//     own: what is posted runs behind the events of a wakeup.
-//   - The engine hears how each connection has ended, once, unless it has ended it
-//     itself. A client that only sends no more is told before, as an end without an error.
-//   - What it wants written is written in its order, or the connection ends.
-//   - The clock never goes back, and on Linux counts a suspend: a lease that ran out
-//     while the machine slept has run out.
-//   - Where descriptors run out new clients are refused, and are told so, and not
-//     connections to servers: an epoll loop keeps the descriptors of those that ended for
-//     the next ones.
-//   - A reload opens what is new before it closes what is old, and an error changes
+//   - Only one goroutine at a time calls an engine, and never from within a call of that engine.
+//     Posted functions run after the events of a wakeup.
+//   - The engine is notified once of the end of each connection, unless the engine ended it. If a
+//     client only closes its sending side, the engine is notified of that earlier, as an end
+//     without an error.
+//   - The driver writes the engine's bytes in order, or the connection ends.
+//   - The clock never runs backwards. On Linux it includes the time that the machine was suspended,
+//     so a lease can expire during a suspend.
+//   - If file descriptors run out, new clients are rejected, not connections to servers. An epoll
+//     loop sends these clients an error, and it reuses the descriptors of ended server connections
+//     for the next ones.
+//   - A reload opens the new listeners before it closes the old ones, and a failed reload changes
 //     nothing.
 //
-// A connection to a server passes through these states (sockState; the portable driver
-// has a goroutine that dials instead):
+// A connection to a server passes through these states (sockState). The portable driver dials in a
+// goroutine instead.
 //
-//	Dial ─► waiting ─ no fault is against it ─► resolving, if it has a name ─► connecting ─► open ─► closed
-//	                                                    │                          │ next address
-//	                                                    └── no address answers ────┴──────────────► closed
+//	Dial ─► waiting ─ no fault prevents it ─► resolving, if it has a name ─► connecting ─► open ─► closed
+//	                                                     │                       │ next address
+//	                                                     └─── no address works ──┴───────────────► closed
 //
-// # What it does not do
+// # Non-goals
 //
-//   - It understands no byte: where a request ends, whom an answer is for and how much is
-//     written at once is the engine's.
-//   - It has no timeouts for servers but the engine's. As a last resort epoll loops give up
-//     a name after ten seconds, and let the kernel give up what a server doesn't
-//     acknowledge for half a minute.
-//   - It does not try a server again: the engine asks for the next Dial.
-//   - It does not balance. A client stays with the loop that has accepted it.
+//   - The package does not parse bytes. The engine decides where a request ends, which client gets
+//     a reply, and how much to write at once.
+//   - It has no timeouts for servers, because the engine has them. As a last resort, epoll loops
+//     limit a DNS lookup to ten seconds, and the kernel drops a connection whose data the server
+//     does not acknowledge for 30 s.
+//   - It does not reconnect to a server. The engine requests the next Dial.
+//   - It does not balance clients. A client stays with the loop that accepted it.
 package loop
 
 import (
@@ -79,13 +78,13 @@ import (
 
 // Options choose and tune a driver.
 type Options struct {
-	Driver       string // "epoll", "portable", or "auto": epoll where there is one
-	Loops        int    // engines side by side, epoll only; 0: 1
-	OrdinaryWait bool   // wait by an ordinary system call (GODEBUG=asyncpreemptoff=1 needs it)
+	Driver       string // "epoll", "portable", or "auto" (also ""): epoll if the system has it, else portable
+	Loops        int    // number of epoll loops, each with its own engine; 0: 1. The portable driver has one engine
+	OrdinaryWait bool   // wait with an ordinary system call, not a raw one (GODEBUG=asyncpreemptoff=1 needs it)
 	Tune         link.Tune
-	Moderation   pace.Settings             // what a busy epoll loop waits for; the portable driver does without
-	Inherited    map[string][]net.Listener // open already, by network and address; Listen takes out those that it needs
-	Faults       *fault.Set                // what is wrong with servers on purpose; nil: nothing, ever
+	Moderation   pace.Settings             // how a busy epoll loop waits for events; the portable driver ignores it
+	Inherited    map[string][]net.Listener // listeners that are already open, by network and address; Listen removes those that it uses
+	Faults       *fault.Set                // faults injected into connections to servers; nil: none
 }
 
 // Driver runs the engines of a proxy.
@@ -94,25 +93,26 @@ type Driver struct {
 	name string
 
 	mu     sync.Mutex
-	open   map[string]*listener // listening, by network and address
+	open   map[string]*listener // open listeners, by network and address
 	engine []engineDriver
 }
 
 // engineDriver drives one engine.
 type engineDriver interface {
-	// serve starts accepting from s. Called before run, or at any time after.
+	// serve starts accepting clients from s with the listening socket of engine i. It may be called
+	// at any time.
 	serve(s *listener, i int)
-	// forget stops accepting from s and closes this driver's side of it.
+	// forget stops accepting from s and closes this driver's descriptor of it.
 	forget(s *listener)
-	// post runs f on the engine, behind the events of the next wakeup.
+	// post runs f with the engine, after the events of the next wakeup.
 	post(f func(e *proxy.Engine))
-	// refault looks at Options.Faults again. Called by post.
+	// refault applies the current Options.Faults. It is called by a posted function.
 	refault()
 	// stop ends the driver and closes all its sockets.
 	stop()
 }
 
-// New starts the engines of p. Nothing is accepted before Listen.
+// New starts the engines of p. They accept clients only after Listen.
 func New(p *proxy.Proxy, o Options) (*Driver, error) {
 	if o.Loops < 1 {
 		o.Loops = 1
@@ -127,7 +127,7 @@ func New(p *proxy.Proxy, o Options) (*Driver, error) {
 		return nil, fmt.Errorf("engine.driver: epoll is not available on %s; use portable or auto", runtime.GOOS)
 	case o.Driver == "portable" || start == nil:
 		start, d.name = newPortable, "portable"
-		d.opts.Loops = 1 // one engine behind one mutex: more would only wait for it
+		d.opts.Loops = 1 // one engine, protected by one mutex: more engines would only wait for that mutex
 	}
 	for range d.opts.Loops {
 		e := p.NewEngine(o.Tune)
@@ -141,7 +141,7 @@ func New(p *proxy.Proxy, o Options) (*Driver, error) {
 		d.engine = append(d.engine, run)
 	}
 	for _, e := range d.engine {
-		e.post(func(*proxy.Engine) {}) // it takes up the table before the first client comes
+		e.post(func(*proxy.Engine) {}) // the engine adopts the table before the first client connects
 	}
 	if o.Faults != nil {
 		o.Faults.Watch(d.refault)
@@ -149,16 +149,15 @@ func New(p *proxy.Proxy, o Options) (*Driver, error) {
 	return d, nil
 }
 
-// Name is the driver in use: "epoll" or "portable".
+// Name returns the driver in use: "epoll" or "portable".
 func (d *Driver) Name() string { return d.name }
 
-// newEpoll is set where there is epoll.
+// newEpoll starts an epoll loop. It is nil if the system has no epoll.
 var newEpoll func(e *proxy.Engine, o Options) (engineDriver, error)
 
-// Listen opens the listeners of t that are not open yet, and gives the unix
-// sockets that are open their modes. Nothing else changes until the returned
-// commit is called, which starts accepting on the new ones and closes those that
-// t does not have. On an error all is as it was.
+// Listen opens the listeners of t that are not open yet, and sets the modes of open unix sockets.
+// Nothing else changes until the caller calls the returned commit. commit starts accepting on the
+// new listeners and closes those that t does not have. An error undoes all changes.
 func (d *Driver) Listen(t *table.Table) (commit func(), err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -204,15 +203,15 @@ func (d *Driver) Listen(t *table.Table) (commit func(), err error) {
 		}
 		for _, s := range fresh {
 			d.open[s.network+" "+s.address] = s
-			for i := range max(len(d.engine), len(s.listeners)) { // another process may have had more loops
+			for i := range max(len(d.engine), len(s.listeners)) { // the process that opened inherited sockets may have had more loops
 				d.engine[i%len(d.engine)].serve(s, i)
 			}
 		}
 	}, nil
 }
 
-// Sockets returns copies of the listening sockets, for another process, and what
-// Inherited calls each.
+// Sockets returns duplicates of the listening sockets, for another process, and for each the key
+// that Options.Inherited uses.
 func (d *Driver) Sockets() (names []string, files []*os.File, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -231,9 +230,9 @@ func (d *Driver) Sockets() (names []string, files []*os.File, err error) {
 	return names, files, nil
 }
 
-// Leave stops accepting and leaves the listening sockets to a process that has
-// copies of them; clients stay. Nobody is refused: who has connected and was not
-// accepted yet waits in the kernel for that process.
+// Leave stops accepting and closes the listening sockets, of which another process has duplicates.
+// Connected clients stay. No client is rejected: a connection that was not accepted yet waits in
+// the kernel until that process accepts it.
 func (d *Driver) Leave() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -247,7 +246,7 @@ func (d *Driver) Leave() {
 	}
 }
 
-// Addrs returns the addresses that are being listened on, sorted.
+// Addrs returns the addresses of the open listeners, sorted.
 func (d *Driver) Addrs() []net.Addr {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -259,9 +258,8 @@ func (d *Driver) Addrs() []net.Addr {
 	return a
 }
 
-// Shutdown stops accepting, lets clients have the answers to what they have
-// asked, and closes everything: when all is answered, or when ctx ends, which
-// is an error.
+// Shutdown stops accepting, waits until clients have the replies to their requests, and then closes
+// everything. If ctx ends first, it closes everything and returns an error.
 func (d *Driver) Shutdown(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -313,8 +311,8 @@ func (d *Driver) close() {
 	}
 }
 
-// engineError is the error that ended a connection as the engine knows it, which has
-// no errors of sockets.
+// engineError converts the error that ended a connection to an error that the engine knows. The
+// engine does not know socket errors.
 func engineError(err error) error {
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return link.ErrRefused
@@ -322,7 +320,8 @@ func engineError(err error) error {
 	return err
 }
 
-// warnAmbiguous logs that the host of a server's address has several addresses, if there are any.
+// warnAmbiguous logs that the host name of a server has several addresses. addresses is empty if it
+// has only one.
 func warnAmbiguous(e *proxy.Engine, address, addresses string) {
 	if addresses != "" {
 		e.LogLimited(slog.LevelWarn, address, "a server name has several addresses: instances may use different ones for the same keys; write each address as a server of its own, or a name for each server",

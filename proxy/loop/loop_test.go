@@ -23,7 +23,7 @@ import (
 	"ringside/ring"
 )
 
-// byLength gives a key to the server of its length.
+// byLength maps a key to the server with the index len(key) modulo the number of servers.
 type byLength int
 
 func (n byLength) Len() int { return int(n) }
@@ -35,15 +35,15 @@ func (n byLength) At(key []byte, _ uint64, try int) int {
 	return len(key) % int(n)
 }
 
-// memcached starts a real one on a port of the kernel's choice.
+// memcached starts a real memcached on a free port and returns its address.
 func memcached(t *testing.T) string {
 	t.Helper()
 	addr, _ := memcachedProcess(t)
 	return addr
 }
 
-// memcachedProcess lets memcached choose its port and say which: one that a test
-// finds free may be another's by the time memcached is there.
+// memcachedProcess starts memcached, which chooses its port and writes it to a file. A free port
+// found by the test could be used by another process before memcached starts.
 func memcachedProcess(t *testing.T) (string, *exec.Cmd) {
 	t.Helper()
 	said := filepath.Join(t.TempDir(), "port")
@@ -63,8 +63,8 @@ func memcachedProcess(t *testing.T) (string, *exec.Cmd) {
 	return "", nil
 }
 
-// What a request may take: where nothing is wrong, and where a test waits for it
-// to take longer.
+// Timeouts of requests: for tests where nothing must time out, and for tests that wait for a
+// timeout.
 var (
 	patient = table.Timeouts{Connect: testenv.Hang, Request: testenv.Hang, Deadline: testenv.Hang}
 	hasty   = table.Timeouts{Connect: time.Second, Request: 500 * time.Millisecond, Deadline: testenv.Hang}
@@ -88,7 +88,7 @@ func tableOf(servers ...string) *table.Table {
 	}
 }
 
-// each runs f against every driver, and at every pace.
+// each runs f with every driver, and at every pace.
 func each(t *testing.T, f func(t *testing.T, o Options)) {
 	drivers := []string{"portable"}
 	if runtime.GOOS == "linux" {
@@ -97,14 +97,14 @@ func each(t *testing.T, f func(t *testing.T, o Options)) {
 	for _, d := range drivers {
 		t.Run(d, func(t *testing.T) { f(t, Options{Driver: d, Tune: link.DefaultTune}) })
 	}
-	for name, kind := range map[string]pace.Kind{"answers": pace.Answers, "sleep": pace.Sleep} { // the portable driver takes it too, and does without
+	for name, kind := range map[string]pace.Kind{"answers": pace.Answers, "sleep": pace.Sleep} { // with the portable driver these settings have no effect
 		t.Run(drivers[len(drivers)-1]+" "+name, func(t *testing.T) {
 			f(t, Options{Driver: drivers[len(drivers)-1], Tune: link.DefaultTune, Moderation: pace.Settings{Above: 1, Sleep: 200 * time.Microsecond, Pace: kind}})
 		})
 	}
 }
 
-// eachAtOnce is each for a test that mostly waits: all run at the same time.
+// eachAtOnce is each for a test that mostly waits: all runs are concurrent.
 func eachAtOnce(t *testing.T, f func(t *testing.T, o Options)) {
 	t.Helper()
 	each(t, func(t *testing.T, o Options) {
@@ -113,8 +113,8 @@ func eachAtOnce(t *testing.T, f func(t *testing.T, o Options)) {
 	})
 }
 
-// TestMain lets more tests run at once than there are processors: those that do, wait
-// for timeouts most of their time.
+// TestMain allows more concurrent tests than there are processors, because they wait for timeouts
+// most of their time.
 func TestMain(m *testing.M) {
 	testing.Init()
 	flag.Set("test.parallel", "16")

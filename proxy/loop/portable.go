@@ -1,6 +1,6 @@
 package loop
 
-// The portable driver: goroutines for each socket, one engine behind a mutex.
+// The portable driver: two goroutines for each socket, and one engine protected by a mutex.
 
 import (
 	"context"
@@ -18,20 +18,19 @@ import (
 	"ringside/proxy/table"
 )
 
-// portable drives one engine with blocking sockets. Every engine call is made
-// under mu; reading and writing are not, with buffers that only their
-// goroutine knows.
+// portable drives one engine with blocking sockets. Every engine call is made under mu. Reads and
+// writes are made without mu, in buffers that only one goroutine uses.
 type portable struct {
 	mu      sync.Mutex
 	engine  *proxy.Engine
 	timer   *time.Timer
 	timerAt int64
-	stopped bool // written under mu and posting
+	stopped bool // written under both mu and posting
 	socks   map[*stream]struct{}
 	running sync.WaitGroup
 	faults  faults
 
-	posting sync.Mutex // never waits for mu: who posts may hold that
+	posting sync.Mutex // guards posted; never waits for mu, because the caller of post may hold mu
 	posted  []func(e *proxy.Engine)
 }
 
@@ -39,20 +38,20 @@ type portable struct {
 type stream struct {
 	conn   net.Conn // nil while dialling
 	link   *link.Link
-	out    chan []byte   // to the writer; one buffer at a time
-	handed atomic.Int64  // bytes of that buffer that the kernel has not got
-	came   atomic.Bool   // the reader has bytes for the engine, or a dial has ended
+	out    chan []byte   // buffers for the writer, one at a time
+	handed atomic.Int64  // bytes of that buffer that the kernel has not accepted yet
+	came   atomic.Bool   // the reader has bytes that the engine does not know yet, or a dial has ended
 	resume chan struct{} // wakes a reader that was paused
-	cancel chan struct{} // closed with the stream
+	cancel chan struct{} // closed when the stream closes
 	paused bool
 	closed bool
 	busy   bool    // the writer has a buffer
-	given  int     // bytes of it, that the engine counts
-	held   bool    // a fault is against connecting
-	filter *filter // of a server connection that has a fault
+	given  int     // bytes of that buffer, as reported to the engine
+	held   bool    // a fault delays the dial
+	filter *filter // of a server connection; nil without a fault
 }
 
-// Peer is the other end's address.
+// Peer returns the address of the other end.
 func (s *stream) Peer() string {
 	if s.conn == nil {
 		return "-"
@@ -63,17 +62,17 @@ func (s *stream) Peer() string {
 	return "unix"
 }
 
-// Unsent is at least what the writer still has, and what the server's kernel
-// has not acknowledged. The piece that is being written may be with the kernel
-// already, so it does not count: behind what is taken for arrived goes a late
-// delete, and what is not may be thrown away.
+// Unsent returns a lower bound of the bytes that have not reached the server's kernel: those that
+// the writer holds and those that the kernel has not acknowledged. It does not count the piece that
+// is being written, which the kernel may already have. The engine may discard bytes that count as
+// unsent, but it sends a late delete after those that count as arrived.
 func (s *stream) Unsent() int {
 	n := max(0, int(s.handed.Load())-pieceSize)
 	return s.filter.unsent() + n + unackedOf(s.conn)
 }
 
-// Ready says whether the server has done something that the engine does not know of
-// yet. A fault may hold back what has come: then that is all there is.
+// Ready reports whether the server has sent bytes or accepted a connection and the engine does not
+// know it yet. With a fault it returns false, because the filter may hold back what has arrived.
 func (s *stream) Ready() bool {
 	return s.filter == nil && (s.came.Load() || s.conn != nil && unreadOf(s.conn))
 }
@@ -87,15 +86,15 @@ func newPortable(e *proxy.Engine, o Options) (engineDriver, error) {
 	return d, nil
 }
 
-// with makes calls to the engine and carries out what it wants done. It
-// reports false, and does nothing, once the driver has stopped.
+// with runs f with the engine and performs the effects that the engine requests. It returns false,
+// and does nothing, after the driver has stopped.
 func (d *portable) with(f func(e *proxy.Engine)) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.wakeup(f)
 }
 
-// wakeup is with for who holds mu.
+// wakeup is with for a caller that holds mu.
 func (d *portable) wakeup(f func(e *proxy.Engine)) bool {
 	if d.stopped {
 		return false
@@ -117,7 +116,7 @@ func (d *portable) wakeup(f func(e *proxy.Engine)) bool {
 	return true
 }
 
-// post runs f behind what was posted before.
+// post runs f after the functions that were posted before.
 func (d *portable) post(f func(e *proxy.Engine)) {
 	d.posting.Lock()
 	defer d.posting.Unlock()
@@ -130,8 +129,8 @@ func (d *portable) post(f func(e *proxy.Engine)) {
 	}
 }
 
-// runPosted takes what was posted before the wakeup takes up a table: who posts behind a
-// new one finds it taken up.
+// runPosted takes the posted functions before the wakeup adopts a table. So a function posted after
+// a new table runs with that table.
 func (d *portable) runPosted() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -169,7 +168,7 @@ func (d *portable) effect(x link.Effect) {
 	}
 }
 
-// pause stops the reader behind what it reads now, or lets it go on.
+// pause stops the reader after its current read, or resumes it.
 func (s *stream) pause(yes bool) {
 	if s.paused = yes; !yes {
 		select {
@@ -179,8 +178,8 @@ func (s *stream) pause(yes bool) {
 	}
 }
 
-// write hands what is pending to the writer. Until it reports back, the
-// engine takes the socket for full.
+// write passes the pending bytes to the writer. Until the writer reports back, the engine treats
+// the socket as full.
 func (d *portable) write(s *stream) {
 	if f := s.filter; f != nil {
 		f.write(now())
@@ -204,13 +203,13 @@ func (d *portable) write(s *stream) {
 	s.given = len(buf)
 	s.handed.Store(int64(len(buf)))
 	s.busy = true
-	s.out <- buf // never blocks: the writer has reported back, or was just made
+	s.out <- buf // never blocks: the writer has reported back, or has just started
 }
 
-// maxHanded is about how much the writer gets at a time: it is a copy.
+// maxHanded is about how many bytes the writer gets at a time. They are copied.
 const maxHanded = 1 << 20
 
-// taken says that the writer has no bytes any more.
+// taken records that the writer holds no bytes any more.
 func (d *portable) taken(s *stream) {
 	if s.given > 0 {
 		d.engine.Handed(s.link, -s.given)
@@ -218,7 +217,7 @@ func (d *portable) taken(s *stream) {
 	}
 }
 
-// drop closes s and forgets it.
+// drop closes s and removes it.
 func (d *portable) drop(s *stream) {
 	if s.closed {
 		return
@@ -249,7 +248,7 @@ func (d *portable) accept(l *listener, ln net.Listener) {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // out of descriptors, or the client is gone already
+		if err != nil { // no descriptors, or the client has already disconnected
 			if !errors.Is(err, syscall.ECONNABORTED) {
 				d.with(func(e *proxy.Engine) { e.Count.Unaccepted++ })
 			}
@@ -274,7 +273,7 @@ func (d *portable) dial(l *link.Link) {
 	d.faults.dial(streamPort{d, s})
 }
 
-// dialUp dials in a goroutine of its own; host names are looked up each time.
+// dialUp dials in a separate goroutine. It looks up host names for each dial.
 func (d *portable) dialUp(s *stream) {
 	l := s.link
 	network, address := l.Server().Target()
@@ -305,7 +304,7 @@ func (d *portable) dialUp(s *stream) {
 			s.came.Store(false)
 			warnAmbiguous(e, address, ambiguous)
 			switch {
-			case s.closed: // given up meanwhile
+			case s.closed: // the engine has closed the link
 			case err != nil:
 				d.drop(s)
 				e.Closed(l, engineError(err))
@@ -324,7 +323,7 @@ func (d *portable) dialUp(s *stream) {
 	}()
 }
 
-// start begins reading and writing.
+// start starts the reader and the writer of s.
 func (d *portable) start(s *stream) {
 	if s.cancel == nil {
 		s.cancel = make(chan struct{})
@@ -337,8 +336,7 @@ func (d *portable) start(s *stream) {
 	go d.writer(s)
 }
 
-// The sizes of a reader's buffer: most sockets bring little at a time, and each
-// has one.
+// Sizes of a reader's buffer. Each socket has one, and most sockets receive little at a time.
 const (
 	smallRead = 4 << 10
 	largeRead = 64 << 10
@@ -394,8 +392,8 @@ func (d *portable) reader(s *stream) {
 	}
 }
 
-// ended reports the end of a socket's input. A client that has sent all it
-// wants may still wait for answers.
+// ended reports the end of a socket's input. A client that has closed its sending side may still
+// wait for replies.
 func (d *portable) ended(s *stream, err error) {
 	if err == io.EOF {
 		err = nil
@@ -433,8 +431,8 @@ func (d *portable) writer(s *stream) {
 	}
 }
 
-// pieceSize is what the writer gives to the kernel at a time: it counts as
-// unsent until the kernel has got all of it.
+// pieceSize is how many bytes the writer passes to the kernel in one call. Unsent does not count
+// the piece that is being written.
 const pieceSize = 64 << 10
 
 func (s *stream) send(buf []byte) error {

@@ -1,6 +1,6 @@
 package loop
 
-// What only the portable driver can get wrong.
+// Tests of errors that only the portable driver can have.
 
 import (
 	"log/slog"
@@ -12,9 +12,8 @@ import (
 	"ringside/proxy/link"
 )
 
-// TestPostedInOrder: what two goroutines post runs in the order in which each of
-// them posted it, and what a function posts while it runs comes behind all that
-// was posted before.
+// TestPostedInOrder checks that the functions posted by each of two goroutines run in order. A
+// function posted by a running function must run after all that were posted before.
 func TestPostedInOrder(t *testing.T) {
 	each(t, func(t *testing.T, o Options) {
 		tab := tableOf("127.0.0.1:1")
@@ -60,8 +59,8 @@ func TestPostedInOrder(t *testing.T) {
 	})
 }
 
-// TestPostedAfterStop: nothing runs once the driver has ended, and nothing is
-// kept.
+// TestPostedAfterStop checks that posted functions neither run nor accumulate after the driver has
+// stopped.
 func TestPostedAfterStop(t *testing.T) {
 	p := proxy.NewProxy(tableOf("127.0.0.1:1"), "test", slog.New(slog.DiscardHandler))
 	made, err := newPortable(p.NewEngine(link.DefaultTune), Options{})

@@ -1,6 +1,6 @@
 package loop
 
-// Reloads of a proxy that runs.
+// Reloads of a running proxy.
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 	"ringside/proxy/table"
 )
 
-// TestSwapWakes: loops that nothing else wakes take up the first table, and the
-// next, and connect to the servers that these want connections to.
+// TestSwapWakes checks that idle loops adopt the first table and the next one, and connect to the
+// servers for which these require connections.
 func TestSwapWakes(t *testing.T) {
 	each(t, func(t *testing.T, o Options) {
 		o.Loops = 2
@@ -57,8 +57,8 @@ func TestSwapWakes(t *testing.T) {
 	})
 }
 
-// TestListenSetsModes gives an open unix socket other permission bits, none of its
-// own again, and some that can't be set, which changes nothing.
+// TestListenSetsModes changes the permission bits of an open unix socket, resets them to the
+// default, and tries a change that fails. The failed change must not change anything.
 func TestListenSetsModes(t *testing.T) {
 	each(t, func(t *testing.T, o Options) {
 		dir, err := os.MkdirTemp("", "ringside") // the path of a socket must be short
@@ -108,7 +108,7 @@ func TestListenSetsModes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		usual := info.Mode().Perm() // what the umask gives
+		usual := info.Mode().Perm() // as set by the umask
 		for _, mode := range []fs.FileMode{0o600, 0o666, 0, 0o660} {
 			if err := listen(map[string]uint32{path: uint32(mode), second: 0o600}); err != nil {
 				t.Fatal(err)
@@ -123,7 +123,7 @@ func TestListenSetsModes(t *testing.T) {
 		if err := os.Remove(second); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(second, nil, 0o640); err != nil { // somebody else's
+		if err := os.WriteFile(second, nil, 0o640); err != nil { // not the socket of this process
 			t.Fatal(err)
 		}
 		if err := listen(map[string]uint32{path: 0o606, second: 0o666, third: 0o600}); err == nil {
@@ -141,8 +141,8 @@ func TestListenSetsModes(t *testing.T) {
 	})
 }
 
-// TestPostedBehindATable: what is posted behind a new table runs when that is taken up,
-// also if the loop was awake by then.
+// TestPostedBehindATable checks that a function posted after a new table runs with that table, even
+// if the loop was awake.
 func TestPostedBehindATable(t *testing.T) {
 	each(t, func(t *testing.T, o Options) {
 		tables := []*table.Table{tableOf("127.0.0.1:1"), tableOf("127.0.0.1:1")}
@@ -154,7 +154,7 @@ func TestPostedBehindATable(t *testing.T) {
 		t.Cleanup(func() { d.Shutdown(context.Background()) })
 		e, end := p.Engines()[0], make(chan struct{})
 		defer close(end)
-		go func() { // keeps it awake
+		go func() { // keeps the loop awake
 			for {
 				ran := make(chan struct{})
 				e.Post(func(*proxy.Engine) { close(ran) })

@@ -1,6 +1,6 @@
 package loop
 
-// Both drivers among clients and servers that come and go at any moment.
+// Both drivers with clients and servers that connect and disconnect at any moment.
 
 import (
 	"bufio"
@@ -23,8 +23,8 @@ import (
 	"ringside/proxy/table"
 )
 
-// fake is a server that knows get, set and version, and breaks its connection
-// once in so many commands; 0: never.
+// fake is a server that knows get, set, delete and version. It breaks its connection on average
+// once in breaks commands; 0: never.
 type fake struct {
 	net.Listener
 	breaks int
@@ -43,7 +43,7 @@ func newFake(t *testing.T, breaks int) *fake {
 	return f
 }
 
-// accept serves each connection by serve until the listener is closed.
+// accept calls serve for each connection until the listener is closed.
 func (f *fake) accept(serve func(net.Conn)) {
 	for {
 		c, err := f.Accept()
@@ -84,7 +84,7 @@ func (f *fake) serve(c net.Conn) {
 			}
 			f.items.Store(word[1], body[:n])
 			fmt.Fprint(w, "STORED\r\n")
-		case "delete": // the delete behind a set that timed out
+		case "delete": // the late delete after a set that timed out
 			f.items.Delete(word[1])
 			fmt.Fprint(w, "DELETED\r\n")
 		}
@@ -101,8 +101,8 @@ func (f *fake) serve(c net.Conn) {
 	}
 }
 
-// TestStorm: whatever breaks, a value is that of its key, and at the end no
-// goroutine and no descriptor is left.
+// TestStorm checks that a client never gets the value of another key, whatever breaks. At the end
+// no goroutine and no descriptor may be left.
 func TestStorm(t *testing.T) {
 	each(t, func(t *testing.T, o Options) {
 		servers := []*fake{newFake(t, 500), newFake(t, 500), newFake(t, 0)}
@@ -160,7 +160,8 @@ func TestStorm(t *testing.T) {
 	})
 }
 
-// descriptors counts the open ones, where that can be known.
+// descriptors counts the open file descriptors of the process. It returns 0 on systems other than
+// Linux.
 func descriptors(t *testing.T) int {
 	if runtime.GOOS != "linux" {
 		return 0
@@ -176,8 +177,8 @@ func stormValue(key string, size int) []byte {
 	return bytes.Repeat([]byte(key+"|"), size/(len(key)+1)+1)
 }
 
-// live is one client's life: some pipelines, and one of many ends. An error
-// is an answer that must not be.
+// live is the life of one client: some pipelines, and a random way to end. It returns an error for
+// a wrong reply.
 func live(addr string, d *rand.Rand) error {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -230,8 +231,8 @@ func live(addr string, d *rand.Rand) error {
 	return nil
 }
 
-// answered reads the answer to a get of keys, or to a set. gone says that the
-// connection ended, as it may in the middle of a value.
+// answered reads the reply to a get of keys, or to a set if keys is nil. gone is true if the
+// connection ended, which may happen in the middle of a value.
 func answered(r *bufio.Reader, keys []string) (gone bool, err error) {
 	for {
 		line, err := r.ReadString('\n')
@@ -264,8 +265,8 @@ func answered(r *bufio.Reader, keys []string) (gone bool, err error) {
 	}
 }
 
-// TestHalfClosed: a client that closes its half at once gets all its answers,
-// though it asked for more than may be in flight.
+// TestHalfClosed checks that a client that closes its sending side at once gets all its replies,
+// even if it sent more requests than may be in flight.
 func TestHalfClosed(t *testing.T) {
 	f := newFake(t, 0)
 	defer f.open.Wait()

@@ -1,6 +1,6 @@
 package loop
 
-// What the kernel has not got rid of yet, on Linux.
+// Queries of the kernel's send and receive queues, on Linux.
 
 import (
 	"net"
@@ -9,8 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unacked is how many bytes of a TCP socket the other end's kernel has not
-// acknowledged.
+// unacked returns how many bytes of a TCP socket the other end's kernel has not acknowledged.
 func unacked(fd int) int {
 	n, err := unix.IoctlGetInt(fd, unix.TIOCOUTQ)
 	if err != nil {
@@ -19,7 +18,7 @@ func unacked(fd int) int {
 	return n
 }
 
-// unread says whether bytes have come on a socket that nobody has read.
+// unread reports whether bytes have arrived on a socket that were not read yet.
 func unread(fd int) bool {
 	n, err := unix.IoctlGetInt(fd, unix.TIOCINQ)
 	return err == nil && n > 0
@@ -33,8 +32,7 @@ func unreadOf(c net.Conn) (yes bool) {
 	return yes
 }
 
-// unackedOf is unacked for a net.Conn. What a unix socket has taken is with
-// the other end at once.
+// unackedOf is unacked for a net.Conn. Bytes written to a unix socket reach the other end at once.
 func unackedOf(c net.Conn) (n int) {
 	if _, tcp := c.(*net.TCPConn); !tcp {
 		return 0

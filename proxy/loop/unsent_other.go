@@ -2,12 +2,12 @@
 
 package loop
 
-// What the kernel has not got rid of yet, where nobody asks it.
+// The kernel's send and receive queues, on systems where the driver does not query them.
 
 import "net"
 
-// unreadOf takes what the reader has not got for not there.
+// unreadOf returns false: bytes that the reader has not read count as not arrived.
 func unreadOf(net.Conn) bool { return false }
 
-// unackedOf takes all for arrived: then a late delete goes behind it in any case.
+// unackedOf returns 0: all bytes count as arrived, so a late delete always follows them.
 func unackedOf(net.Conn) int { return 0 }

@@ -1,46 +1,46 @@
-// Package near keeps values in Ringside for a moment, so that reads of a hot key ask its server a few times a second.
+// Package near keeps values in Ringside for a short time (the near cache), so that reads of a hot
+// key cause only a few requests a second to its server.
 //
-// A route with near has a Store on each loop. What a read of one of its keys has found
-// is kept there, and given to the next reads, until it is ttl old: counted from when
-// the read was taken up that brought it, which is before it left, so nothing given out
-// was replaced more than ttl before.
+// A route with the setting near has a Store on each loop. The Store keeps the values that reads of
+// the route have found, and serves them to later reads until they are ttl old. The age counts from
+// the time when the read arrived that fetched the value, which is before it was sent. So a value
+// that is served was replaced at most ttl ago.
 //
-//	            read, and all fits                    answer of the read
-//	absent ────────────────────────► asked for ────────────────────────► kept
-//	  ▲                                  │ a write of the key has passed   │
-//	  ├──────────────────────────────────┘ meanwhile, or no value came     │
-//	  │                                                                    │ three quarters of ttl
-//	  │           ttl, a write of the key, no room                         ▼
-//	  └───────────────────────────────────────────────────────────── kept and asked for
+//	            a read of a value to keep                     reply to the read
+//	absent ─────────────────────────────────► being fetched ─────────────────────► kept
+//	  ▲                                            │ a write of the key passed,       │
+//	  ├────────────────────────────────────────────┘ or no value was found            │
+//	  │                                                                               │ three quarters of ttl
+//	  │              ttl, a write of the key, no room                                 ▼
+//	  └──────────────────────────────────────────────────────────────── kept and being fetched
 //
-// While a kept value is asked for, which one read does, all others get what is kept; and
-// when it is over before that read has its answer, they wait for it, if it asks for that
-// key alone. So a key that is read all the time costs its server a read every three
-// quarters of ttl, from each loop, however slow the server is. Nobody waits for an answer
-// that brings nothing: with it the value is absent, and all ask.
+// One read at a time refreshes a kept value. All other reads get the kept value while it is
+// refreshed. If the value expires before the refresh has its reply, they wait for that reply,
+// provided that the refreshing read has only this key. So a key that is read continuously costs its
+// server one read every three quarters of ttl from each loop, however slow the server is. If the
+// reply contains no value, the value becomes absent, and all waiting reads ask the server.
 //
 // # Writes
 //
-// What passes here and may change a key must be seen by reads that come after it, on
-// any loop. So all loops share Marks: a number for each slot of keys, which a write of
-// one of them changes when it passes, and again when it has its answer. A value is kept
-// with the number that its key had when it was asked for, and is given out only while
-// the key has that number:
+// A read that arrives after a write through this process must see the write, on any loop. So all
+// loops share Marks: a number for each slot of keys. A write of one of these keys changes the
+// number when it starts and when it has its reply. A value is kept with the number that its key had
+// when the value was requested. It is served only while the key still has that number:
 //
-//	write passes      reads that come later don't get what was kept before
-//	write is under way    nothing is asked for to be kept: a read could be answered
-//	                  before the write, on another connection, and arrive behind it
-//	write is answered     what was asked for before is not kept, if it arrives now
+//	write starts          later reads do not get values kept before
+//	write is in flight    no value is fetched to be kept: the server could handle the read before the
+//	                      write, on another connection, and its reply could arrive after the write's
+//	write has its reply   a value requested before is not kept if it arrives now
 //
-// It costs a write two additions to a shared word, and a read that finds something two
-// loads. Keys that share a slot drop each other's values: there are 65,536. A flush_all
-// is a write of all keys.
+// A write costs two additions to a shared word, and a read of a kept value costs two loads. There
+// are 65,536 slots; a write of a key drops the values of all keys in its slot. A flush_all is a
+// write of all keys.
 //
-// What becomes of a write without an answer, that may run later, nobody knows: its
-// effect is seen at most ttl after it. So is what happens past this Ringside.
+// A write that times out may still run later. Reads see its effect at most ttl after that. The same
+// is true for writes that do not pass through this process.
 //
-// # Bounds
+// # Limits
 //
-// A store is bounded in bytes, its share of limits.memory counts, and where that is
-// short all is given up. The oldest goes first: it has least time left.
+// A Store is limited in bytes, and its memory counts against limits.memory. If that is short, all
+// values are dropped. The oldest value is dropped first because it has the least time left.
 package near

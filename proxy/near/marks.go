@@ -1,33 +1,33 @@
 package near
 
-// Which keys are being written, over all loops.
+// The keys that are being written, on all loops.
 
 import "sync/atomic"
 
 const (
 	slots = 1 << 16
 
-	oneWrite = 1                  // in a word: a write that is under way
-	oneTurn  = 1 << 24            // in a word: a write that has begun or ended
-	underWay = oneTurn - 1        // the bits of a word that count writes under way
-	begun    = oneTurn + oneWrite // what a write adds when it begins
-	ended    = oneTurn - oneWrite // what it adds when it ends
+	oneWrite = 1                  // part of a word: one write in flight
+	oneTurn  = 1 << 24            // part of a word: the start or the end of a write
+	underWay = oneTurn - 1        // the bits of a word that count the writes in flight
+	begun    = oneTurn + oneWrite // added to a word when a write starts
+	ended    = oneTurn - oneWrite // added when it ends
 )
 
-// Marks are what the loops of a process tell each other of writes. Keys are told apart
-// by their hash, as servers know them, whatever the pool: pools may share servers.
+// Marks share the writes between the loops of a process. Keys are identified by their hash (as
+// servers know them), regardless of the pool, because pools may share servers.
 type Marks struct {
-	all  atomic.Uint64 // writes of all keys, as in slot
+	all  atomic.Uint64 // writes of all keys, in the format of slot
 	slot [slots]atomic.Uint64
 }
 
-// mark is what the words were that a key belongs to. If they are the same later no
-// write of the key has passed meanwhile.
+// mark contains the words of a key at one moment. If they are the same later, no write of the key
+// started or ended in between.
 type mark struct{ slot, all uint64 }
 
 func (m *Marks) of(hash uint64) mark {
 	return mark{m.slot[hash%slots].Load(), m.all.Load()}
 }
 
-// quiet says that no write of the key was under way.
+// quiet reports whether no write of the key was in flight.
 func (m mark) quiet() bool { return (m.slot|m.all)&underWay == 0 }

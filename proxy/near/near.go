@@ -1,6 +1,6 @@
 package near
 
-// What one loop keeps, and what its commands in flight have to do with that.
+// The near cache of one loop, and how its commands in flight use it.
 
 import (
 	"ringside/proxy/link"
@@ -9,30 +9,31 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Near is what one loop keeps of all routes.
+// Near is the near cache of one loop, for all routes.
 type Near struct {
-	// On says that a route of the table in force keeps values, so that writes must be told.
+	// On reports whether a route of the current table keeps values, so that writes must be
+	// recorded.
 	On bool
 
 	io     *link.IO
-	hash   func(key []byte) uint64 // the same on all loops
-	marks  *Marks                  // of the process; nil until a table has a route that keeps values
+	hash   func(key []byte) uint64 // hash of a key; the same on all loops
+	marks  *Marks                  // shared by the process; nil until a table has a route that keeps values
 	stores map[Name]*Store
-	free   *Stake // kept for reuse
+	free   *Stake // list of unused Stakes, for reuse
 }
 
-// Name says which store is meant: over reloads, and for all listeners that have the
-// route.
+// Name identifies a store. It stays the same after a reload, and is the same for all listeners that
+// have the route.
 type Name struct{ Pool, Route, Strip string }
 
-// New keeps values for one loop. It must not be copied once it is used.
+// New returns the near cache of one loop. It must not be copied after its first use.
 func New(io *link.IO, hash func(key []byte) uint64) Near {
 	return Near{io: io, hash: hash, stores: map[Name]*Store{}}
 }
 
-// Begin begins to take up a table, and End ends it: stores that were not asked for in
-// between are no more. marks are those of the process; nil: no route keeps values. Writes
-// that are in flight then still end on the marks on which they began, so these stay.
+// Begin starts the adoption of a table, and End ends it. Stores that are not requested with Store
+// in between are removed. marks are those of the process; nil: no route keeps values. In that case
+// the old marks stay, because writes in flight still end on the marks on which they began.
 func (n *Near) Begin(marks *Marks) {
 	if n.On = marks != nil; n.On {
 		n.marks = marks
@@ -42,7 +43,7 @@ func (n *Near) Begin(marks *Marks) {
 	}
 }
 
-// Store is that of a route, which may keep so many bytes here.
+// Store returns the store of a route, limited to most bytes on this loop.
 func (n *Near) Store(name Name, settings *table.Near, most int, learned *stats.Near) *Store {
 	s := n.stores[name]
 	if s == nil {
@@ -56,7 +57,7 @@ func (n *Near) Store(name Name, settings *table.Near, most int, learned *stats.N
 	return s
 }
 
-// End ends Begin.
+// End ends the adoption of a table. See Begin.
 func (n *Near) End() {
 	for name, s := range n.stores {
 		if !s.used {
@@ -73,33 +74,33 @@ func (n *Near) Clear() {
 	}
 }
 
-// Sweep drops the values that are over.
+// Sweep drops the expired values.
 func (n *Near) Sweep() {
 	for _, s := range n.stores {
 		s.sweep()
 	}
 }
 
-// Stake is what a command in flight has to do with what is kept: keys that it writes,
-// and keys whose values it may bring.
+// Stake records the keys of a command in flight that matter to the near cache: keys that it writes,
+// and keys for which it may fetch a value.
 type Stake struct {
 	n     *Near
-	asked int64  // when the command was taken up
-	all   bool   // it writes all keys
+	asked int64  // when the command arrived, in nanoseconds of the loop's clock
+	all   bool   // the command writes all keys
 	keys  []held // in the order in which they were added
-	at    int    // where the next answer is expected
-	next  *Stake // in the list of free ones
+	at    int    // index in keys where the key of the next reply is expected
+	next  *Stake // in the list of unused Stakes
 }
 
-// held is a key of a Stake.
+// held is one key of a Stake.
 type held struct {
 	hash  uint64
-	share int32 // of the exchange: which route it is of
+	share int32 // index of the share of the exchange, which identifies the route
 	mark  mark
-	store *Store // that may keep its value; nil: it is written
+	store *Store // the store that may keep its value; nil: the command writes the key
 }
 
-// Stake begins what a command has to do with what is kept.
+// Stake returns a new Stake for a command.
 func (n *Near) Stake() *Stake {
 	k := n.free
 	if k == nil {
@@ -111,9 +112,9 @@ func (n *Near) Stake() *Stake {
 	return k
 }
 
-// Asks says that the command asks a server for a key, of that share and as servers know
-// it, whose value s may keep. Others can wait for it if it asks for that key alone: else
-// one that is a part of the command itself might.
+// Asks records that the command requests a key, and s may keep its value. hash is the hash of the key
+// as servers know it. alone means that the command has no other key. Only then may other reads wait
+// for it: a part of the same command could otherwise wait for the command itself.
 func (k *Stake) Asks(s *Store, hash uint64, share int32, alone bool) {
 	m := s.marks.of(hash)
 	if !m.quiet() {
@@ -125,21 +126,21 @@ func (k *Stake) Asks(s *Store, hash uint64, share int32, alone bool) {
 	}
 }
 
-// Writes says that the command may change a key, as servers know it.
+// Writes records that the command may change key (as servers know it).
 func (k *Stake) Writes(key []byte) {
 	h := k.n.hash(key)
 	k.n.marks.slot[h%slots].Add(begun)
 	k.keys = append(k.keys, held{hash: h})
 }
 
-// WritesAll says that the command may change all keys.
+// WritesAll records that the command may change all keys.
 func (k *Stake) WritesAll() {
 	k.n.marks.all.Add(begun)
 	k.all = true
 }
 
-// found keeps a value that the command has found; known says that it was asked for in
-// meta, and nothing was said of it.
+// found keeps a value that the command has fetched. known means that it came from a meta reply
+// without a stale or win flag.
 func (k *Stake) found(share int32, key, flags, data []byte, known bool) {
 	h := k.n.hash(key)
 	for i := range k.keys {
@@ -152,8 +153,8 @@ func (k *Stake) found(share int32, key, flags, data []byte, known bool) {
 	}
 }
 
-// FoundText keeps the value that the reply r is, a VALUE, whose bytes are b. Most commands
-// have no stake: all that is asked of one that is nil is nothing, where it stands.
+// FoundText keeps the value of the VALUE reply r, which was parsed from b. Most commands have no Stake,
+// so the nil check is inlined here.
 func (k *Stake) FoundText(share int32, r *wire.Reply, b []byte) {
 	if k != nil {
 		k.foundText(share, r, b)
@@ -161,16 +162,15 @@ func (k *Stake) FoundText(share int32, r *wire.Reply, b []byte) {
 }
 
 func (k *Stake) foundText(share int32, r *wire.Reply, b []byte) {
-	if r.Key.Len() > 0 { // else it is one in meta, of a key in base64
+	if r.Key.Len() > 0 { // otherwise it is a meta reply for a base64 key
 		k.found(share, r.Key.Of(b), r.ClientFlags.Of(b), r.Body.Of(b), false)
 	}
 }
 
-// Named is who knows what key was asked for.
+// Named returns the key that was requested.
 type Named interface{ Named() (key, opaque []byte) }
 
-// FoundShown keeps a value that the client is shown with these flags, whatever the
-// server has said.
+// FoundShown keeps a value with the flags that the client sees, whatever flags the server sent.
 func (k *Stake) FoundShown(share int32, asked Named, flags, data []byte) {
 	if k != nil {
 		key, _ := asked.Named()
@@ -178,8 +178,8 @@ func (k *Stake) FoundShown(share int32, asked Named, flags, data []byte) {
 	}
 }
 
-// FoundMeta keeps the value that the reply r may be, whose bytes are b, if the server says
-// nothing else of it: not that it is old, or to be made anew.
+// FoundMeta keeps the value of the meta reply r, which was parsed from b. It does nothing if r has no
+// value or no flags, or if the server marks the value as stale or to be regenerated.
 func (k *Stake) FoundMeta(share int32, asked Named, r *wire.Reply, b []byte) {
 	if k != nil {
 		k.foundMeta(share, asked, r, b)
@@ -195,8 +195,8 @@ func (k *Stake) foundMeta(share int32, asked Named, r *wire.Reply, b []byte) {
 	k.found(share, key, flags.Of(b), r.Body.Of(b), true)
 }
 
-// Over says that the command has its answer, or that it will get none. Then it has no
-// stake any more: nil.
+// Over is called when the command has its reply, or will get none. It releases the Stake and
+// returns nil.
 func (k *Stake) Over() *Stake {
 	if k != nil {
 		k.over()
@@ -226,5 +226,5 @@ func (k *Stake) over() {
 	k.n.free = k
 }
 
-// manyKeys is of how many keys a Stake keeps room when it is not used.
+// manyKeys limits the number of keys for which an unused Stake keeps memory.
 const manyKeys = 64

@@ -10,7 +10,7 @@ import (
 	"ringside/proxy/link"
 )
 
-// nearStage is a harness with one client and a route that keeps values.
+// nearStage returns a harness with one client and a route that keeps values.
 func nearStage(t *testing.T, route string) *conversation.Harness {
 	s := conversation.New(t)
 	s.Quiet = true
@@ -21,14 +21,15 @@ func nearStage(t *testing.T, route string) *conversation.Harness {
 	return s
 }
 
-// told is what has reached an actor, which has no bound for it.
+// told returns and clears the text that an endpoint has received.
 func told(s *conversation.Harness, a *conversation.Endpoint) string {
 	text := a.Got.String()
 	a.Got.Reset()
 	return text
 }
 
-// What is kept is given out without an allocation, in all dialects.
+// TestNearAllocatesNothing checks that kept values are served without an allocation, in all
+// dialects.
 func TestNearAllocatesNothing(t *testing.T) {
 	frame := func(text string) string { return string(new(conversation.Harness).Frame(text, false)) }
 	value := strings.Repeat("v", 100)
@@ -69,13 +70,13 @@ func TestNearAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Of many keys only those are kept that are read often, and they stay known though
-// reads of them ask no server any more.
+// TestNearKeepsHotKeys checks that only keys that are read often are kept. They must stay hot
+// although reads of them no longer reach a server.
 func TestNearKeepsHotKeys(t *testing.T) {
 	s := nearStage(t, "near=1s:hot")
 	s.Engine.Watch.Left = 0
 	client, asked := s.Endpoint("c1"), map[string]int{}
-	for i := range 20_000 { // two a millisecond, for ten seconds
+	for i := range 20_000 { // two every millisecond, for ten seconds
 		key := "hot1"
 		if i%2 == 1 {
 			key = fmt.Sprintf("k%d:1", i%4000)
@@ -102,19 +103,19 @@ func TestNearKeepsHotKeys(t *testing.T) {
 	}
 }
 
-// A key that is read all the time costs its server one read every three quarters of the
-// ttl, one at a time, also where its answer takes longer than the rest of the ttl; and
-// what is given out was asked for less than a ttl ago.
+// TestNearRefills reads one key continuously. Its server must get one read every three quarters of
+// the ttl, one at a time, even if the reply takes longer than the rest of the ttl. Every served
+// value must have been requested less than a ttl ago.
 func TestNearRefills(t *testing.T) {
 	const ttl = 100 * time.Millisecond
 	for _, takes := range []time.Duration{2 * time.Millisecond, 60 * time.Millisecond} {
 		t.Run(takes.String(), func(t *testing.T) {
 			s := nearStage(t, "near=100ms")
 			client := s.Endpoint("c1")
-			var sent []int64   // when, of each read
-			var given int      // how many of them have their answer
-			var asked []int64  // when
-			var owed []int64   // when each was asked whose answer is to come
+			var sent []int64   // time of each read
+			var given int      // number of reads that have their reply
+			var asked []int64  // times of requests to the server
+			var owed []int64   // times of those without a reply yet
 			for range 50_000 { // one every 20 µs, for a second
 				sent = append(sent, s.Now)
 				s.Wakeup(func() { s.Engine.Bytes(client.Link, []byte("get a1\r\n")) })
@@ -138,7 +139,7 @@ func TestNearRefills(t *testing.T) {
 				}
 				s.Now += int64(20 * time.Microsecond)
 			}
-			first := 0 // before the first answer each read asks
+			first := 0 // before the first reply every read asks the server
 			for _, at := range asked {
 				if at <= asked[0]+int64(takes+time.Millisecond) {
 					first++

@@ -1,6 +1,6 @@
 package near
 
-// What an mg gets that is answered by what is kept.
+// Replies to mg from kept values.
 
 import (
 	"strconv"
@@ -8,14 +8,14 @@ import (
 	"ringside/proxy/wire"
 )
 
-// spelled are the flags of an mg that is: what they ask for is the same as long as the
-// value is.
+// spelled are the flags of an mg that a kept value can answer: their results do not change as long
+// as the value does not.
 const spelled wire.Letters = 1<<('v'-'A') | 1<<('f'-'A') | 1<<('s'-'A') | 1<<('k'-'A') | 1<<('O'-'A') | 1<<('q'-'A')
 
-// Fits says whether r, an mg, asks for nothing that only its server knows.
+// Fits reports whether r, an mg, can be answered without its server.
 func Fits(r *wire.Request) bool { return r.Letters&^spelled == 0 }
 
-// Append appends the answer that is v to r, an mg that Fits and was parsed from buf.
+// Append appends the reply with v to r. r is an mg that Fits and was parsed from buf.
 func (v *Value) Append(dst, buf []byte, r *wire.Request) []byte {
 	shown := r.Letters.Has('v')
 	if shown {

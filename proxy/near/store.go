@@ -12,69 +12,72 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Store is the values of one route that one loop keeps, in the order in which they were
-// kept: the ttl is one for all, so the first is over first, give or take the time that
-// its answer took.
+// Store contains the values of one route that one loop keeps, in the order in which they were
+// stored. All have the same ttl, so the first expires first, apart from the time that the replies
+// took.
 type Store struct {
 	table.Near
 	Learned *stats.Near
 
 	io     *link.IO
 	marks  *Marks
-	strip  string // what servers don't see of the clients' keys
-	most   int    // bytes
+	strip  string // prefix of clients' keys that servers do not see
+	most   int    // limit of held, in bytes
 	held   int
 	values map[uint64]*Value // by hash of the key as servers know it
 	first  *Value
 	last   *Value
-	used   bool // by the table in force
+	used   bool // the current table has the route
 }
 
-// Value is a value that is kept. Nothing of what is told of it ever changes.
+// Value is one kept value. Its exported fields never change.
 type Value struct {
 	Block []byte // VALUE line and data, with the key as clients know it
-	Flags []byte // the client's, in Block, as Data
+	Flags []byte // client flags, a part of Block; Data too
 	Data  []byte
-	Asked int64 // when it was asked for, on the loop's clock
-	Known bool  // the server has said all that it has to say of it: it was asked in meta
+	Asked int64 // when it was requested, in nanoseconds of the loop's clock
+	Known bool  // it came from a meta reply without a stale or win flag, so its state is complete
 
-	key    []byte // as servers know it, in Block
+	key    []byte // as servers know it, a part of Block
 	hash   uint64
 	mark   mark
-	asked  bool     // it is being asked for anew
-	by     *Stake   // whose answer others can wait for, when this is over; nil: nobody's
-	wait   []func() // told when it is there, or when it will not come
-	held   int      // bytes that it counts
+	asked  bool     // it is being refreshed
+	by     *Stake   // the refreshing command if others may wait for its reply; else nil
+	wait   []func() // called when the new value is stored, or will not be
+	held   int      // bytes that it counts against limits.memory
 	next   *Value
 	before *Value
 }
 
 const (
-	// valueSize is what a value counts beside its bytes: itself, and its place in a map.
+	// valueSize is how many bytes a value counts in addition to its data: the struct and its map
+	// entry.
 	valueSize = 256
 
-	// biggest is the largest value that is kept. Larger ones are not here at once.
+	// biggest is the size of the largest value that is kept, in bytes. Larger values arrive in
+	// pieces.
 	biggest = 64 << 10
 )
 
-// early is when a value is asked for anew, so that the answer is there when it is over.
+// early returns the age at which a value is refreshed, so that the reply arrives before the value
+// expires.
 func (s *Store) early() int64 { return int64(s.TTL / 4 * 3) }
 
-// life is how long a value is given out. A wakeup goes by the time at which it began,
-// and what it reads may have been asked a moment later: that is taken off the ttl.
+// life returns how long a value is served. Times are those of the start of a wakeup, and requests
+// read in that wakeup may have been sent a moment later. So life is a little less than the ttl.
 func (s *Store) life() int64 { return int64(s.TTL - min(s.TTL/10, 250*time.Millisecond)) }
 
-// How is what can be done with what is kept of a key.
+// How is how a read must use the near cache.
 type How uint8
 
 const (
-	Ask  How = iota // nothing: ask the server, also if the caller is the one to ask for it anew
-	Give            // give it out
-	Wait            // it is over, and asked for anew: Await it, or ask the server too
+	Ask  How = iota // no usable value: ask the server; also for the caller that must refresh the value
+	Give            // serve the value
+	Wait            // the value has expired and is being refreshed: call Await, or ask the server too
 )
 
-// Find is what is kept of a key, as servers know it, and what can be done with it. brings
-// says that the caller brings what it finds.
+// Find returns the kept value of key, as servers know it, and how to use it. brings means that the
+// caller's reply could be kept, so Find may choose it to refresh the value.
 func (s *Store) Find(hash uint64, key []byte, brings bool) (*Value, How) {
 	v := s.values[hash]
 	switch {
@@ -95,15 +98,15 @@ func (s *Store) Find(hash uint64, key []byte, brings bool) (*Value, How) {
 	return nil, Ask
 }
 
-// Await calls f when v, for which Find has said Wait, is there anew, or will not be.
+// Await calls f when v has been refreshed, or will not be. Find must have returned Wait for v.
 func (s *Store) Await(v *Value, f func()) { v.wait = append(v.wait, f) }
 
 func (s *Store) over(v *Value) bool { return s.io.Now-v.Asked >= s.life() }
 
-// mostWaiting is how many reads may wait for a value. More of them ask the server.
+// mostWaiting is how many reads may wait for a value. Further reads ask the server.
 const mostWaiting = 10_000
 
-// keep keeps a value that was asked for when the key had that mark.
+// keep stores a value that was requested when the key had the mark was.
 func (s *Store) keep(hash uint64, was mark, asked int64, key, flags, data []byte, known bool) {
 	old := s.values[hash]
 	switch {
@@ -186,8 +189,8 @@ func (s *Store) clear() {
 	}
 }
 
-// sweep drops the values that are over and that nobody may wait for, and comes back if
-// there are more.
+// sweep drops the expired values for which no read may wait, and schedules the next sweep if values
+// are left.
 func (s *Store) sweep() {
 	for s.first != nil && s.over(s.first) && s.first.by == nil {
 		s.drop(s.first)

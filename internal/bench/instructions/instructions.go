@@ -1,23 +1,22 @@
 //go:build linux
 
-// Package instructions counts what Go benchmarks execute, under valgrind.
+// Package instructions counts the instructions that Go benchmarks execute, with valgrind.
 //
-// A count of instructions hardly depends on the machine or on what else runs on
-// it: two counts of the same program differ by some tenths of a per cent, where
-// times differ by tens of per cent. So it shows a small regression between two
-// commits that no clock would. It says nothing of caches or of the kernel.
+// A count of instructions hardly depends on the machine or on other processes. Two counts of the
+// same program differ by some tenths of a per cent; times differ by tens of per cent. So a count
+// shows a small regression between two commits that times would not show. It does not include the
+// effects of caches or the work of the kernel.
 //
-// Each benchmark runs twice with fixed numbers of iterations, in processes with
-// one P and without collections; what the larger run executed beyond the smaller
-// is the iterations' alone: the start, the benchmark's preparation and the first
-// growth of pools are in both. Time and allocations come from a run without
-// valgrind, for the reader's orientation.
+// Each benchmark runs twice with fixed numbers of iterations, in processes with one P and without
+// garbage collection. The difference of the two counts is the cost of the additional iterations:
+// both runs include the start, the benchmark's preparation and the first growth of pools. Time and
+// allocations are measured without valgrind, for orientation.
 //
-// A benchmark whose iteration is more than one request says so by reporting
-// ns/request; its figures are then per request.
+// A benchmark that handles several requests per iteration must report ns/request. Its figures are
+// then per request.
 package instructions
 
-// Counting: list, run twice, subtract; and comparing two counts.
+// Counting: list the benchmarks, run each twice, subtract; and comparing two counts.
 
 import (
 	"context"
@@ -32,22 +31,22 @@ import (
 	"strings"
 )
 
-// Config says what to count.
+// Config says which benchmarks to count.
 type Config struct {
-	Package string // as `go test` takes it
-	Bench   string // a regular expression, as -bench takes it
-	Repeat  int    // how often everything is counted
+	Package string // package path, in the format of `go test`
+	Bench   string // regular expression, in the format of -bench
+	Repeat  int    // how often each benchmark is counted
 }
 
-// Count is what one benchmark costs, for each request.
+// Count is the cost of one benchmark, per request.
 type Count struct {
 	Name         string    `json:"name"`
-	Instructions []float64 `json:"instructions"` // one for each repetition
-	Nanoseconds  float64   `json:"ns"`           // on an ordinary CPU, once
-	Allocs       float64   `json:"allocs"`       // for each iteration, not request
+	Instructions []float64 `json:"instructions"` // one value for each repetition
+	Nanoseconds  float64   `json:"ns"`           // measured once, without valgrind
+	Allocs       float64   `json:"allocs"`       // per iteration, not per request
 }
 
-// Least is the least of the counts: what disturbs one only adds to it.
+// Least returns the least count, because disturbances only add to a count.
 func (c Count) Least() float64 {
 	least := c.Instructions[0]
 	for _, n := range c.Instructions {
@@ -56,7 +55,7 @@ func (c Count) Least() float64 {
 	return least
 }
 
-// Spread is how far the counts lie apart, as a share of the least.
+// Spread returns the difference between the greatest and the least count, as a share of the least.
 func (c Count) Spread() float64 {
 	most := 0.0
 	for _, n := range c.Instructions {
@@ -65,8 +64,8 @@ func (c Count) Spread() float64 {
 	return most/c.Least() - 1
 }
 
-// The larger run has as many iterations as make so many requests, at least the
-// least; the smaller half as many.
+// The larger run has enough iterations for this many requests, and at least leastIterations. The
+// smaller one has half as many.
 const (
 	requests        = 20000
 	leastIterations = 40
@@ -116,20 +115,20 @@ func Run(ctx context.Context, c Config) ([]Count, error) {
 	return counts, nil
 }
 
-// binary is a test binary whose benchmarks are counted.
+// binary is a test binary with the benchmarks to count.
 type binary struct{ path, dir, bench string }
 
 func (b binary) command(ctx context.Context, pattern string, iterations string, before ...string) *exec.Cmd {
 	args := append(before, b.path, "-test.run", "^$", "-test.bench", pattern, "-test.benchtime", iterations, "-test.benchmem", "-test.cpu", "1")
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir = b.dir
-	// No collection, and no signals that preempt: both come by the clock.
+	// No garbage collection and no preemption signals, because both depend on time.
 	cmd.Env = append(os.Environ(), "GOGC=off", "GODEBUG=asyncpreemptoff=1")
 	return cmd
 }
 
-// list runs the benchmarks without valgrind, to know which there are and how
-// many requests an iteration of each is.
+// list runs the benchmarks without valgrind, to find their names and how many requests each
+// iteration handles.
 func (b binary) list(ctx context.Context) ([]measured, error) {
 	out, err := b.command(ctx, b.bench, "200ms").CombinedOutput()
 	if err != nil {
@@ -181,18 +180,18 @@ func parseBenchmarks(text string) []measured {
 	return all
 }
 
-// refs is how cachegrind says what it counted.
+// refs matches the count in cachegrind's output.
 var refs = regexp.MustCompile(`I\s+refs:\s+([0-9,]+)`)
 
-// count runs one benchmark for so many iterations and returns how many
-// instructions the whole process executed.
+// count runs one benchmark for the given number of iterations and returns how many instructions the
+// whole process executed.
 func (b binary) count(ctx context.Context, name string, iterations int) (int64, error) {
 	parts := strings.Split(name, "/")
 	for i := range parts {
 		parts[i] = "^" + regexp.QuoteMeta(parts[i]) + "$"
 	}
 	cmd := b.command(ctx, strings.Join(parts, "/"), strconv.Itoa(iterations)+"x", "valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file="+os.DevNull)
-	// Valgrind 3.19 does not know RDTSCP, which the Go runtime executes where locks are contended.
+	// Valgrind 3.19 does not know RDTSCP, which the Go runtime executes if locks are contended.
 	cmd.Env = append(cmd.Environ(), "GODEBUG=cpu.rdtscp=off")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -205,8 +204,8 @@ func (b binary) count(ctx context.Context, name string, iterations int) (int64, 
 	return strconv.ParseInt(strings.ReplaceAll(string(found[1]), ",", ""), 10, 64)
 }
 
-// Compare writes the counts as a Markdown table, beside earlier ones if there
-// are any, and returns an error that names what rose by more than limit, a share.
+// Compare writes the counts as a Markdown table, next to earlier ones if there are any. It returns
+// an error that names the benchmarks whose count rose by more than limit, a share.
 func Compare(w io.Writer, now, earlier []Count, limit float64) error {
 	was := make(map[string]float64)
 	for _, c := range earlier {

@@ -2,8 +2,7 @@
 
 package instructions
 
-// The count of a benchmark of this package that does a known amount of work, and
-// the comparison of counts.
+// Counts of a benchmark with a known amount of work, and the comparison of counts.
 
 import (
 	"math"
@@ -13,7 +12,7 @@ import (
 
 var sink uint64
 
-// BenchmarkKnown does 100 requests of 1,000 additions each in an iteration.
+// BenchmarkKnown performs 100 requests of 1,000 additions each in an iteration.
 func BenchmarkKnown(b *testing.B) {
 	b.Run("additions of a/b", func(b *testing.B) {
 		for b.Loop() {
@@ -30,7 +29,7 @@ func TestCountsKnownWork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// An addition in memory is a handful of instructions, whatever the compiler.
+	// An addition in memory is a few instructions, with any compiler.
 	if c := counts[0]; len(counts) != 1 || c.Least() < 1000 || c.Least() > 20000 || len(c.Instructions) != 2 || c.Nanoseconds <= 0 {
 		t.Errorf("%+v", counts)
 	}

@@ -2,7 +2,7 @@
 
 package load
 
-// The checker: what a connection must answer, and whether it did. No sockets.
+// The checker of the replies on one connection. It uses no sockets.
 
 import (
 	"bytes"
@@ -17,16 +17,16 @@ const (
 	set
 	quietGets
 	quietSets
-	fence      // a get of a key that nobody writes
+	fence      // a get of a key that is never written
 	quietFence // an mn alone
 )
 
-// request is one that waits for its reply.
+// request is a request without a reply yet.
 type request struct {
 	kind  kind
-	first int   // its first key
-	n     int   // its keys
-	start int64 // nanoseconds: when it was due, or went out
+	first int   // number of its first key
+	n     int   // number of keys
+	start int64 // nanoseconds on the loop's clock: when it was due, or sent
 }
 
 const fenceKey = "ringbench-no-such-key"
@@ -40,28 +40,27 @@ var (
 	serverError = []byte("SERVER_ERROR ")
 )
 
-// maxLine is longer than any line that can be right: 250 bytes of key and some
-// numbers.
+// maxLine is longer than any correct line: 250 bytes of key and some numbers.
 const maxLine = 512
 
-// checker holds the requests of one connection that wait, in order, and how
-// far the reply to the first of them has come.
+// checker contains the requests of one connection without a reply, in order, and the state of the
+// reply to the first one.
 type checker struct {
 	data *data
-	lost *losses // counts misses and errors; nil when none is allowed
+	lost *losses // counts misses and errors; nil: they are not allowed
 
-	owner []uint8 // by key: which lane of its client it is asked on; nil: there is one
+	owner []uint8 // by key: its lane; nil: the client has only one
 	lane  uint8
 
-	due        []request // a ring
+	due        []request // ring buffer
 	head, size int
 
-	seen   []uint64 // by place in the request: this key was answered
-	found  int      // how many were
+	seen   []uint64 // bit set by position in the request: the key had a hit
+	found  int      // number of hits
 	bad    bool     // a miss or an error was counted
-	last   int      // the place answered last, -1 for none
-	body   int      // the key whose value is arriving, -1 for none
-	offset int      // how much of it, line end included, has come
+	last   int      // position of the last hit; -1: none
+	body   int      // number of the key with the value being read; -1: none
+	offset int      // bytes of the value and its line end read so far
 }
 
 func newChecker(d *data, lost *losses, depth, keys int) checker {
@@ -82,12 +81,12 @@ func (c *checker) pop() request {
 	return r
 }
 
-// first is the request whose reply is arriving.
+// first returns the request that the reply being read belongs to.
 func (c *checker) first() *request { return &c.due[c.head] }
 
-// consume checks bytes up to the end of the first due reply. It returns how
-// many it took and whether that reply is whole and right; if not, the rest is
-// the beginning of a line, and is wanted again with what follows.
+// consume checks bytes up to the end of the first due reply. It returns how many bytes it used, and
+// whether that reply is complete and right. If it is not complete, the remaining bytes are the
+// beginning of a line. The caller must pass them again with the bytes that follow.
 func (c *checker) consume(b []byte) (n int, whole bool, err error) {
 	for n < len(b) {
 		if c.body >= 0 {
@@ -157,7 +156,7 @@ func (c *checker) line(line []byte) (whole bool, err error) {
 		c.lost.errors++
 		c.bad = true
 		if r.kind == quietGets || r.kind == quietSets {
-			return false, nil // one key's; the batch goes on to its mn
+			return false, nil // an error for one key; the batch continues until its mn
 		}
 		if reads {
 			c.noteLosses(r)
@@ -174,7 +173,7 @@ func (c *checker) line(line []byte) (whole bool, err error) {
 	return false, c.hit(r, i)
 }
 
-// wanted is how many keys of a read are asked for on this lane.
+// wanted returns how many keys of a read were requested on this lane.
 func (c *checker) wanted(r *request) int {
 	if c.owner == nil || r.n == 1 {
 		return r.n
@@ -188,7 +187,7 @@ func (c *checker) wanted(r *request) int {
 	return n
 }
 
-// noteLosses notes, of a read that is answered, which keys were and which were not.
+// noteLosses records which keys of a completed read hit and which missed.
 func (c *checker) noteLosses(r *request) {
 	for place := range r.n {
 		i := (r.first + place) % c.data.count
@@ -202,7 +201,7 @@ func (c *checker) noteLosses(r *request) {
 	}
 }
 
-// hit begins the value of key i.
+// hit starts the value of key i.
 func (c *checker) hit(r *request, i int) error {
 	place := i - r.first
 	if place < 0 {
@@ -222,7 +221,7 @@ func (c *checker) hit(r *request, i int) error {
 	return nil
 }
 
-// losses are what a lossy load was not given, on all its connections.
+// losses are the misses and errors of a lossy load, on all its connections.
 type losses struct {
 	misses, errors int64
 	hit, missed    []bool // by key

@@ -2,7 +2,7 @@
 
 package load
 
-// The checker against right replies in every split, and against every lie.
+// The checker with right replies split at every position, and with all kinds of wrong replies.
 
 import (
 	"bytes"
@@ -13,18 +13,18 @@ import (
 
 var testWork = Workload{Conns: 1, Depth: 4, Keys: 3, Value: 20, KeySize: 12, Count: 10}
 
-// hit is what a server answers for key i in text.
+// hit returns a server's reply for key i in the text protocol.
 func hit(d *data, i int) string {
 	return fmt.Sprintf("VALUE %s %d %d\r\n%s\r\n", d.key(i), i, d.size, d.value(i))
 }
 
-// metaHit is what a server answers to "mg KEY k f v q".
+// metaHit returns a server's reply to "mg KEY k f v q".
 func metaHit(d *data, i int) string {
 	return fmt.Sprintf("VA %d k%s f%d\r\n%s\r\n", d.size, d.key(i), i, d.value(i))
 }
 
-// feed gives the checker replies in pieces of the given size, as the loop does,
-// and returns how many requests were answered.
+// feed passes replies to the checker in pieces of the given size, as the loop does, and returns the
+// number of completed requests.
 func feed(c *checker, replies string, piece int) (answered int, err error) {
 	var rest []byte
 	for at := 0; at < len(replies); at += piece {

@@ -2,7 +2,7 @@
 
 package load
 
-// Clients and their connections: a socket, what is to be sent, what is due.
+// Clients and their connections: sockets, pending bytes, due replies.
 
 import (
 	"errors"
@@ -12,27 +12,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// client is one of the load's clients. Its lanes are its connections: one, or one to each
-// server where the load places keys itself.
+// client is one of the load's clients. Its lanes are its connections: one, or one to each server if
+// the load places keys itself.
 type client struct {
 	id         int
 	lanes      []conn
-	due        int   // replies that are due, on all lanes
-	unanswered int   // replies that its request still lacks: parts of a multi-get, requests of a visit; 0 of any other
-	start      int64 // when that began
-	hits       int   // keys found in it
-	bad        bool  // a miss or an error was counted in it
-	served     int64 // requests that were answered
-	good       int64 // those of them in the window, without a miss or an error
+	due        int   // due replies, on all lanes
+	unanswered int   // of a split multi-get: parts without a reply; of a visit: requests left; otherwise 0
+	start      int64 // when that request began
+	hits       int   // keys found by the current request
+	bad        bool  // the current request had a miss or an error
+	served     int64 // requests with a reply
+	good       int64 // requests with a reply in the window, without a miss or an error
 }
 
 type conn struct {
-	id, fd int // fd is -1 while it is not connected
+	id, fd int // fd is -1 if not connected
 	check  checker
-	out    []byte // what is to be sent
-	sent   int    // how much of it went out
-	part   []byte // the beginning of a line, read but not whole
-	full   bool   // the socket took no more; epoll says when it does
+	out    []byte // bytes to send
+	sent   int    // how many of them were sent
+	part   []byte // incomplete line that was read
+	full   bool   // the socket is full; epoll reports when it accepts more
 }
 
 // dial connects within timeout.
@@ -61,7 +61,8 @@ func dial(a at, timeout time.Duration) (fd int, err error) {
 	return fd, nil
 }
 
-// connect begins to connect, from an address that has ports of its own if from is one.
+// connect starts a connection, from the address from if it is not nil. A separate address has its
+// own ports.
 func connect(a at, from unix.Sockaddr) (fd int, err error) {
 	fd, err = unix.Socket(a.family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -88,7 +89,7 @@ func connect(a at, from unix.Sockaddr) (fd int, err error) {
 	return fd, nil
 }
 
-// flush sends what the socket takes.
+// flush sends as much as the socket accepts.
 func (c *conn) flush() error {
 	for c.sent < len(c.out) {
 		n, err := unix.Write(c.fd, c.out[c.sent:])

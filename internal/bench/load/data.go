@@ -2,7 +2,7 @@
 
 package load
 
-// Keys and values: all that follows from a key's number.
+// Keys and values, which are derived from a key's number.
 
 import (
 	"bytes"
@@ -11,28 +11,28 @@ import (
 )
 
 const (
-	digits   = 9 // a key ends in its number, so that a reply tells which key it is
+	digits   = 9 // a key ends with its number, which identifies it in a reply
 	minKey   = digits + 1
 	maxCount = 10_000_000
 )
 
-// data holds what belongs to each key, ready to be sent and compared.
+// data contains the keys and values, ready to be sent and compared.
 type data struct {
 	count, size, keySize int
 	binary               bool
-	behind               int // bytes behind a value that end it
+	behind               int // number of bytes that end a value (the line end)
 
-	// heads are the first lines of the hits, one a key: "VALUE k 7 100\r\n", or
-	// "VA 100 kk f7\r\n" for meta. The key is a part of it.
+	// heads are the first lines of the hits, one for each key: "VALUE k 7 100\r\n", or "VA 100 kk
+	// f7\r\n" for meta. They contain the key.
 	heads [][]byte
-	keyAt int // where the key begins in a head
+	keyAt int // offset of the key in a head
 
-	// noise holds every value: that of key i begins at byte i. Two values
-	// differ nearly everywhere, and all of them stay in the CPU's cache.
+	// noise contains all values: that of key i begins at byte i. Two values differ nearly
+	// everywhere, and all values together fit the CPU's cache.
 	noise []byte
 
-	setLength []byte // what follows the flags in a text set: no expiry, the length
-	msLength  []byte // what follows the key in a meta set: the length, the flags' letter
+	setLength []byte // bytes after the flags of a text set: no expiration, the length
+	msLength  []byte // bytes after the key of a meta set: the length, the flag F
 }
 
 func newData(w Workload) *data {
@@ -66,8 +66,8 @@ func newData(w Workload) *data {
 func (d *data) key(i int) []byte   { return d.heads[i][d.keyAt : d.keyAt+d.keySize] }
 func (d *data) value(i int) []byte { return d.noise[i : i+d.size] }
 
-// number reads the key's number from the first line of a hit: the line must
-// be, byte for byte, the one that belongs to that key.
+// number returns the key's number from the first line of a hit. ok is false unless the line is
+// exactly the head of that key.
 func (d *data) number(line []byte) (int, bool) {
 	end := d.keyAt + d.keySize
 	if len(line) < end {
@@ -93,8 +93,8 @@ func (d *data) appendGet(out []byte, first, n int) []byte {
 	return append(out, "\r\n"...)
 }
 
-// appendPart is appendGet of those of the keys whose owner it is; any says that there
-// is one.
+// appendPart appends a read of those of the keys whose server is who. any reports whether there is
+// one.
 func (d *data) appendPart(out []byte, first, n int, owner []uint8, who uint8) (_ []byte, any bool) {
 	for i := range n {
 		i := (first + i) % d.count
@@ -122,7 +122,7 @@ func (d *data) appendSet(out []byte, i int) []byte {
 	return append(out, "\r\n"...)
 }
 
-// appendQuietGets appends a batch that answers hits and is silent on misses.
+// appendQuietGets appends a batch of reads that has replies only for hits.
 func (d *data) appendQuietGets(out []byte, first, n int) []byte {
 	for i := range n {
 		out = append(out, "mg "...)
@@ -132,7 +132,7 @@ func (d *data) appendQuietGets(out []byte, first, n int) []byte {
 	return append(out, "mn\r\n"...)
 }
 
-// appendQuietSets appends a batch that is silent on success.
+// appendQuietSets appends a batch of writes that has replies only for errors.
 func (d *data) appendQuietSets(out []byte, first, n int) []byte {
 	for i := range n {
 		i := (first + i) % d.count
@@ -147,7 +147,7 @@ func (d *data) appendQuietSets(out []byte, first, n int) []byte {
 	return append(out, "mn\r\n"...)
 }
 
-// splitmix is Vigna's splitmix64: the next number of a fixed sequence.
+// splitmix is Vigna's splitmix64. It returns the next number of a fixed sequence.
 func splitmix(state *uint64) uint64 {
 	*state += 0x9e3779b97f4a7c15
 	z := *state

@@ -2,7 +2,7 @@
 
 package load
 
-// The binary protocol: what is sent, and what must be answered.
+// The binary protocol: requests and their expected replies.
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ const (
 	opGetKQ = 0x0d
 )
 
-// appendHead appends the head of a request. The opaque is the key's number.
+// appendHead appends the header of a request. The opaque is the key's number.
 func appendHead(out []byte, opcode byte, extras, key, value, opaque int) []byte {
 	out = append(out, 0x80, opcode, byte(key>>8), byte(key), byte(extras), 0, 0, 0)
 	out = binary.BigEndian.AppendUint32(out, uint32(extras+key+value))
@@ -27,8 +27,8 @@ func appendHead(out []byte, opcode byte, extras, key, value, opaque int) []byte 
 	return append(out, 0, 0, 0, 0, 0, 0, 0, 0)
 }
 
-// appendFrameGets appends a read of n keys from key first on: a get, or quiet gets
-// with a noop behind them.
+// appendFrameGets appends a read of n keys starting at key first: a get, or quiet gets followed by
+// a noop.
 func (d *data) appendFrameGets(out []byte, first, n int) []byte {
 	if n == 1 {
 		return append(appendHead(out, opGet, 0, d.keySize, 0, first), d.key(first)...)
@@ -44,12 +44,12 @@ func (d *data) appendNoop(out []byte) []byte { return appendHead(out, opNoop, 0,
 
 func (d *data) appendFrameSet(out []byte, i int) []byte {
 	out = appendHead(out, opSet, 8, d.keySize, d.size, i)
-	out = binary.BigEndian.AppendUint64(out, uint64(i)<<32) // its flags, and no expiry
+	out = binary.BigEndian.AppendUint64(out, uint64(i)<<32) // flags, and no expiration
 	return append(append(out, d.key(i)...), d.value(i)...)
 }
 
-// frame checks the head of an answer with the extras and the key behind it, and reports
-// whether it ends the reply. It wants more bytes if it says 0.
+// frame checks the header of a reply with its extras and key. whole means that it ends the reply. n
+// is 0 if more bytes are needed.
 func (c *checker) frame(b []byte) (n int, whole bool, err error) {
 	switch {
 	case b[0] != 0x81:

@@ -2,14 +2,14 @@
 
 package load
 
-// The checker of the binary protocol, in every split, and against lies.
+// The checker of the binary protocol, with replies split at every position, and with wrong replies.
 
 import (
 	"encoding/binary"
 	"testing"
 )
 
-// answer is what a server answers in the binary protocol.
+// answer returns a server's reply in the binary protocol.
 func answer(opcode byte, opaque int, extras, key, value string) string {
 	b := appendHead(nil, opcode, len(extras), len(key), len(value), opaque)
 	b[0] = 0x81
@@ -17,7 +17,7 @@ func answer(opcode byte, opaque int, extras, key, value string) string {
 	return string(b) + extras + key + value
 }
 
-// found is the answer that key i has.
+// found returns the reply for key i.
 func found(d *data, opcode byte, i int) string {
 	key := ""
 	if opcode == opGetKQ {

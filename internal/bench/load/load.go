@@ -1,42 +1,36 @@
 //go:build linux
 
-// Package load drives a memcached address with requests and checks every reply; or
-// several servers, with a connection of each client to each of them, among which it
-// places keys itself.
+// Package load sends requests to a memcached address and checks every reply. It can also place keys
+// itself on several servers; each client then has a connection to each server.
 //
-// One thread, one epoll, no allocation per request. Keys and values follow
-// from a key's number alone, so that every write is idempotent and the right
-// answer to a read is known whatever ran before: each reply is parsed, the
-// header of a hit (key, flags, length) is compared with the one that belongs to
-// the key, and so is every byte of its value. The first wrong, lost or
-// surplus reply ends the run with an error; so does a miss, because every key
-// was written before the reading began. Only a Lossy load, for servers that are
-// down, counts misses and SERVER_ERROR replies and goes on; what is wrong stays
-// wrong there too.
+// It uses one thread and one epoll set, and does not allocate memory per request. Keys and values
+// are derived from a key's number alone. So every write is idempotent, and the right reply to a
+// read is known regardless of earlier runs. Each reply is parsed. The header of a hit (key, flags,
+// length) and every byte of its value must match the key. The first wrong, lost or surplus reply
+// ends the run with an error. So does a miss, because every key is written before it is read. Only
+// a Lossy load, for servers that are down, counts misses and SERVER_ERROR replies and continues.
+// Wrong replies end it, too.
 //
-// A run passes through these phases: connect; fill (each key is written once);
-// warm (the load runs, unmeasured); the window, which is measured; drain (all
-// replies that are due arrive); fence (one more exchange on each connection, so
-// that a surplus reply shows).
+// The phases of a run are: connect; fill (each key is written once); warm (the load runs,
+// unmeasured); the window, which is measured; drain (all due replies arrive); fence (one more
+// request on each connection, to detect a surplus reply).
 //
-// Without a rate the load is a closed loop: a connection sends a batch of Depth
-// requests in one write, waits for all their replies and sends the next; with
-// Sliding each reply lets the next request go. With a rate the load is an open
-// loop: request i is due i/Rate after the start, goes out on the connection that
-// has been free longest, and its latency counts from when it was due, whether
-// or not it could be sent then.
+// Without a rate the load is a closed loop: a connection sends a batch of Depth requests in one
+// write, waits for all their replies and sends the next batch. With Sliding, each reply triggers
+// the next request. With a rate the load is an open loop: request i is due i/Rate after the start
+// and is sent on the connection that has been free longest. Its latency counts from its due time,
+// even if it had to wait for a free connection.
 //
-// A request is what gets one answer as a whole: a multi-get of 20 keys is one, also
-// when it is split by server, and so is a quiet meta batch with its mn. Of clients that
-// come and go a request is a visit: connect, ask so many times, close. It is done with
-// the last answer, and its latency counts from before the connect.
+// A multi-get of 20 keys counts as one request, even if it is split by server. So does a quiet meta
+// batch with its mn. With Visit, a request is a whole visit: connect, some requests, close. It ends
+// with the last reply, and its latency counts from before the connect.
 //
-// It neither starts what it measures nor judges the figures: package bench does. It asks
-// for nothing twice. It has one core: where that is too little to load the target, CPU and
-// Late of the result show it.
+// The package neither starts what it measures nor judges the figures: package bench does. It never
+// retries a request. It uses one CPU. If that is too little to saturate the target, CPU and Late of
+// the result show it.
 package load
 
-// What to send, how long, and what came out.
+// What to send, for how long, and the result.
 
 import (
 	"fmt"
@@ -45,36 +39,35 @@ import (
 	"ringside/internal/bench/proc"
 )
 
-// Workload is what the load sends. The zero value of a field is what it says,
-// not a default.
+// Workload is what the load sends. A zero field means zero, not a default.
 type Workload struct {
 	Conns   int     `json:"conns"`   // connections, 1 to 20,000
 	Depth   int     `json:"depth"`   // requests in flight on a connection
 	Keys    int     `json:"keys"`    // keys of one read; more than 1 is a multi-get
-	Quiet   int     `json:"quiet"`   // keys of one quiet meta batch, for reads and writes; 0 speaks text
-	Binary  bool    `json:"binary"`  // speaks the binary protocol: a multi-get is quiet gets with a noop
+	Quiet   int     `json:"quiet"`   // keys of one quiet meta batch, for reads and writes; 0: text protocol
+	Binary  bool    `json:"binary"`  // use the binary protocol: a multi-get is quiet gets with a noop
 	Value   int     `json:"value"`   // bytes of a value
 	KeySize int     `json:"keysize"` // bytes of a key, 10 to 250
-	Count   int     `json:"count"`   // how many keys there are
-	Reads   int     `json:"reads"`   // per cent of requests that read
-	Rate    float64 `json:"rate"`    // requests a second; 0 is a closed loop
-	Sliding bool    `json:"sliding"` // refill a pipeline at each reply, not when it is empty
-	Visit   int     `json:"visit"`   // requests of a connection that comes and goes, one after the other; 0: connections stay
+	Count   int     `json:"count"`   // number of keys
+	Reads   int     `json:"reads"`   // per cent of requests that are reads
+	Rate    float64 `json:"rate"`    // requests a second; 0: closed loop
+	Sliding bool    `json:"sliding"` // refill a pipeline at each reply, not only when it is empty
+	Visit   int     `json:"visit"`   // requests of a connection before it is closed, one after the other; 0: connections stay open
 	Idle    bool    `json:"idle"`    // after one read on each connection, send nothing
-	Lossy   bool    `json:"lossy"`   // misses and SERVER_ERROR replies are counted and end nothing
+	Lossy   bool    `json:"lossy"`   // count misses and SERVER_ERROR replies instead of ending the run
 }
 
-// Bounds say how long a run takes.
+// Bounds limit the time of a run.
 type Bounds struct {
-	NoFill   bool          // the keys are there already
-	Cut      bool          // the window's end is that of the run: what is due then is given up, and has waited so long at least
+	NoFill   bool          // the keys are already written
+	Cut      bool          // the run ends with the window; requests without a reply are given up and counted with their wait so far
 	Warm     time.Duration // load before the window
-	Window   time.Duration // the measured time; it lasts until there is a reply to measure
-	Requests int64         // ends the window earlier, after so many; 0 is no limit
-	Timeout  time.Duration // a connect or reply that takes longer is lost; a reply within a window that is cut is not
+	Window   time.Duration // measured time; extended until there is a reply to measure
+	Requests int64         // ends the window earlier, after this many requests; 0: no limit
+	Timeout  time.Duration // limit for a connect or a reply; with Cut it does not apply to replies
 }
 
-// Latency is in microseconds.
+// Latency is the distribution of latencies, in microseconds.
 type Latency struct {
 	P50  float64 `json:"p50"`
 	P99  float64 `json:"p99"`
@@ -83,47 +76,47 @@ type Latency struct {
 	Mean float64 `json:"mean"`
 }
 
-// Process is what a watched process did in the window.
+// Process is the resource usage of a watched process in the window.
 type Process struct {
 	PID      int           `json:"pid"`
 	CPU      time.Duration `json:"cpu_ns"`
-	User     time.Duration `json:"user_ns"`      // how the kernel divides the CPU time,
-	Kernel   time.Duration `json:"kernel_ns"`    // sampled at its ticks
-	Switches int64         `json:"switches"`     // times its threads went to sleep
+	User     time.Duration `json:"user_ns"`      // the CPU time, as divided by the kernel,
+	Kernel   time.Duration `json:"kernel_ns"`    // which samples it at its ticks
+	Switches int64         `json:"switches"`     // how often its threads went to sleep
 	Memory   proc.Memory   `json:"memory"`       // at the end of the window
-	AnonPeak int64         `json:"anon_sampled"` // most anonymous memory seen in the window; 0 for all but the first
+	AnonPeak int64         `json:"anon_sampled"` // most anonymous memory seen in the window, in bytes; only for the first process
 }
 
-// Lost is what a lossy load was not given, from the fill to the end of the run.
+// Lost counts the misses and errors of a lossy load, from the fill to the end of the run.
 type Lost struct {
-	Misses     int64 `json:"misses"`      // keys asked for and not answered
+	Misses     int64 `json:"misses"`      // keys read without a value in the reply
 	Errors     int64 `json:"errors"`      // SERVER_ERROR replies
-	KeysHit    int   `json:"keys_hit"`    // keys that were always answered
-	KeysMissed int   `json:"keys_missed"` // keys that never were
-	KeysBoth   int   `json:"keys_both"`   // keys that sometimes were
+	KeysHit    int   `json:"keys_hit"`    // keys that always hit
+	KeysMissed int   `json:"keys_missed"` // keys that never hit
+	KeysBoth   int   `json:"keys_both"`   // keys that hit and missed
 }
 
-// Result is what the window showed.
+// Result is the measurement of the window.
 type Result struct {
 	Seconds   float64       `json:"seconds"`
 	Requests  int64         `json:"requests"`
 	Reads     int64         `json:"reads"`
-	Hits      int64         `json:"hits"` // keys read and found right
+	Hits      int64         `json:"hits"` // keys read with the right value
 	Rate      float64       `json:"rate"` // requests a second
 	Latency   Latency       `json:"latency_us"`
 	CPU       time.Duration `json:"load_cpu_ns"`  // of the load itself
-	Late      float64       `json:"late_us"`      // the worst delay of the load's own 20 ms clock
-	Processes []Process     `json:"processes"`    // as watched, in order
-	Cores     []proc.Core   `json:"cores"`        // what each CPU of the machine did
+	Late      float64       `json:"late_us"`      // greatest delay of the load's own 20 ms timer
+	Processes []Process     `json:"processes"`    // the watched processes, in order
+	Cores     []proc.Core   `json:"cores"`        // usage of each CPU of the machine
 	Checked   int64         `json:"checked_keys"` // keys checked in the whole run
-	Replies   int64         `json:"replies"`      // requests of the whole run, the fill and the fences too
+	Replies   int64         `json:"replies"`      // requests of the whole run, including fill and fences
 	Lost      Lost          `json:"lost"`         // of a lossy load
-	GivenUp   int           `json:"given_up"`     // requests that were due and had no answer when the window was cut
+	GivenUp   int           `json:"given_up"`     // requests without a reply when the window was cut
 	Apart     *Apart        `json:"apart,omitempty"`
-	Good      []int64       `json:"good"` // of a window that is cut: by connection, answers without a miss or an error
+	Good      []int64       `json:"good"` // of a window that is cut: replies without a miss or an error, by client
 }
 
-// Apart is the latency of reads of one server's keys, and of the others'.
+// Apart is the latency of reads of one server's keys, and that of all other reads.
 type Apart struct {
 	Its    Latency `json:"its_us"`
 	Others Latency `json:"others_us"`

@@ -2,7 +2,7 @@
 
 package load
 
-// Whole runs: against real memcached, and against a server that lies.
+// Whole runs with a real memcached, and with a server that sends wrong replies.
 
 import (
 	"bufio"
@@ -22,8 +22,8 @@ var base = Workload{Conns: 4, Depth: 1, Keys: 1, Value: 100, KeySize: 20, Count:
 
 var short = Bounds{Warm: 20 * time.Millisecond, Window: 200 * time.Millisecond, Timeout: testenv.Hang}
 
-// memcached starts a real one, which chooses its port and says which, and returns
-// its address and process.
+// memcached starts a real memcached, which chooses its port, and returns its address and process
+// id.
 func memcached(t *testing.T) (Target, int) {
 	t.Helper()
 	said := filepath.Join(t.TempDir(), "port")
@@ -77,8 +77,8 @@ func TestRunAgainstMemcached(t *testing.T) {
 	}
 }
 
-// undisturbed repeats a window in which the load or the server had no processor for a good
-// part of it: then few requests were made.
+// undisturbed repeats a window in which the load or the server got no CPU time for a good part of
+// it. Such a window has too few requests.
 func undisturbed(t *testing.T, round func() error) {
 	t.Helper()
 	testenv.Undisturbed(t, 6, short.Window/5, round)
@@ -122,8 +122,8 @@ func TestIdleLoadReadsOnce(t *testing.T) {
 	}
 }
 
-// A window that ends before any reply can come: as on a machine that gives the
-// load no turn while it lasts.
+// TestWindowLastsUntilThereIsAReply tests a window that ends before any reply can arrive. That
+// happens on a machine that gives the load no CPU time in the window.
 func TestWindowLastsUntilThereIsAReply(t *testing.T) {
 	addr, _ := memcached(t)
 	bounds := short
@@ -171,8 +171,8 @@ func TestLossyLoadGoesOn(t *testing.T) {
 	}
 }
 
-// liar is a server that stores and answers rightly until the reply with number
-// `from` on a connection, which lie changes; nil closes the connection.
+// liar is a server that stores and replies correctly until the reply with number `from` on a
+// connection. It passes that reply through lie; if lie returns nil, it closes the connection.
 func liar(t *testing.T, from int, lie func(reply string) *string) Target {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -259,13 +259,13 @@ func TestRunFindsTheLiar(t *testing.T) {
 	}
 }
 
-// A window that is cut ends whatever is due: by a server that falls silent, and by one
-// that never says anything.
+// TestWindowThatIsCut tests that a window with Cut ends even if replies are due: with a server that
+// stops replying, and with one that never replies.
 func TestWindowThatIsCut(t *testing.T) {
 	work, bounds := base, short
 	work.Reads = 100
 	bounds.NoFill, bounds.Warm, bounds.Cut = true, 0, true
-	bounds.Timeout = bounds.Window / 2 // which doesn't count here
+	bounds.Timeout = bounds.Window / 2 // does not apply with Cut
 	for from, most := range map[int]int64{1: 0, 5: 4} {
 		got, err := Run(t.Context(), liar(t, from, func(string) *string { return new(string) }), work, bounds, nil)
 		if err != nil {
@@ -284,7 +284,7 @@ func TestWindowThatIsCut(t *testing.T) {
 			t.Errorf("silent from reply %d: %d good answers of %d", from, sum, got.Requests)
 		}
 	}
-	work.Rate = 2000 // of which the connections can't send more than one each
+	work.Rate = 2000 // the connections can send only one request each
 	got, err := Run(t.Context(), liar(t, 1, func(string) *string { return new(string) }), work, bounds, nil)
 	if all := int(work.Rate * bounds.Window.Seconds()); err != nil || got.Requests != 0 || got.GivenUp < all {
 		t.Errorf("paced: %d given up of %d, %v", got.GivenUp, all, err)
@@ -302,7 +302,7 @@ func TestRunRefusesWhatItCannotDo(t *testing.T) {
 		func(w *Workload, _ *Bounds) { w.Idle, w.Rate = true, 5 },
 		func(_ *Workload, b *Bounds) { b.Window = 0 },
 		func(_ *Workload, b *Bounds) { b.Cut = true },
-		func(*Workload, *Bounds) {}, // nobody listens
+		func(*Workload, *Bounds) {}, // no process listens
 	} {
 		work, bounds := base, short
 		change(&work, &bounds)

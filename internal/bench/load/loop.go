@@ -2,7 +2,7 @@
 
 package load
 
-// The loop: epoll, the phases of a run, and what goes out when.
+// The loop: epoll, the phases of a run, and the order of requests.
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// phase is where a run stands; see the package doc.
+// phase is the phase of a run. See the package comment.
 type phase uint8
 
 const (
@@ -29,47 +29,47 @@ const (
 	finished
 )
 
-// period is that of the loop's own clock: it notices lost replies, samples
-// memory, and its delays tell whether the load itself was kept from running.
+// period is the interval of the loop's own timer. The timer detects lost replies and samples
+// memory. Its delays show whether the load itself got enough CPU time.
 const period = 20 * time.Millisecond
 
-// readBuffer takes four replies of 64 KiB; one buffer serves all connections.
+// readBuffer is large enough for four replies of 64 KiB. All connections share one buffer.
 const readBuffer = 256 << 10
 
 type loop struct {
 	work   Workload
 	bounds Bounds
 	data   *data
-	lost   *losses // nil unless the load is lossy
+	lost   *losses // nil if the load is not lossy
 	window window
 
 	epoll, ticker int
-	aim           // where requests go
+	aim           // addresses of the requests
 	clients       []client
-	conns         []conn // theirs, one after the other
+	conns         []conn // of the clients, one after the other
 	buf           []byte
-	began         time.Time // zero of the loop's nanoseconds
+	began         time.Time // zero of the loop's clock
 
 	phase    phase
-	due      int    // requests whose replies are due, on all connections
-	filled   int    // keys written while filling
+	due      int    // requests without a reply, on all connections
+	filled   int    // keys written in the phase filling
 	random   uint64 // splitmix state
-	phaseEnd int64  // when warming or measuring ends
-	checked  int64  // keys read and found right
-	replies  int64  // requests answered in all phases
+	phaseEnd int64  // end of warming or measuring, on the loop's clock
+	checked  int64  // keys read with the right value
+	replies  int64  // requests with a reply in all phases
 
-	// An open loop's clock, and the connections that may send: one entry for
-	// each request that a connection may have in flight.
-	nextDue float64 // nanoseconds
-	gap     float64 // between two requests
-	free    []int32 // a ring
+	// State of an open loop. free contains the clients that may send: one entry for each request
+	// that a client may have in flight.
+	nextDue float64 // due time of the next request, in nanoseconds
+	gap     float64 // between two requests, in nanoseconds
+	free    []int32 // ring buffer of client ids
 	freeAt  int
 	freeLen int
 }
 
-// Run puts the load on a target and returns what the window showed. It watches
-// the processes of the given ids meanwhile. An error says which connection got
-// what wrong. It ends within the bounds, or when ctx does.
+// Run runs the load on a target and returns the measurement of the window. It watches the given
+// processes during the window. An error names the connection and the wrong reply. Run ends within
+// the bounds, or when ctx does.
 func Run(ctx context.Context, to Target, work Workload, bounds Bounds, watch []int) (Result, error) {
 	lanes, err := to.lanes()
 	if err == nil {
@@ -78,7 +78,7 @@ func Run(ctx context.Context, to Target, work Workload, bounds Bounds, watch []i
 	if err != nil {
 		return Result{}, err
 	}
-	// Sleep to the nanosecond, as an open loop needs: the slack is a thread's.
+	// An open loop must sleep with nanosecond precision. The timer slack belongs to the thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
@@ -110,7 +110,7 @@ func Run(ctx context.Context, to Target, work Workload, bounds Bounds, watch []i
 	return result, nil
 }
 
-// open connects, and prepares epoll and the clock.
+// open connects the clients and creates the epoll set and the timer.
 func (l *loop) open() (err error) {
 	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return fmt.Errorf("epoll: %w", err)
@@ -140,8 +140,7 @@ func (l *loop) open() (err error) {
 		l.clients[id] = client{id: id, lanes: l.conns[first:]}
 	}
 	if l.work.Visit > 0 && l.lanes[0].local {
-		// A port that was used waits for a minute before it is used again, and one
-		// address has some 28,000 of them.
+		// A used port cannot be reused for a minute, and one address has about 28,000 ports.
 		for id := range l.clients {
 			l.from = append(l.from, &unix.SockaddrInet4{Addr: [4]byte{127, 1, byte(id >> 8), byte(id)}})
 		}
@@ -158,7 +157,7 @@ func (l *loop) open() (err error) {
 	return nil
 }
 
-// watch lets epoll tell of c.
+// watch adds c to the epoll set.
 func (l *loop) watch(c *conn) error {
 	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(c.id)}
 	if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, c.fd, &event); err != nil {
@@ -167,7 +166,7 @@ func (l *loop) watch(c *conn) error {
 	return nil
 }
 
-// lane is the connection on which k asks for a key; it is made if there is none.
+// lane returns the connection of k for a key. It connects if necessary.
 func (l *loop) lane(k *client, key int) (*conn, error) {
 	i := 0
 	if len(k.lanes) > 1 {
@@ -188,7 +187,7 @@ func (l *loop) lane(k *client, key int) (*conn, error) {
 	return c, l.watch(c)
 }
 
-// disconnect closes all connections of k: of a client that comes and goes, the end of a visit.
+// disconnect closes all connections of k, which ends a visit.
 func (k *client) disconnect() {
 	for i := range k.lanes {
 		if c := &k.lanes[i]; c.fd >= 0 {
@@ -209,10 +208,10 @@ func (l *loop) close() {
 	}
 }
 
-// clock is nanoseconds since the loop began.
+// clock returns the nanoseconds since the loop began.
 func (l *loop) clock() int64 { return int64(time.Since(l.began)) }
 
-const tickerEvent = -1 // stands where events of connections have their index
+const tickerEvent = -1 // in place of the index of a connection
 
 func (l *loop) run(ctx context.Context) error {
 	if l.bounds.NoFill {
@@ -247,10 +246,9 @@ func (l *loop) run(ctx context.Context) error {
 	}
 }
 
-// wait sleeps until something is ready or, in an open loop, due. The calls are
-// raw: the runtime's bookkeeping around a blocking call costs about as much as
-// the rest of a request here. The runtime's own signals end the sleep, and then
-// it gets its turn.
+// wait sleeps until an event or, in an open loop, until a request is due. It uses raw system calls:
+// the runtime's work for a blocking call would cost about as much as the rest of a request. The
+// runtime's signals interrupt the sleep, and then wait yields to it.
 func (l *loop) wait(events []unix.EpollEvent) (int, error) {
 	var n uintptr
 	var errno unix.Errno
@@ -271,11 +269,11 @@ func (l *loop) wait(events []unix.EpollEvent) (int, error) {
 	return 0, errno
 }
 
-// tick keeps the window's clock and finds replies that do not come.
+// tick updates the window's timer statistics and detects lost replies.
 func (l *loop) tick() error {
 	var count [8]byte
 	if _, err := unix.Read(l.ticker, count[:]); err != nil {
-		return nil // the clock was early: it rings again
+		return nil // no tick yet: the event is repeated
 	}
 	now := l.clock()
 	l.window.tick(now, int64(binary.NativeEndian.Uint64(count[:])), l.phase == measuring)
@@ -297,9 +295,9 @@ func (l *loop) tick() error {
 
 func (l *loop) clientOf(c *conn) *client { return &l.clients[c.id/len(l.lanes)] }
 
-// serve takes what a connection of k has to say and sends what may follow.
+// serve reads the replies on a connection of k and sends the next requests.
 func (l *loop) serve(k *client, c *conn, ready uint32) error {
-	if ready&^unix.EPOLLOUT != 0 && c.fd >= 0 { // else it was closed by the event before
+	if ready&^unix.EPOLLOUT != 0 && c.fd >= 0 { // otherwise an earlier event closed it
 		if err := l.read(k, c); err != nil {
 			return err
 		}
@@ -333,7 +331,7 @@ func (l *loop) read(k *client, c *conn) error {
 	}
 }
 
-// receive checks what came and counts the requests that it answers.
+// receive checks the bytes in b and counts the requests that they complete.
 func (l *loop) receive(k *client, c *conn, b []byte) error {
 	now := l.clock()
 	for {
@@ -356,7 +354,7 @@ func (l *loop) receive(k *client, c *conn, b []byte) error {
 	}
 }
 
-// answered counts what k has asked for, if r was the last part of it.
+// answered counts the request of k if r was its last part.
 func (l *loop) answered(k *client, r request, now int64) {
 	if k.unanswered > 0 {
 		if k.unanswered--; k.unanswered > 0 {
@@ -378,7 +376,7 @@ func (l *loop) answered(k *client, r request, now int64) {
 	}
 }
 
-// refill sends what k may send in a closed loop.
+// refill sends the requests that k may send in a closed loop.
 func (l *loop) refill(k *client) error {
 	if k.due == 0 || l.work.Sliding {
 		now := l.clock()
@@ -420,7 +418,7 @@ func (l *loop) flush(c *conn) error {
 	return nil
 }
 
-// next puts the next request of this phase on a lane of k, if there is one.
+// next adds the next request of this phase to a lane of k. It reports false if there is none.
 func (l *loop) next(k *client, start int64) (bool, error) {
 	switch l.phase {
 	case filling:
@@ -449,7 +447,7 @@ func (l *loop) next(k *client, start int64) (bool, error) {
 	return false, nil
 }
 
-// ask puts a read of the key first and those behind it on k.
+// ask adds a read of the key first and the keys after it.
 func (l *loop) ask(k *client, first int, start int64) error {
 	if len(k.lanes) > 1 && l.work.Keys > 1 {
 		k.start = start

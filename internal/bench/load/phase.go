@@ -2,10 +2,10 @@
 
 package load
 
-// The phases of a run, one after the other, and the open loop's clock.
+// The phases of a run, and the schedule of an open loop.
 
-// advance goes on to the next phase when this one is over, and sends what an
-// open loop has to send by now.
+// advance starts the next phase if the current one has ended, and sends the due requests of an open
+// loop.
 func (l *loop) advance() error {
 	now := l.clock()
 	switch l.phase {
@@ -57,7 +57,7 @@ func (l *loop) advance() error {
 	return nil
 }
 
-// kick starts a phase of a closed loop: no reply is due that would.
+// kick starts a phase of a closed loop, because no reply is due that would trigger requests.
 func (l *loop) kick() error {
 	for i := range l.clients {
 		if err := l.refill(&l.clients[i]); err != nil {
@@ -67,8 +67,8 @@ func (l *loop) kick() error {
 	return nil
 }
 
-// fence asks each connection one thing whose answer no earlier request gets. A client
-// that comes and goes has none at times.
+// fence sends each connection a request with a unique reply. A client with visits may have no
+// connection at that time.
 func (l *loop) fence() error {
 	for i := range l.conns {
 		c := &l.conns[i]
@@ -94,8 +94,8 @@ func (l *loop) fence() error {
 	return nil
 }
 
-// giveUp lets all that is due count as having waited for what there was of the window,
-// also what no connection was free to send.
+// giveUp counts all requests without a reply with their wait in the window, including due requests
+// that found no free connection.
 func (l *loop) giveUp(now int64) {
 	give := func(due int64) {
 		l.window.givenUp++
@@ -114,13 +114,13 @@ func (l *loop) giveUp(now int64) {
 	}
 }
 
-// paced reports whether the clock says what goes out now, and not the replies.
+// paced reports whether requests are sent by schedule, not after replies.
 func (l *loop) paced() bool {
 	return l.work.Rate > 0 && (l.phase == warming || l.phase == measuring)
 }
 
-// startPacing frees every place of every client, round and round, so that
-// neighbours in time use different connections.
+// startPacing adds a free entry for each request of each client, in turns, so that consecutive
+// requests use different connections.
 func (l *loop) startPacing(now int64) {
 	l.gap, l.nextDue = 1e9/l.work.Rate, float64(now)
 	l.free = make([]int32, l.work.Conns*l.work.Depth)
@@ -130,7 +130,7 @@ func (l *loop) startPacing(now int64) {
 	l.freeAt, l.freeLen = 0, len(l.free)
 }
 
-// pace sends what is due, as far as connections are free.
+// pace sends the due requests, as far as connections are free.
 func (l *loop) pace() error {
 	for t := float64(l.clock()); l.freeLen > 0 && l.nextDue <= t; l.nextDue += l.gap {
 		k := &l.clients[l.free[l.freeAt]]
@@ -146,7 +146,7 @@ func (l *loop) pace() error {
 	return nil
 }
 
-// release gives back a place of k.
+// release adds a free entry for k.
 func (l *loop) release(k *client) {
 	l.free[(l.freeAt+l.freeLen)%len(l.free)] = int32(k.id)
 	l.freeLen++

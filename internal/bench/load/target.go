@@ -2,7 +2,7 @@
 
 package load
 
-// What the load is put on: one address, or servers among which it places keys itself.
+// The target of the load: one address, or several servers on which it places keys itself.
 
 import (
 	"cmp"
@@ -17,27 +17,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Target is what the load is put on.
+// Target is the target of the load.
 type Target struct {
-	Addr    string   // IP:PORT or unix:/path; empty: the load asks the owner of each key itself
-	Servers []string // IP:PORT, among which ketama places keys as libmemcached and nutcracker do
-	Apart   string   // one of Servers: reads of its keys are told apart
+	Addr    string   // IP:PORT or unix:/path; empty: the load sends each request to the server of its key
+	Servers []string // IP:PORT; keys are placed with ketama, like libmemcached and nutcracker do
+	Apart   string   // one of Servers: reads of its keys are measured separately; empty: none
 }
 
-// aim is a Target with its addresses parsed and the owner of each key worked out.
+// aim is a Target with parsed addresses and the server of each key.
 type aim struct {
-	lanes []at            // what each client connects to
-	owner []uint8         // by key: which of the servers has it; nil: none are known
-	apart int             // the server whose keys are told apart; -1: none
-	from  []unix.Sockaddr // by client: where its visits come from; nil: the kernel says
+	lanes []at            // addresses to which each client connects
+	owner []uint8         // by key: index of its server; nil: not used
+	apart int             // index of the server that is measured separately; -1: none
+	from  []unix.Sockaddr // by client: source address of its visits; nil: chosen by the kernel
 }
 
-// at is an address that can be connected to.
+// at is a parsed address.
 type at struct {
 	text   string
 	family int
 	to     unix.Sockaddr
-	local  bool // 127.0.0.0/8, which gives a client as many addresses as it wants
+	local  bool // in 127.0.0.0/8, where a client can use any number of source addresses
 }
 
 func parseAt(text string) (at, error) {
@@ -54,7 +54,7 @@ func parseAt(text string) (at, error) {
 	return at{text: text, family: unix.AF_INET6, to: &unix.SockaddrInet6{Port: int(addr.Port()), Addr: addr.Addr().As16()}}, nil
 }
 
-// lanes are the addresses that each client has a connection to.
+// lanes returns the addresses to which each client connects.
 func (t Target) lanes() ([]at, error) {
 	addrs := t.Servers
 	if t.Addr != "" {
@@ -77,11 +77,11 @@ func (t Target) lanes() ([]at, error) {
 	return all, nil
 }
 
-// maxLanes is how many servers clients ask themselves: an owner is kept in a byte.
+// maxLanes limits the number of servers, because the index of a key's server is stored in a byte.
 const maxLanes = 100
 
-// owners says which server has each key: ketama, where 40 labels for each server give
-// four points each, and a key belongs to the first point that is not before its own.
+// owners returns the server of each key. It uses ketama: each server has 40 labels with four points
+// each, and a key belongs to the first point at or after its hash.
 func (d *data) owners(servers []string) []uint8 {
 	type point struct {
 		at     uint32

@@ -2,7 +2,7 @@
 
 package load
 
-// Clients that place keys themselves, and clients that come and go.
+// Clients that place keys themselves, and clients that reconnect for each visit.
 
 import (
 	"net"
@@ -19,7 +19,8 @@ import (
 	"ringside/ring"
 )
 
-// The load places keys by code of its own; it must be where Ringside places them.
+// TestOwnersAreThoseOfKetama checks that the load, which has its own code for it, places keys like
+// Ringside.
 func TestOwnersAreThoseOfKetama(t *testing.T) {
 	d := newData(Workload{Value: 1, KeySize: 20, Count: 5000})
 	for _, ports := range [][]int{{11211}, {11211, 31002, 31003}, {20001, 20002, 20003, 20004, 20005}} {
@@ -103,7 +104,8 @@ func TestTargets(t *testing.T) {
 			}
 		})
 	}
-	// What one of them does not have is a miss, and told of its keys alone.
+	// A key that a server does not have is a miss, and the error counts only the keys of that
+	// server.
 	bounds := short
 	bounds.NoFill = true
 	work := base

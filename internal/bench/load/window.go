@@ -2,7 +2,7 @@
 
 package load
 
-// The window: what is counted while the load is measured.
+// The window: the measurements while the load is measured.
 
 import (
 	"fmt"
@@ -20,18 +20,18 @@ type window struct {
 
 	requests, reads, hits int64
 	latency               *hdrhistogram.Histogram // nanoseconds
-	apart, others         *hdrhistogram.Histogram // of reads of one server's keys, and of the others'; nil: they aren't told apart
+	apart, others         *hdrhistogram.Histogram // for reads of one server's keys, and for all other reads; nil: not separated
 	givenUp               int
 	good                  []int64
 
-	from, to  int64 // the clock at begin and end
+	from, to  int64 // times of begin and end on the loop's clock
 	cpu       time.Duration
 	processes []Process
 	cores     []proc.Core
 
-	firstTick int64 // when the loop's clock was started
-	tickCount int64 // how often it rang
-	late      int64 // the worst delay of a tick in the window
+	firstTick int64 // when the timer was started
+	tickCount int64 // number of expirations of the timer
+	late      int64 // greatest delay of a tick in the window, in nanoseconds
 }
 
 func newWindow(l *loop, watch []int, apart bool) window {
@@ -43,8 +43,8 @@ func newWindow(l *loop, watch []int, apart bool) window {
 	return w
 }
 
-// tick notes how late the clock was noticed, which rang so many times since the
-// last tick, and samples the memory of the first watched process.
+// tick records the delay of the timer, which expired rings times since the last tick. It also
+// samples the memory of the first watched process.
 func (w *window) tick(now, rings int64, measuring bool) {
 	missed := w.firstTick + (w.tickCount+1)*int64(period)
 	w.tickCount += rings
@@ -59,9 +59,9 @@ func (w *window) tick(now, rings int64, measuring bool) {
 	}
 }
 
-// record counts a request that was answered; apart says that it is one of the server that is told
-// apart. Its latency counts only if it began in the window: the readings at the window's
-// edge hold up what is due then.
+// record counts a request with its reply. apart means that it read a key of the server that is
+// measured separately. Its latency counts only if it began in the window, because begin and end
+// delay the requests that are due at that time.
 func (w *window) record(r request, hits int, apart bool, now int64) {
 	w.requests++
 	reads := r.kind == get || r.kind == quietGets
@@ -82,19 +82,17 @@ func (w *window) record(r request, hits int, apart bool, now int64) {
 	}
 }
 
-// waited notes the nanoseconds that a request has waited. Beyond ten minutes the
-// histogram has no place; the timeout does not let one wait for more than an hour, and
-// mostly for seconds.
+// waited records the wait of a request in nanoseconds. The histogram ends at ten minutes. The
+// timeout limits waits to an hour at most, and usually to seconds.
 func (w *window) waited(ns int64) {
 	_ = w.latency.RecordValue(min(max(1, ns), w.latency.HighestTrackableValue()))
 }
 
-// shows reports whether there is anything to tell: on a machine that is busy
-// with other work a short window may pass before its first reply comes, and is
-// then kept open until it does (the timeout of replies bounds that).
+// shows reports whether there is a latency to report. On a busy machine a short window may end
+// before its first reply. It is then extended until the reply arrives, which the timeout limits.
 func (w *window) shows(idle bool) bool { return idle || w.latency.TotalCount() > 0 }
 
-// begin reads everything that only grows: slow readings first.
+// begin reads all counters, the slow ones first.
 func (w *window) begin() error {
 	if err := w.read(-1); err != nil {
 		return err
@@ -103,14 +101,14 @@ func (w *window) begin() error {
 	return nil
 }
 
-// end reads it again and keeps the differences: the clocks first.
+// end reads them again and keeps the differences. It reads the clock first.
 func (w *window) end() error {
 	w.to = w.clock()
 	return w.read(1)
 }
 
-// read adds to each count what the system has now, times sign: at the beginning -1, at the
-// end 1, so that the difference stays. CPU times are read next to the window, on either side.
+// read adds the current counters of the system, times sign: -1 at the beginning and 1 at the end,
+// which leaves the difference. It reads CPU times closest to the window, at both ends.
 func (w *window) read(sign int64) error {
 	cpu := func() error {
 		own, err := proc.CPU(os.Getpid())

@@ -2,8 +2,7 @@
 
 package peers
 
-// What a Ringside's admin interface says: its metrics, its troubles, and pages that
-// are read as long as a load runs.
+// Ringside's admin interface: metrics, failures, and pages that are read during a load.
 
 import (
 	"context"
@@ -18,7 +17,7 @@ import (
 	"time"
 )
 
-// troubles lists what a Ringside has counted of failures.
+// troubles lists the failures that a Ringside instance has counted.
 func troubles(target *Child) string {
 	m, err := ReadMetrics(context.Background(), target)
 	if err != nil {
@@ -47,7 +46,7 @@ var troubleMetrics = []string{
 // Metrics are the samples of a Prometheus page: values by name with labels.
 type Metrics map[string]float64
 
-// Sum adds up all series of a name whose labels contain all of the texts.
+// Sum adds up all series of a metric with labels that contain each of the given texts.
 func (m Metrics) Sum(name string, labels ...string) float64 {
 	total := 0.0
 series:
@@ -66,7 +65,7 @@ series:
 	return total
 }
 
-// ReadMetrics reads what a Ringside has counted.
+// ReadMetrics reads the metrics of a Ringside instance.
 func ReadMetrics(ctx context.Context, target *Child) (Metrics, error) {
 	text, err := Fetch(ctx, target, "/metrics")
 	if err != nil {
@@ -92,7 +91,7 @@ func parseMetrics(text string) (Metrics, error) {
 	return m, nil
 }
 
-// Fetch gets a page of Ringside's admin address.
+// Fetch returns a page of Ringside's admin address.
 func Fetch(ctx context.Context, target *Child, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -100,8 +99,8 @@ func Fetch(ctx context.Context, target *Child, path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	request.Close = true                              // no connection of ours stays in its figures
-	request.Header.Set("Accept-Encoding", "identity") // nor a compressor's megabytes
+	request.Close = true                              // no connection of this program stays in its metrics
+	request.Header.Set("Accept-Encoding", "identity") // nor the memory of a compressor
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return nil, err
@@ -114,8 +113,9 @@ func Fetch(ctx context.Context, target *Child, path string) ([]byte, error) {
 	return body, err
 }
 
-// LookedAt reads these of the child's admin interface, which never end by themselves, until
-// the returned function is called. That fails if one of them ended before: then nobody looked.
+// LookedAt reads the given pages of the child's admin interface until end is called. The pages are
+// endless streams. end returns an error if one of them ended earlier, because the load was then not
+// monitored.
 func (c *Child) LookedAt(ctx context.Context, paths []string) (end func() error, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	var readers sync.WaitGroup

@@ -2,7 +2,7 @@
 
 package peers
 
-// Child processes: pinned from their first instruction, and never left behind.
+// Child processes. They are pinned to their CPUs from the start and never outlive this process.
 
 import (
 	"bytes"
@@ -15,19 +15,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Starter starts processes on one thread that lives as long as it does: a child
-// inherits the CPUs of the thread that forks it, and its parent-death signal
-// comes when that thread ends, not the process.
+// Starter starts processes from one thread that exists as long as the Starter. A child inherits the
+// CPUs of the thread that forks it. It gets its parent-death signal when that thread ends, not when
+// the process ends.
 type Starter struct {
 	jobs chan func()
-	dir  string // what the processes read and write
+	dir  string // directory for the files of the processes
 }
 
-// NewStarter makes one whose processes keep what they read and write below dir.
+// NewStarter returns a Starter. Its processes have their files below dir.
 func NewStarter(dir string) *Starter {
 	s := &Starter{make(chan func()), dir}
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with its work
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		for job := range s.jobs {
 			job()
 		}
@@ -35,12 +35,12 @@ func NewStarter(dir string) *Starter {
 	return s
 }
 
-// Close ends the thread; children that still live are killed by that.
+// Close ends the thread, which kills the children that still run.
 func (s *Starter) Close() { close(s.jobs) }
 
 // Start starts cmd on the given CPUs.
 func (s *Starter) Start(cmd *exec.Cmd, cpus []int) (err error) {
-	// A group of its own: a Ctrl-C is for us, and we end the children.
+	// A separate process group: a Ctrl-C reaches only this process, which then stops its children.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	done := make(chan struct{})
 	s.jobs <- func() {
@@ -63,17 +63,17 @@ func (s *Starter) Start(cmd *exec.Cmd, cpus []int) (err error) {
 type Child struct {
 	Name   string
 	Port   int
-	admin  int    // where a Ringside has its metrics and profiles
-	Socket string // the path where the load asks it; empty: at its port
+	admin  int    // port of the admin interface of Ringside
+	Socket string // path of the unix socket for the load; empty: it uses Port
 	Cmd    *exec.Cmd
 	output lastWords
 	Ended  chan struct{} // closed when the process has ended
 }
 
-// PID is the number of its process.
+// PID returns the id of the process.
 func (c *Child) PID() int { return c.Cmd.Process.Pid }
 
-// Addr is where it listens over TCP.
+// Addr returns the TCP address on which the process listens.
 func (c *Child) Addr() string { return fmt.Sprintf("127.0.0.1:%d", c.Port) }
 
 // Alive reports whether the process has not ended.
@@ -86,8 +86,8 @@ func (c *Child) Alive() bool {
 	}
 }
 
-// Blame adds to an error what the process had to say: a timeout of its own, for
-// instance.
+// Blame adds to an error the state and the last output of the process, for instance a timeout that
+// it reported.
 func (c *Child) Blame(err error) error {
 	how := "it still ran"
 	if !c.Alive() {
@@ -99,13 +99,13 @@ func (c *Child) Blame(err error) error {
 	return fmt.Errorf("%s: %w (%s; %s)", c.Name, err, how, &c.output)
 }
 
-// Stop ends the process, which keeps nothing that a gentle end would save.
+// Stop kills the process. A graceful stop would save nothing.
 func (c *Child) Stop() {
-	_ = c.Cmd.Process.Kill() // it may have ended by itself
+	_ = c.Cmd.Process.Kill() // it may have ended already
 	<-c.Ended
 }
 
-// lastWords keeps the last bytes that a child printed.
+// lastWords keeps the last bytes of a child's output.
 type lastWords struct {
 	mu   sync.Mutex
 	text []byte
@@ -130,12 +130,12 @@ func (w *lastWords) String() string {
 	return "it printed: " + string(bytes.TrimSpace(w.text))
 }
 
-// descriptors is what 5,000 clients need with a proxy that opens a connection
-// for each, as haproxy does.
+// descriptors is enough for 5,000 clients with a proxy that opens a server connection for each,
+// like haproxy.
 const descriptors = 16384
 
-// RaiseDescriptors lets the children, which inherit it, have that many. It goes
-// through package syscall, which otherwise hands on the limit of the start.
+// RaiseDescriptors raises the descriptor limit, which the children inherit. It uses package
+// syscall: otherwise the Go runtime would restore the original limit for children.
 func RaiseDescriptors() error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

@@ -1,10 +1,10 @@
 //go:build linux
 
-// Package peers starts the programs that are measured side by side, each as it would be
-// configured, the servers behind them, and what counts their system calls.
+// Package peers starts the programs that are compared, each in its usual configuration, their
+// memcached servers, and the programs that count system calls.
 package peers
 
-// The peers: which there are, how each is configured and started.
+// The peers: their list, configuration and start.
 
 import (
 	"context"
@@ -23,7 +23,7 @@ import (
 	"ringside/internal/bench/report"
 )
 
-// Peer is a program that the load can be put on.
+// Peer is a program, or a setup, on which the load can run.
 type Peer struct {
 	Name         string
 	binary       string
@@ -31,62 +31,62 @@ type Peer struct {
 	Note         string // what a reader of its figures must know
 	SpeaksMeta   bool
 	SpeaksBinary bool // the binary protocol
-	Proxy        bool // it stands before the servers; if not, it is the floor or nobody
-	Direct       bool // it is no program: the load asks the servers itself
-	Sockets      bool // it can be asked over a unix socket, too
+	Proxy        bool // it is a proxy before the servers; false for the floor and for direct
+	Direct       bool // there is no program: the load connects to the servers
+	Sockets      bool // it can also listen on a unix socket
 
-	// Configure writes what the peer reads into dir and returns its arguments.
+	// Configure writes the configuration files of the peer and returns its arguments.
 	Configure func(Place) ([]string, error)
 }
 
-// Binaries are the programs, by name or path.
+// Binaries are the names or paths of the programs.
 type Binaries struct {
-	Ringside       string // empty leaves it out
+	Ringside       string // empty: not measured
 	Nutcracker     string
-	Also           []Variant // more of Ringside
-	Haproxy        string    // left out when it does not exist
+	Also           []Variant // other variants of Ringside
+	Haproxy        string    // skipped if it does not exist
 	Memcached      string
-	MemcachedProxy string // a memcached built with its proxy; empty leaves it out
+	MemcachedProxy string // a memcached built with its proxy; empty: not measured
 }
 
-// Variant is Ringside once more: another build, or other settings, to tell what
-// a change bought.
+// Variant is another Ringside to compare with: another build or other settings, to measure the
+// effect of a change.
 type Variant struct {
 	Name   string
 	Binary string
-	Engine string // settings of the configuration's engine, in YAML's flow style; empty is none
+	Engine string // settings of the section engine, in YAML's flow style; empty: none
 }
 
-// Place is where and before what a peer is to run.
+// Place is the environment of a peer: its files, ports, servers and settings.
 type Place struct {
 	Dir     string
 	port    int
-	admin   int // for what is no load: metrics, statistics
+	admin   int // port for metrics and statistics
 	Servers []string
-	Loops   int           // of Ringside
-	Timeout time.Duration // of Ringside's requests; 0 is its default
-	Routes  string        // of Ringside; empty: one without settings
-	socket  string        // a path to listen on too, for those that can
+	Loops   int           // number of Ringside's loops
+	Timeout time.Duration // request timeout of Ringside; 0: its default
+	Routes  string        // routes of Ringside; empty: one without settings
+	socket  string        // path of an additional unix socket, for peers that support it; empty: none
 
-	engine, AdminMore string // more settings of Ringside's engine and of its admin interface, in YAML's flow style
+	engine, AdminMore string // additional settings of Ringside's sections engine and admin, in YAML's flow style
 }
 
-// ReplyTimeout is when a reply counts as lost: long, for a machine that is busy
-// with other work is no fault of the proxy's.
+// ReplyTimeout is when a reply counts as lost. It is long because a busy machine must not count as
+// a fault of the proxy.
 const ReplyTimeout = 30 * time.Second
 
-// ringsideNote is what a reader must know of Ringside's figures.
+// ringsideNote is the note of Ringside's figures. See Peer.Note.
 const ringsideNote = "least configuration, ketama, and nutcracker's timeout: a machine that stands still for half a second is no fault of either"
 
-// candidate is a peer that may be here.
+// candidate is a peer that may be installed.
 type candidate struct {
 	Peer
 	versionFlag string
 	needed      bool
 }
 
-// FindPeers returns the peers of these names, or all, that are here, in the order
-// of the report, and the version of the servers.
+// FindPeers returns the installed peers with these names, or all of them, in the order of the
+// report. It also returns the version of memcached.
 func FindPeers(c Binaries, names []string) (found []*Peer, server string, err error) {
 	all := []candidate{
 		{Peer{Name: "ringside", binary: c.Ringside, SpeaksMeta: true, SpeaksBinary: true, Proxy: true, Sockets: true, Configure: ringsideArgs, Note: ringsideNote}, "version", false},
@@ -135,7 +135,7 @@ func FindPeers(c Binaries, names []string) (found []*Peer, server string, err er
 	return found, server, nil
 }
 
-// lookPath also looks where Debian puts daemons, which a user's PATH lacks.
+// lookPath also searches /usr/sbin, where Debian installs daemons and which a user's PATH lacks.
 func lookPath(name string) (string, error) {
 	if name == "" {
 		return "", errors.New("no program is named")
@@ -152,7 +152,8 @@ func lookPath(name string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// firstLine runs a program that prints its version; some use standard error.
+// firstLine returns the version that a program prints. It reads standard error, too, which some
+// programs use.
 func firstLine(path, flag string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -165,7 +166,7 @@ func firstLine(path, flag string) (string, error) {
 }
 
 func ringsideArgs(at Place) ([]string, error) {
-	sections := "" // that only some scenarios have
+	sections := "" // sections that only some scenarios need
 	if at.Timeout > 0 {
 		sections = fmt.Sprintf("defaults: {timeouts: {request: %[1]v, deadline: %[1]v}}\n", at.Timeout)
 	}
@@ -188,10 +189,10 @@ engine: {loops: %d, %s}
 	return []string{"serve", "-c", file}, err
 }
 
-// NutcrackerArgs configure nutcracker as it is measured.
+// NutcrackerArgs returns the usual configuration of nutcracker.
 func NutcrackerArgs(at Place) ([]string, error) {
 	pools := nutcrackerPool("bench", fmt.Sprintf("127.0.0.1:%d", at.port), at.Servers)
-	if at.socket != "" { // a pool listens in one place
+	if at.socket != "" { // a pool can listen on only one address
 		pools += nutcrackerPool("socket", at.socket, at.Servers)
 	}
 	file, err := write(at.Dir, "nutcracker.yml", pools)
@@ -231,8 +232,8 @@ backend one
 	return []string{"-db", "-f", file}, err
 }
 
-// memcachedProxyArgs sets memcached's proxy to serve its connections to the
-// servers on the worker thread, not on one of their own.
+// memcachedProxyArgs configures memcached's proxy to serve its server connections on the worker
+// thread, not on a separate thread.
 func memcachedProxyArgs(at Place) ([]string, error) {
 	var lua strings.Builder
 	lua.WriteString("function mcp_config_pools()\n  return mcp.pool({\n")
@@ -263,7 +264,7 @@ end
 
 func floorArgs(at Place) ([]string, error) { return memcachedArgs(at.port), nil }
 
-// memcachedArgs serve for the servers, the floor and memcached's proxy alike.
+// memcachedArgs returns the arguments for the servers, the floor and memcached's proxy.
 func memcachedArgs(ports ...int) []string {
 	var listen []string
 	for _, port := range ports {
@@ -281,10 +282,10 @@ func write(dir, name, text string) (string, error) {
 	return path, os.WriteFile(path, []byte(text), 0o600)
 }
 
-// FreePorts returns ports that nothing listens on; one may be taken before it is
-// used, which the start of the child then says. They lie below those that the
-// kernel gives to clients: a client of a dead server whose own port becomes the
-// server's would be connected with itself, and the server could not come back.
+// FreePorts returns ports on which no process listens. Another process may use one before the child
+// does; the child's start then reports it. The ports are below those that the kernel assigns to
+// clients. Otherwise a client of a dead server could get the server's port as its own, connect to
+// itself, and prevent the server's restart.
 func FreePorts(n int) ([]int, error) {
 	const lowest = 20000
 	below := 32768 // the kernel's default
@@ -306,14 +307,14 @@ func FreePorts(n int) ([]int, error) {
 			}
 			continue
 		}
-		defer l.Close() // only when all are found, so that none comes twice
+		defer l.Close() // not earlier, so that no port is returned twice
 		ports = append(ports, port)
 	}
 	return ports, nil
 }
 
-// StartPeer starts a peer that is placed so, and waits until it listens; socket: it can be
-// asked at a path, too.
+// StartPeer starts a peer in the given environment and waits until it listens. With socket, it also
+// listens on a unix socket.
 func (s *Starter) StartPeer(ctx context.Context, p *Peer, at Place, socket bool, cpus []int) (*Child, error) {
 	dir, err := os.MkdirTemp(s.dir, "peer")
 	if err != nil {
@@ -347,7 +348,7 @@ func (s *Starter) Spawn(ctx context.Context, name, binary string, args []string,
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	go func() {
-		_ = c.Cmd.Wait() // killed or ended: whoever needed it says what that means
+		_ = c.Cmd.Wait() // the caller that needs the process reports the error
 		close(c.Ended)
 	}()
 	limit := time.After(10 * time.Second)

@@ -2,21 +2,21 @@
 
 package peers
 
-// The memcached servers behind the proxies.
+// The memcached servers of the proxies.
 
 import (
 	"context"
 	"fmt"
 )
 
-// Pool is the addresses that a proxy is given and the processes that serve them.
+// Pool contains the addresses for a proxy and the processes that serve them.
 type Pool struct {
 	Addrs     []string
 	Processes []*Child
 }
 
-// StartPool starts so many memcached, each on so many ports; neighbours in the
-// list of addresses are different processes.
+// StartPool starts the given number of memcached processes, each with the given number of ports.
+// Consecutive addresses belong to different processes.
 func (s *Starter) StartPool(ctx context.Context, memcached string, processes, ports int, cpus []int) (Pool, error) {
 	var p Pool
 	addrs := make([][]string, ports)
@@ -42,17 +42,17 @@ func (s *Starter) StartPool(ctx context.Context, memcached string, processes, po
 	return p, nil
 }
 
-// StartMemcached starts a server.
+// StartMemcached starts a memcached on the given ports.
 func (s *Starter) StartMemcached(ctx context.Context, memcached, name string, ports, cpus []int) (*Child, error) {
 	path, err := lookPath(memcached)
 	if err != nil {
 		return nil, err
 	}
-	// It opens its ports in their order: the last says that all are open.
+	// memcached opens its ports in order, so the last one shows that all are open.
 	return s.Spawn(ctx, name, path, memcachedArgs(ports...), ports[len(ports)-1], cpus)
 }
 
-// Stop ends all its processes.
+// Stop stops all processes of p.
 func (p Pool) Stop() {
 	for _, c := range p.Processes {
 		c.Stop()

@@ -2,8 +2,8 @@
 
 package peers
 
-// Counting the system calls of a running process: with perf, which hardly
-// slows it, or with strace, which does.
+// Counting the system calls of a running process: with perf, which hardly slows it down, or with
+// strace, which does.
 
 import (
 	"bufio"
@@ -25,13 +25,13 @@ import (
 type Tracer struct {
 	name string
 	note string
-	// start begins to count and returns when it counts; the process of the
-	// command then waits for an interrupt to print into file.
+	// start starts counting and returns when counting has begun. The command then waits for an
+	// interrupt before it prints into file.
 	start func(t *Tracer, pid int, file string) (*exec.Cmd, error)
 	parse func(text string) (map[string]int64, error)
 
 	*Starter
-	cpus []int // where it runs
+	cpus []int // CPUs on which it runs
 }
 
 var tracers = []Tracer{
@@ -39,8 +39,8 @@ var tracers = []Tracer{
 	{name: "strace", note: "strace -c -f, which makes every call slow: batches are larger than without it, and calls per request fewer", start: startStrace, parse: parseStrace},
 }
 
-// FindTracer returns the first that works here, tried on this process, or
-// nil and what is missing.
+// FindTracer returns the first tracer that works on this process and a note about it. If none works
+// it returns nil and the reasons.
 func (s *Starter) FindTracer(cpus []int) (*Tracer, string) {
 	var missing []string
 	for _, t := range tracers {
@@ -65,11 +65,11 @@ func (t *Tracer) Trace(pid int, work func() error) (map[string]int64, error) {
 		return nil, err
 	}
 	worked := work()
-	// An interrupt is how both are told to print what they counted.
+	// Both programs print their counts on an interrupt.
 	err = errors.Join(worked, cmd.Process.Signal(syscall.SIGINT))
 	ended := make(chan struct{})
 	go func() {
-		_ = cmd.Wait() // the interrupt is its error; the file tells whether it counted
+		_ = cmd.Wait() // the interrupt causes its error; the file shows whether it counted
 		close(ended)
 	}()
 	select {
@@ -88,9 +88,9 @@ func (t *Tracer) Trace(pid int, work func() error) (map[string]int64, error) {
 	return t.parse(string(text))
 }
 
-// perfCalls are the system calls that proxies and Go's runtime make while they
-// serve; each is a tracepoint of its own, whose removal takes the kernel some
-// milliseconds a thread. The others are counted together.
+// perfCalls are the system calls of proxies and of Go's runtime under load. Each has its own
+// tracepoint, and removing one takes the kernel some milliseconds for each thread. So all other
+// system calls are counted together.
 var perfCalls = []string{
 	"read", "readv", "recvfrom", "recvmsg", "write", "writev", "sendto", "sendmsg",
 	"epoll_wait", "epoll_pwait", "epoll_pwait2", "epoll_ctl", "accept4", "close", "fcntl", "setsockopt", "getsockopt",
@@ -102,7 +102,7 @@ const (
 	perfAll  = "raw_syscalls:sys_enter"
 )
 
-// startPerf has perf say through a pipe that it counts.
+// startPerf starts perf, which reports through a pipe that it counts.
 func startPerf(t *Tracer, pid int, file string) (*exec.Cmd, error) {
 	controlRead, controlWrite, err := os.Pipe()
 	if err != nil {
@@ -124,7 +124,7 @@ func startPerf(t *Tracer, pid int, file string) (*exec.Cmd, error) {
 	if err := t.Starter.Start(cmd, t.cpus); err != nil {
 		return nil, err
 	}
-	ackWrite.Close() // so that the end of perf is the end of the pipe
+	ackWrite.Close() // perf's end then closes the pipe
 	if _, err := io.WriteString(controlWrite, "enable\n"); err != nil {
 		return nil, abandon(cmd, err, &said)
 	}
@@ -166,7 +166,7 @@ func parsePerf(text string) (map[string]int64, error) {
 	return counts, nil
 }
 
-// startStrace has strace say on its standard error that it is attached.
+// startStrace starts strace, which reports on standard error that it is attached.
 func startStrace(t *Tracer, pid int, file string) (*exec.Cmd, error) {
 	cmd := exec.Command("strace", "-c", "-f", "-U", "calls,name", "-o", file, "-p", strconv.Itoa(pid))
 	said := &attached{seen: make(chan struct{})}
@@ -182,7 +182,7 @@ func startStrace(t *Tracer, pid int, file string) (*exec.Cmd, error) {
 	}
 }
 
-// attached is closed when strace has said that it is attached.
+// attached closes seen when strace has reported that it is attached.
 type attached struct {
 	lastWords
 	once sync.Once
@@ -215,9 +215,9 @@ func parseStrace(text string) (map[string]int64, error) {
 	return counts, nil
 }
 
-// abandon ends a tracer that did not begin.
+// abandon ends a tracer that did not start counting.
 func abandon(cmd *exec.Cmd, err error, said *lastWords) error {
-	_ = cmd.Process.Kill() // it may have ended by itself
+	_ = cmd.Process.Kill() // it may have ended already
 	_ = cmd.Wait()
 	return fmt.Errorf("%w; %s", err, said)
 }

@@ -2,8 +2,7 @@
 
 package peers
 
-// The counts of system calls, as the tracers print them, and of this process
-// where one of them may be used.
+// The output formats of the tracers, and the system calls of this process if a tracer can be used.
 
 import (
 	"maps"

@@ -2,7 +2,7 @@
 
 package proc
 
-// The machine: what each CPU did, how the kernel counts, what it is.
+// The machine: usage of each CPU, the kernel's accounting, names.
 
 import (
 	"bytes"
@@ -16,31 +16,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tick is the unit of /proc/stat: USER_HZ, 100 a second on every Linux port
-// that Go has.
+// tick is the unit of /proc/stat: USER_HZ, which is 100 a second on every Linux port of Go.
 const tick = 10 * time.Millisecond
 
-// Core is what one CPU has done between two readings.
+// Core is the usage of one CPU between two readings.
 type Core struct {
 	ID    int           `json:"id"`
-	Wall  time.Duration `json:"wall_ns"`  // of one reading: since this program began
+	Wall  time.Duration `json:"wall_ns"`  // in one reading: time since this program started
 	Idle  time.Duration `json:"idle_ns"`  // waiting for work or for a disk
-	Steal time.Duration `json:"steal_ns"` // taken by the hypervisor for others
+	Steal time.Duration `json:"steal_ns"` // used by the hypervisor for other machines
 }
 
-// Busy is the time in which the CPU worked: for processes, for interrupts, and
-// to fall asleep and wake up. It is known to a tick or two, because tickless
-// kernels measure idle time; how they divide the rest is sampled.
+// Busy returns the time in which the CPU worked: for processes, for interrupts, and for falling
+// asleep and waking up. It is precise to a tick or two, because tickless kernels measure idle time.
+// The division of the rest is sampled.
 func (c Core) Busy() time.Duration { return max(0, c.Wall-c.Idle-c.Steal) }
 
-// Minus returns what the CPU did since an earlier reading.
+// Minus returns the usage since an earlier reading.
 func (c Core) Minus(earlier Core) Core {
 	return Core{c.ID, c.Wall - earlier.Wall, c.Idle - earlier.Idle, c.Steal - earlier.Steal}
 }
 
-var started = time.Now() // any fixed time serves as the zero of Wall
+var started = time.Now() // any fixed time can be the zero of Wall
 
-// Cores returns what each CPU has done since boot.
+// Cores returns the usage of each CPU since boot.
 func Cores() ([]Core, error) {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -74,9 +73,8 @@ func parseCores(text string, wall time.Duration) ([]Core, error) {
 	return cores, nil
 }
 
-// SoftirqApart reports whether this kernel takes interrupt time out of the
-// CPU time of processes (CONFIG_IRQ_TIME_ACCOUNTING), and whether the kernel's
-// configuration could be read at all.
+// SoftirqApart reports whether this kernel excludes interrupt time from the CPU time of processes
+// (CONFIG_IRQ_TIME_ACCOUNTING). known is false if the kernel's configuration cannot be read.
 func SoftirqApart() (apart, known bool) {
 	config, err := kernelConfig()
 	if err != nil {
@@ -97,8 +95,7 @@ func kernelConfig() ([]byte, error) {
 	return os.ReadFile("/boot/config-" + Kernel())
 }
 
-// Kernel returns the version of the running kernel, without what its vendor has put
-// behind it.
+// Kernel returns the version of the running kernel, without the vendor's suffix.
 func Kernel() string {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {

@@ -1,14 +1,13 @@
 //go:build linux
 
-// Package proc reads what a process and the machine have spent.
+// Package proc reads the resource usage of processes and of the machine.
 //
-// CPU time of a process comes from its CPU clock (clock_getcpuclockid), in
-// nanoseconds and for all of its threads; /proc/PID/stat has only ticks of ten
-// milliseconds. What the whole machine did comes from /proc/stat, in ticks, and
-// serves to tell whether other work disturbed a measurement.
+// The CPU time of a process is read from its CPU clock (clock_getcpuclockid), in nanoseconds and
+// for all its threads. /proc/PID/stat has only ticks of ten milliseconds. The usage of the machine
+// is read from /proc/stat, in ticks. It shows whether other processes disturbed a measurement.
 package proc
 
-// One process: its CPU clock, its context switches, its memory, its descriptors.
+// One process: CPU time, context switches, memory, descriptors.
 
 import (
 	"bufio"
@@ -22,12 +21,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CPU returns the CPU time that all threads of process pid have used, living
-// and ended. Where the kernel accounts interrupts apart (see SoftirqApart) it
-// lacks the network's share.
+// CPU returns the CPU time of all threads of process pid, including ended ones. If the kernel
+// accounts for interrupts separately (see SoftirqApart), it lacks the time of network interrupts.
 func CPU(pid int) (time.Duration, error) {
-	// The clock id of a process as the kernel encodes it: the complement of
-	// the pid, then CPUCLOCK_SCHED.
+	// The kernel's encoding of a process's clock id: the complement of the pid, then
+	// CPUCLOCK_SCHED.
 	clock := int32(^pid<<3 | 2)
 	if pid == os.Getpid() {
 		clock = unix.CLOCK_PROCESS_CPUTIME_ID
@@ -39,8 +37,7 @@ func CPU(pid int) (time.Duration, error) {
 	return time.Duration(ts.Nano()), nil
 }
 
-// Times returns how the kernel divides the CPU time of process pid, in ticks: it
-// looks at each tick where the process is.
+// Times returns the user and kernel time of process pid. The kernel samples them at its ticks.
 func Times(pid int) (user, kernel time.Duration, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -50,8 +47,7 @@ func Times(pid int) (user, kernel time.Duration, err error) {
 }
 
 func parseTimes(text string) (user, kernel time.Duration, err error) {
-	// The second field is the program's name in parentheses, which may hold both
-	// spaces and parentheses.
+	// The second field is the program's name in parentheses. It may contain spaces and parentheses.
 	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
 	if len(fields) < 13 {
 		return 0, 0, fmt.Errorf("%q is no /proc/PID/stat", text)
@@ -65,10 +61,10 @@ func parseTimes(text string) (user, kernel time.Duration, err error) {
 	return time.Duration(ticks[0]) * tick, time.Duration(ticks[1]) * tick, nil
 }
 
-// Memory is what a process holds, in bytes.
+// Memory is the memory of a process, in bytes.
 type Memory struct {
 	Anon int64 `json:"anon"` // resident anonymous memory now (RssAnon)
-	Peak int64 `json:"peak"` // the most that was ever resident, files included (VmHWM)
+	Peak int64 `json:"peak"` // peak resident memory, including files (VmHWM)
 }
 
 // ReadMemory returns the memory of process pid.
@@ -86,8 +82,8 @@ func Descriptors(pid int) (int, error) {
 	return len(open), err
 }
 
-// Switches returns how often the living threads of process pid went to sleep:
-// close to the number of its wakeups.
+// Switches returns how often the running threads of process pid went to sleep. That is close to its
+// number of wakeups.
 func Switches(pid int) (int64, error) {
 	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	if err != nil {
@@ -104,7 +100,7 @@ func Switches(pid int) (int64, error) {
 	return sum, nil
 }
 
-// status reads the numbers of a /proc status file by their names.
+// status returns the numbers in a /proc status file by name.
 func status(path string) (map[string]int64, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

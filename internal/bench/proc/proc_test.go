@@ -2,7 +2,7 @@
 
 package proc
 
-// The readings, checked on this process, on a child and on a written sample.
+// The readings, checked on this process, on a child and on sample text.
 
 import (
 	"os"
@@ -46,7 +46,7 @@ func TestCPUOfAnotherProcess(t *testing.T) {
 	if err := child.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = child.Wait() // it was killed, and Wait says so
+	_ = child.Wait() // it was killed, so Wait returns an error
 	if _, err := CPU(child.Process.Pid); err == nil {
 		t.Error("an ended process still has a CPU clock")
 	}

@@ -2,29 +2,28 @@
 
 package report
 
-// Cliffs: rows of a curve whose cost jumps.
+// Cliffs: rows of a curve at which cost jumps.
 
 import (
 	"fmt"
 	"math"
 )
 
-// Limits beyond which a row is a cliff, as factors to the row before it. Both
-// allow for what this kind of machine makes of equal runs.
+// Limits from which a row is a cliff, as factors to the row before it. Both allow for the
+// differences between equal runs on such a machine.
 const (
-	// cliffCost is for CPU per request, and for throughput downwards.
+	// cliffCost applies to CPU per request, and to the reciprocal of throughput.
 	cliffCost = 1.6
-	// cliffTail is for p99 in terms of p50, which is known less well.
+	// cliffTail applies to p99 divided by p50, which is measured less precisely.
 	cliffTail = 4
 )
 
-// CliffAgain is how often a row that looks like a cliff is measured again before
-// it is called one.
+// CliffAgain is how often a suspected cliff is measured again before the report calls it one.
 const CliffAgain = 2
 
-// Cliffs names the figures that are worse in row than in the one before it, and than the work
-// explains: its x adds as much work as there is in a request without any where it is share, so
-// cost may grow with 1 + x/share. 0: it may not grow.
+// Cliffs returns the figures of row that are worse than in the row before it by more than the work
+// explains. At x = share the variable cost equals the fixed cost of a request, so cost may grow
+// with 1 + x/share. 0: it may not grow.
 func Cliffs(before, row *Point, share float64) []string {
 	var found []string
 	allowed := growth(before.X, row.X, share)
@@ -51,7 +50,7 @@ func Cliffs(before, row *Point, share float64) []string {
 
 func tailOf(m *Measured) float64 { return m.P99.Value.Median / m.P50.Value.Median }
 
-// growth is the factor by which cost may grow from x to y for the work's sake.
+// growth returns the factor by which the work, and so the cost, may grow from x to y.
 func growth(x, y, share float64) float64 {
 	if share == 0 {
 		return 1

@@ -14,8 +14,8 @@ import (
 	"ringside/internal/bench/load"
 )
 
-// Markdown writes the report as a reader wants it: what it is, the ratios at a
-// glance, then every scenario and the memory.
+// Markdown writes the report: a description, the ratios at a glance, then every scenario and the
+// memory.
 func (r *Report) Markdown(w io.Writer) error {
 	m := new(strings.Builder)
 	fmt.Fprintf(m, "# Ringside and its peers, %s\n\n", r.Date.Format("2006-01-02 15:04 MST"))
@@ -70,7 +70,7 @@ func (r *Report) programs(m *strings.Builder) {
 	})
 }
 
-// glance writes one row a scenario, with all peers' ratios.
+// glance writes one row per scenario, with the ratios of all peers.
 func (r *Report) glance(m *strings.Builder) {
 	if len(r.Scenarios) == 0 {
 		return
@@ -110,8 +110,7 @@ func (r *Report) glance(m *strings.Builder) {
 	})
 }
 
-// totals writes what a request costs in all, beside clients that ask the servers
-// themselves.
+// totals writes the total cost of a request, compared with direct.
 func (r *Report) totals(m *strings.Builder) {
 	var names []string
 	for _, s := range r.Scenarios {
@@ -202,7 +201,7 @@ func (r *Result) markdown(m *strings.Builder) {
 	}
 }
 
-// beside says what clients got of a peer beside those that read nothing.
+// beside describes the result of a run in which other clients did not read their replies.
 func (r *Run) beside(peer string) string {
 	if r.Requests == 0 {
 		return fmt.Sprintf("%s, round %d: nobody got an answer in %.0f s, so that there is nothing to compare with but that", peer, r.Round, r.Seconds)
@@ -253,7 +252,7 @@ func (c *Curve) markdown(m *strings.Builder) {
 	})
 }
 
-// whereTables say where time goes, scenario by scenario.
+// whereTables writes how CPU time is spent, by scenario.
 func (r *Report) whereTables(m *strings.Builder) {
 	if len(r.Where) == 0 {
 		return
@@ -289,7 +288,7 @@ func (r *Report) whereTables(m *strings.Builder) {
 	}
 }
 
-// outageTable says what clients got while a server was gone.
+// outageTable writes the results of the outages.
 func (r *Report) outageTable(m *strings.Builder) {
 	if len(r.Outages) == 0 {
 		return
@@ -302,7 +301,7 @@ func (r *Report) outageTable(m *strings.Builder) {
 	})
 }
 
-// tailTables says what one slow server did.
+// tailTables writes the effect of one slow server.
 func (r *Report) tailTables(m *strings.Builder) {
 	for _, s := range r.Tails {
 		fmt.Fprintf(m, "## Tails, %s: %s\n\nµs, medians of the rounds. The same forwarder is before that server in the runs where nothing is late. Ratios are of runs of one round: median and its 95 %% interval (with fewer than 6 rounds the range).\n\n", s.ID, s.Name)
@@ -370,7 +369,7 @@ func (s *Soak) markdown(m *strings.Builder) {
 	}
 }
 
-// known is the median and in brackets its interval, or the range without one.
+// known formats the median and, in brackets, its interval, or the range if there is no interval.
 func (s *Spread) known() string {
 	if s == nil || s.Interval == nil {
 		return s.String()
@@ -378,7 +377,7 @@ func (s *Spread) known() string {
 	return fmt.Sprintf("%.2f (%.2f–%.2f)", s.Median, s.Interval[0], s.Interval[1])
 }
 
-// String is the median and in brackets the range.
+// String formats the median and, in brackets, the range.
 func (s *Spread) String() string {
 	if s == nil {
 		return "–"
@@ -418,7 +417,7 @@ func (r *Report) memoryTable(m *strings.Builder) {
 	})
 }
 
-// table writes a Markdown table; rows is given what writes one row.
+// table writes a Markdown table. rows calls its argument once for each row.
 func table(m *strings.Builder, header []string, rows func(row func(cells ...string))) {
 	row := func(cells ...string) {
 		for i := range cells {
@@ -437,5 +436,5 @@ func table(m *strings.Builder, header []string, rows func(row func(cells ...stri
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// Percent is a share as people read it.
+// Percent formats a share as a percentage.
 func Percent(share float64) string { return fmt.Sprintf("%.1f%%", 100*share) }

@@ -2,7 +2,7 @@
 
 package report
 
-// Parts of reports for pages with a place for each: BENCHMARKS.md and docs/benchmarks/README.md.
+// Parts of reports for pages with placeholders: BENCHMARKS.md and docs/benchmarks/README.md.
 
 import (
 	"errors"
@@ -14,16 +14,16 @@ import (
 	"time"
 )
 
-// placeOnPage is what a page says where a part belongs:
+// placeOnPage is the placeholder of a part on a page:
 //
 //	<!-- run: first -->
-//	what stands there, and is replaced
+//	this text is replaced
 //	<!-- end -->
 var placeOnPage = regexp.MustCompile(`(?s)(<!-- ([\w.-]+): ([a-z ]+) -->\n).*?(<!-- end -->)`)
 
-// FillPage puts parts of reports, which read gets by their names, where a page has a
-// place for them. Where there is no report (read says nil), or it has no such part, the
-// page stays as it is, and left says so.
+// FillPage replaces the placeholders of a page with parts of reports. read returns a report by
+// name. If read returns nil or the report has no such part, the placeholder is unchanged and left
+// lists it.
 func FillPage(page string, read func(name string) (*Report, error)) (filled string, left []string, err error) {
 	found := false
 	filled = placeOnPage.ReplaceAllStringFunc(page, func(text string) string {
@@ -50,9 +50,8 @@ func FillPage(page string, read func(name string) (*Report, error)) (filled stri
 	return filled, left, err
 }
 
-// part writes what a place with that name is for. Headings are one level deeper than in
-// a report, and a part of one section has none. It is empty if the report says nothing
-// of that.
+// part returns the Markdown of the part with that name. Headings are one level deeper than in a
+// report, and a part with one section has none. It is empty if the report has no such data.
 func (r *Report) part(name string) (string, error) {
 	all := new(strings.Builder)
 	parts := map[string]func(){
@@ -87,8 +86,7 @@ func each[T any](m *strings.Builder, all []T, write func(T, *strings.Builder)) {
 	}
 }
 
-// machine says in one paragraph what a report was measured on, by what, and what
-// disturbed it.
+// machine writes a paragraph about the machine, the programs and the disturbed runs.
 func (r *Report) machine(m *strings.Builder) {
 	fmt.Fprintf(m, "`%s`, %s, %s, %d CPUs, Linux %s, %s behind", strings.ReplaceAll(r.Command, "`", "'"), r.Date.Format(time.DateOnly), r.Machine.CPU, r.Machine.CPUs, r.Machine.Kernel, r.Settings.Server)
 	for _, p := range r.Programs {
@@ -105,8 +103,8 @@ func (r *Report) machine(m *strings.Builder) {
 	}
 }
 
-// first writes one row for each scenario that nutcracker takes part in: what Ringside
-// costs beside it, and what both cost beside clients that ask the servers themselves.
+// first writes one row for each scenario that nutcracker supports: Ringside's cost compared with
+// nutcracker, and the cost of both compared with direct.
 func (r *Report) first(m *strings.Builder) {
 	table(m, []string{"scenario", "CPU of Ringside, to nutcracker", "requests/s", "p50", "p99", "CPU of Ringside and servers, to asking directly", "of nutcracker and servers"}, func(row func(...string)) {
 		for _, s := range r.Scenarios {

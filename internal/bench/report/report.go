@@ -1,9 +1,11 @@
 //go:build linux
 
-// Package report is what measurements have shown: data, their sums, and pages for people.
+// Package report contains the results of measurements: the data, their summaries, and their
+// presentation as Markdown.
 package report
 
-// The report as data: what was measured, on what, with what. Who measures fills it in.
+// The report as data: what was measured, on which machine, with which programs. Package bench fills
+// it in.
 
 import (
 	"slices"
@@ -12,35 +14,34 @@ import (
 	"ringside/internal/bench/load"
 )
 
-// Direct is the name of the peer that is none: the load asks the servers itself.
+// Direct is the name of the peer without a proxy: the load sends its requests to the servers.
 const Direct = "direct"
 
-// OverSocket is behind the name of a peer that runs a scenario once more, asked over a
-// unix socket.
+// OverSocket is the suffix of a peer that runs a scenario again, over a unix socket.
 const OverSocket = ", unix socket"
 
-// OneSlow is behind the name of a peer whose first server is slow now and then; without
-// it that server is behind the same forwarder, which holds nothing back.
+// OneSlow is the suffix of a peer whose first server has some slow replies. The peer without the
+// suffix has the same forwarder before that server, without delays.
 const OneSlow = ", one slow"
 
-// LateLimit is more than the load's turn on a CPU that it shares with three
-// servers makes it wait.
+// LateLimit is the delay of the load's timer from which a run counts as disturbed. It is longer
+// than the load waits for its turn on a CPU that it shares with three servers.
 const LateLimit = 25 * time.Millisecond
 
-// RareCall is where a system call is no longer listed: a thousandth of one a
-// request. What a connection costs when it comes and goes is mostly below it.
+// RareCall is the number of calls per request below which a system call is not listed. Most calls
+// for opening and closing connections are below it.
 const RareCall = 0.001
 
-// Report is all of a measurement.
+// Report contains all results of a measurement.
 type Report struct {
 	Date      time.Time `json:"date"`
-	Command   string    `json:"command"` // what was asked for, without where the report goes
+	Command   string    `json:"command"` // command line, without binaries and output files
 	Seconds   float64   `json:"seconds"`
 	Machine   Machine   `json:"machine"`
 	Programs  []Program `json:"programs"`
 	Settings  Settings  `json:"settings"`
-	Placement string    `json:"placement"` // whether nutcracker's and Ringside's are equal
-	Repeated  int       `json:"repeated"`  // runs that were disturbed and made again
+	Placement string    `json:"placement"` // whether nutcracker and Ringside place keys equally
+	Repeated  int       `json:"repeated"`  // disturbed runs that were repeated
 	Scenarios []*Result `json:"scenarios"`
 	Memory    []Memory  `json:"memory"`
 	Curves    []*Curve  `json:"curves,omitempty"`
@@ -48,27 +49,27 @@ type Report struct {
 	Soak      *Soak     `json:"soak,omitempty"`
 	Outages   []*Outage `json:"outages,omitempty"`
 	Tails     []*Result `json:"tails,omitempty"`
-	Tracer    string    `json:"tracer,omitempty"` // how system calls were counted, or why not
+	Tracer    string    `json:"tracer,omitempty"` // how system calls were counted, or why they were not
 }
 
-// Machine is what the measurement ran on.
+// Machine is the machine of the measurement.
 type Machine struct {
 	Kernel   string `json:"kernel"`
 	CPU      string `json:"cpu"`
 	CPUs     int    `json:"cpus"`
 	ProxyCPU int    `json:"proxy_cpu"`
 	LoadCPUs []int  `json:"load_cpus"`
-	Softirq  string `json:"softirq"` // how interrupts are accounted
+	Softirq  string `json:"softirq"` // how the kernel accounts for interrupts
 }
 
-// Program is one peer; without a version it was left out, and the note says why.
+// Program is one peer. Without a version it did not take part, and the note says why.
 type Program struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 	Note    string `json:"note"`
 }
 
-// Settings are those of the measurement.
+// Settings are the settings of the measurement.
 type Settings struct {
 	Rounds    int           `json:"rounds"`
 	Window    time.Duration `json:"window_ns"`
@@ -76,26 +77,26 @@ type Settings struct {
 	Tries     int           `json:"tries"`
 	Disturbed float64       `json:"disturbed"`
 	GOGC      string        `json:"gogc"`
-	Servers   int           `json:"servers"` // unless a scenario says otherwise
-	Server    string        `json:"server"`  // their version
+	Servers   int           `json:"servers"` // number of servers, unless the scenario says otherwise
+	Server    string        `json:"server"`  // version of the servers
 }
 
-// Result is what a scenario showed.
+// Result is the result of a scenario.
 type Result struct {
 	ID    string        `json:"id"`
 	Name  string        `json:"name"`
-	Base  string        `json:"base"` // the peer that ratios are to
+	Base  string        `json:"base"` // the peer with which the others are compared
 	Work  load.Workload `json:"work"`
 	Peers []*Measured   `json:"peers"`
 }
 
-// Measured is what a scenario showed of one peer.
+// Measured is the result of one peer in a scenario.
 type Measured struct {
 	Peer    string  `json:"peer"`
-	Failure string  `json:"failure,omitempty"` // why it has no more runs
+	Failure string  `json:"failure,omitempty"` // why it has no more runs; empty: none
 	CPU     Figure  `json:"cpu_us"`
-	Total   Figure  `json:"total_us"`                  // with the servers behind it
-	Direct  *Spread `json:"total_to_direct,omitempty"` // Total, as a ratio to that of clients that ask the servers themselves
+	Total   Figure  `json:"total_us"`                  // including its servers
+	Direct  *Spread `json:"total_to_direct,omitempty"` // Total as a ratio to that of direct
 	Rate    Figure  `json:"rate"`
 	P50     Figure  `json:"p50_us"`
 	P99     Figure  `json:"p99_us"`
@@ -103,48 +104,48 @@ type Measured struct {
 	Runs    []Run   `json:"runs"`
 }
 
-// Figure is one quantity of one peer: the value, and round by round its ratio
-// to the peer that the scenario compares with.
+// Figure is one quantity of one peer: the value, and the ratio in each round to the peer that the
+// scenario compares with.
 type Figure struct {
 	Value Spread  `json:"value"`
 	Ratio *Spread `json:"ratio,omitempty"`
 }
 
-// Spread sums up the rounds.
+// Spread summarizes the rounds.
 type Spread struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
 	Max    float64 `json:"max"`
-	// Interval holds the true median with 95 % confidence whatever the
-	// distribution, by order statistics; it needs 6 rounds.
+	// Interval contains the true median with 95 % confidence for any distribution, by order
+	// statistics. It needs 6 rounds; nil: fewer.
 	Interval *[2]float64 `json:"interval95,omitempty"`
 }
 
 // Run is one measurement of one peer.
 type Run struct {
 	Round    int         `json:"round"`
-	CPU      float64     `json:"cpu_us"`      // of the peer, microseconds a request
-	Servers  float64     `json:"servers_us"`  // CPU of the servers behind it, microseconds a request
-	CoreBusy float64     `json:"core_us"`     // its CPU's whole busy time, microseconds a request
-	Switches float64     `json:"switches"`    // how often it went to sleep, a request
+	CPU      float64     `json:"cpu_us"`      // of the peer, microseconds per request
+	Servers  float64     `json:"servers_us"`  // CPU of its servers, microseconds per request
+	CoreBusy float64     `json:"core_us"`     // busy time of the proxy's CPU, microseconds per request
+	Switches float64     `json:"switches"`    // how often the peer went to sleep, per request
 	Rate     float64     `json:"rate"`        // requests a second
 	P50      float64     `json:"p50_us"`      //
 	P99      float64     `json:"p99_us"`      //
 	P999     float64     `json:"p999_us"`     //
-	LoadCPU  float64     `json:"load_cpu_us"` // of the load, microseconds a request
+	LoadCPU  float64     `json:"load_cpu_us"` // of the load, microseconds per request
 	Requests int64       `json:"requests"`
-	Apart    *load.Apart `json:"apart,omitempty"`    // latency of reads by whose keys they are
-	Good     []int64     `json:"good,omitempty"`     // beside clients that read nothing: by connection, answers without a miss or an error
-	GivenUp  int         `json:"given_up,omitempty"` // requests that had no answer when it ended
+	Apart    *load.Apart `json:"apart,omitempty"`    // latency of reads, by server of the key
+	Good     []int64     `json:"good,omitempty"`     // with clients that do not read: by connection, replies without a miss or an error
+	GivenUp  int         `json:"given_up,omitempty"` // requests without a reply at the end of the run
 	Seconds  float64     `json:"seconds"`
-	Tries    int         `json:"tries"` // how often it was made until it was undisturbed
+	Tries    int         `json:"tries"` // how often the run was made before it was kept
 	Disturbance
 }
 
-// total is what a request costs on both sides of the peer's connections to servers.
+// total is the cost of a request in the peer and in its servers.
 func (r Run) total() float64 { return r.CPU + r.Servers }
 
-// Goods are the good answers of all connections.
+// Goods returns the number of good replies on all connections.
 func (r *Run) Goods() (sum int64) {
 	for _, n := range r.Good {
 		sum += n
@@ -152,85 +153,85 @@ func (r *Run) Goods() (sum int64) {
 	return sum
 }
 
-// Disturbance is what kept a run from having the machine for itself.
+// Disturbance says how much other work the machine did during a run.
 type Disturbance struct {
-	Other     float64 `json:"other"`     // share of its CPUs that other work took
-	Steal     float64 `json:"steal"`     // share that the hypervisor took
-	Late      float64 `json:"late_us"`   // the worst delay of the load's clock
-	Disturbed bool    `json:"disturbed"` // beyond what the settings allow
+	Other     float64 `json:"other"`     // share of its CPUs used by other processes
+	Steal     float64 `json:"steal"`     // share used by the hypervisor
+	Late      float64 `json:"late_us"`   // greatest delay of the load's timer
+	Disturbed bool    `json:"disturbed"` // beyond the limits of the settings
 }
 
-// Memory is what one proxy held under one load, in bytes.
+// Memory is the memory of one proxy under one load, in bytes.
 type Memory struct {
 	ID       string `json:"id"`
 	Name     string `json:"name"`
 	Peer     string `json:"peer"`
-	Anon     int64  `json:"anon"`      // RssAnon when the window ended
-	AnonPeak int64  `json:"anon_peak"` // the most seen in the window, read every 20 ms
-	Peak     int64  `json:"peak"`      // VmHWM: the most ever resident, files included
+	Anon     int64  `json:"anon"`      // RssAnon at the end of the window
+	AnonPeak int64  `json:"anon_peak"` // greatest RssAnon in the window, sampled every 20 ms
+	Peak     int64  `json:"peak"`      // VmHWM: peak resident memory, including files
 	Failure  string `json:"failure,omitempty"`
 }
 
-// Curve is how cost grows with one quantity.
+// Curve shows how cost grows with one quantity.
 type Curve struct {
 	ID   string   `json:"id"`
 	Name string   `json:"name"`
-	Note string   `json:"note,omitempty"` // what a reader must know
-	X    string   `json:"x"`              // what varies
+	Note string   `json:"note,omitempty"` // what the reader must know
+	X    string   `json:"x"`              // the quantity that varies
 	Rows []*Point `json:"rows"`
 
-	Growth string `json:"growth,omitempty"` // how cost may grow with X and be no cliff
+	Growth string `json:"growth,omitempty"` // how much cost may grow with X without being a cliff
 }
 
-// Point is one row of a curve: what was measured at one X.
+// Point is one row of a curve: the result at one X.
 type Point struct {
 	X      float64  `json:"x"`
 	Label  string   `json:"label"`
-	Cliffs []string `json:"cliffs,omitempty"` // which figures of which peer jump here
+	Cliffs []string `json:"cliffs,omitempty"` // the peers and figures that jump here
 	Result
 }
 
-// Where tells where the time of one scenario goes.
+// Where shows how CPU time is spent in one scenario.
 type Where struct {
 	ID      string        `json:"id"`
 	Name    string        `json:"name"`
 	Work    load.Workload `json:"work"`
 	Peers   []*Spent      `json:"peers"`
-	Profile string        `json:"profile,omitempty"` // the file of Ringside's top functions
+	Profile string        `json:"profile,omitempty"` // file with Ringside's top functions
 }
 
-// Spent is what one peer spent on a request.
+// Spent is the cost of a request in one peer.
 type Spent struct {
 	Peer       string  `json:"peer"`
-	CPU        float64 `json:"cpu_us"`      // microseconds a request
+	CPU        float64 `json:"cpu_us"`      // microseconds per request
 	Kernel     float64 `json:"kernel"`      // share of the CPU time in the kernel, sampled at its ticks
 	Rate       float64 `json:"rate"`        // requests a second
-	Switches   float64 `json:"switches"`    // how often it went to sleep, a request
-	Other      float64 `json:"other"`       // share of the CPUs that other work took meanwhile
-	TracedRate float64 `json:"traced_rate"` // requests a second while calls were counted
-	Calls      []Calls `json:"calls"`       // most frequent first; none where they were not counted
+	Switches   float64 `json:"switches"`    // how often it went to sleep, per request
+	Other      float64 `json:"other"`       // share of the CPUs used by other processes
+	TracedRate float64 `json:"traced_rate"` // requests a second while system calls were counted
+	Calls      []Calls `json:"calls"`       // most frequent first; nil: not counted
 	Loop       *Loop   `json:"loop,omitempty"`
 	Failure    string  `json:"failure,omitempty"`
 }
 
-// Calls is how often a system call was made, a request.
+// Calls is how often a system call was made, per request.
 type Calls struct {
 	Name string  `json:"name"`
 	Each float64 `json:"each"`
 }
 
-// Loop is what Ringside's own counters say, a request.
+// Loop is Ringside's own counters, per request.
 type Loop struct {
 	Wakeups float64 `json:"wakeups"`
 	Reads   float64 `json:"reads"`
 	Writes  float64 `json:"writes"`
 }
 
-// Soak is what a soak showed.
+// Soak is the result of a soak.
 type Soak struct {
 	Length  time.Duration `json:"length_ns"`
-	Leg     time.Duration `json:"leg_ns"`    // loads but one come and go once a leg, and one server is killed
-	Outage  time.Duration `json:"outage_ns"` // for so long
+	Leg     time.Duration `json:"leg_ns"`    // length of a leg: in each, all loads but one run once and one server is killed
+	Outage  time.Duration `json:"outage_ns"` // how long the killed server is down
 	Kills   int           `json:"kills"`
 	Loads   []*Soaked     `json:"loads"`
 	Samples []Sample      `json:"samples"`
@@ -239,48 +240,48 @@ type Soak struct {
 	Failed  []string      `json:"failed,omitempty"`
 }
 
-// Soaked is what one load of the mix was given, all its runs together.
+// Soaked is the result of one load of the mix, over all its runs.
 type Soaked struct {
 	Name    string `json:"name"`
 	Runs    int    `json:"runs"`
 	Replies int64  `json:"replies"`
-	Checked int64  `json:"checked_keys"` // found, and right to the last byte
+	Checked int64  `json:"checked_keys"` // keys found with every byte of the value right
 	Misses  int64  `json:"misses"`
-	Errors  int64  `json:"errors"` // SERVER_ERROR
+	Errors  int64  `json:"errors"` // SERVER_ERROR replies
 }
 
-// Sample is what Ringside held at one time.
+// Sample is Ringside's resource usage at one time.
 type Sample struct {
 	At          time.Duration `json:"at_ns"`
-	Rest        bool          `json:"rest"`           // between two legs: only the steady load runs
+	Rest        bool          `json:"rest"`           // between two legs, when only the steady load runs
 	Anon        int64         `json:"anon"`           // RssAnon, bytes
-	Heap        int64         `json:"heap,omitempty"` // what is alive of Go's heap, bytes; at rest only
+	Heap        int64         `json:"heap,omitempty"` // live part of Go's heap, in bytes; only at rest
 	Goroutines  int           `json:"goroutines"`
 	Descriptors int           `json:"descriptors"`
 	Clients     int           `json:"clients"`
 }
 
-// Growth compares the first third of the samples with the last, by medians; a
-// quarter of all is left out before, in which pools fill.
+// Growth compares the medians of the first and the last third of the samples. It ignores a first
+// quarter of the samples, in which pools fill.
 type Growth struct {
 	What  string  `json:"what"`
 	First float64 `json:"first"`
 	Last  float64 `json:"last"`
-	Bound float64 `json:"bound"` // the most that Last may be
+	Bound float64 `json:"bound"` // limit of Last
 }
 
-// Outage is what clients got while a server was gone.
+// Outage is the result for clients while a server was down.
 type Outage struct {
-	How       string  `json:"how"` // the server went
+	How       string  `json:"how"` // how the server was removed
 	Peer      string  `json:"peer"`
-	Before    float64 `json:"before"`       // answers a second
-	During    float64 `json:"during"`       // the same while it was gone
-	Worst     float64 `json:"worst_second"` // the least in a second of that
-	BelowHalf float64 `json:"below_half_s"` // the longest time at less than half of Before, in seconds
-	Errors    int64   `json:"errors"`       // SERVER_ERROR, or a connection that was closed
+	Before    float64 `json:"before"`       // replies per second before the outage
+	During    float64 `json:"during"`       // replies per second during the outage
+	Worst     float64 `json:"worst_second"` // fewest replies in one second of the outage
+	BelowHalf float64 `json:"below_half_s"` // longest time below half of Before, in seconds
+	Errors    int64   `json:"errors"`       // SERVER_ERROR replies and closed connections
 }
 
-// NameMissing names the peers that could have taken part, and why they did not.
+// NameMissing adds the peers that did not take part, with the reason.
 func (r *Report) NameMissing() {
 	here := make(map[string]bool)
 	for _, p := range r.Programs {
@@ -297,7 +298,7 @@ func (r *Report) NameMissing() {
 	}
 }
 
-// results are those of the scenarios and of all points of the curves.
+// results returns the results of the scenarios, of the tails and of all points of the curves.
 func (r *Report) results() []*Result {
 	all := slices.Concat(r.Scenarios, r.Tails)
 	for _, c := range r.Curves {
@@ -308,7 +309,8 @@ func (r *Report) results() []*Result {
 	return all
 }
 
-// Failures lists what went wrong while the rest went on.
+// Failures lists the failures of peers, of the soak and of memory measurements. They did not stop
+// the rest.
 func (r *Report) Failures() []string {
 	var all []string
 	look := func(where string, peers []*Measured) {

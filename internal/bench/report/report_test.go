@@ -30,7 +30,7 @@ func TestSpread(t *testing.T) {
 			t.Errorf("%v: %+v, interval %v to %v", row.values, s, low, high)
 		}
 	}
-	// The table of order statistics for the median: n = 20 takes the 6th, 100 the 40th.
+	// Values from a table of order statistics for the median: n = 20 uses the 6th, 100 the 40th.
 	if outside(20) != 6 || outside(100) != 40 {
 		t.Errorf("n = 20: %d, n = 100: %d", outside(20), outside(100))
 	}

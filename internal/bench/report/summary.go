@@ -2,14 +2,14 @@
 
 package report
 
-// Summing up: medians and ranges, of what was measured and of its ratios.
+// Summaries: medians and ranges of values and of their ratios.
 
 import (
 	"math"
 	"slices"
 )
 
-// Summarize fills in the figures from the runs.
+// Summarize computes the figures from the runs.
 func (r *Result) Summarize() {
 	base, directly := r.rounds(r.Base), r.rounds(Direct)
 	for _, m := range r.Peers {
@@ -33,7 +33,7 @@ func (r *Result) Summarize() {
 	}
 }
 
-// of is what was measured of a peer; nil if it took no part.
+// of returns the result of a peer; nil if it did not take part.
 func (r *Result) of(peer string) *Measured {
 	for _, m := range r.Peers {
 		if m.Peer == peer {
@@ -43,7 +43,7 @@ func (r *Result) of(peer string) *Measured {
 	return nil
 }
 
-// rounds are the runs of a peer, by round.
+// rounds returns the runs of a peer, by round.
 func (r *Result) rounds(peer string) map[int]Run {
 	runs := make(map[int]Run)
 	for _, m := range r.Peers {
@@ -56,8 +56,8 @@ func (r *Result) rounds(peer string) map[int]Run {
 	return runs
 }
 
-// to sums up one quantity, round by round as a ratio to that of other runs. What is
-// nothing has no ratio: who asks the servers directly has no proxy to pay for.
+// to summarizes the ratios of one quantity to that of other runs of the same round. It skips rounds
+// in which a value is 0: direct has no proxy and so no CPU time of one.
 func (m *Measured) to(others map[int]Run, of func(Run) float64) *Spread {
 	var ratios []float64
 	for _, run := range m.Runs {
@@ -72,7 +72,7 @@ func (m *Measured) to(others map[int]Run, of func(Run) float64) *Spread {
 	return &s
 }
 
-// mean is the mean of one quantity over the runs.
+// mean returns the mean of one quantity over the runs.
 func (m *Measured) mean(of func(Run) float64) float64 {
 	sum := 0.0
 	for _, run := range m.Runs {
@@ -81,7 +81,7 @@ func (m *Measured) mean(of func(Run) float64) float64 {
 	return sum / float64(max(1, len(m.Runs)))
 }
 
-// median is the median of one quantity over the runs.
+// median returns the median of one quantity over the runs.
 func (m *Measured) median(of func(Run) float64) float64 {
 	var values []float64
 	for _, run := range m.Runs {
@@ -90,7 +90,7 @@ func (m *Measured) median(of func(Run) float64) float64 {
 	return SpreadOf(values).Median
 }
 
-// SpreadOf sums values up, which it sorts.
+// SpreadOf summarizes values. It sorts them.
 func SpreadOf(values []float64) Spread {
 	slices.Sort(values)
 	n := len(values)
@@ -101,9 +101,9 @@ func SpreadOf(values []float64) Spread {
 	return s
 }
 
-// outside returns the greatest k for which the median of what n values were
-// drawn from lies between the k-th least and the k-th greatest of them with 95 %
-// confidence, or 0 if there is none: each value is below it with chance 1/2.
+// outside returns the greatest k for which, with 95 % confidence, the true median lies between the
+// k-th least and the k-th greatest of n values. It returns 0 if there is no such k. Each value is
+// below the median with probability 1/2.
 func outside(n int) int {
 	tail, term := 0.0, math.Pow(0.5, float64(n)) // term: exactly k values are below
 	for k := 0; ; k++ {
@@ -115,7 +115,7 @@ func outside(n int) int {
 	}
 }
 
-// Add joins the runs of a later measurement of the same.
+// Add appends the runs of a later measurement of the same scenario.
 func (r *Result) Add(later *Result) {
 	rounds := 0
 	for _, m := range r.Peers {

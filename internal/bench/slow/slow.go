@@ -1,15 +1,15 @@
 //go:build linux
 
-// Package slow stands before a memcached and holds back some of its answers.
+// Package slow is a proxy for one memcached server that delays some of its replies.
 //
-// It forwards bytes both ways, and tells answers apart: of a get, up to its END; of a
-// meta command its line and its value; any other line is one. Each is late with a given
-// chance by a given time, counted from when the memcached gave it, and what comes behind it
-// on its connection waits for it, but nothing on other connections. So lateness doesn't
-// add up: it is as if packets came late, not as if the server stood still.
+// It forwards bytes in both directions and detects the replies: a get's reply ends with END, a meta
+// reply is a line and its value, and any other line is a reply. Each reply is delayed with a given
+// probability by a given time, which counts from when it arrived from memcached. Later replies on
+// the same connection wait for it; other connections do not. So delays do not add up, as with late
+// network packets, and unlike a server that stalls.
 package slow
 
-// All of it: connections, and the answers on them.
+// Connections, and the replies on them.
 
 import (
 	"bufio"
@@ -24,11 +24,11 @@ import (
 	"time"
 )
 
-// Server is what is before a memcached.
+// Server describes the memcached server and its delays.
 type Server struct {
-	To    string        // where the memcached is, host:port
-	Share float64       // of the answers, that are held back
-	Delay time.Duration // how long
+	To    string        // address of the memcached, host:port
+	Share float64       // share of the replies that are delayed, 0 to 1
+	Delay time.Duration // delay of these replies
 }
 
 // Serve forwards all clients of listener until it is closed.
@@ -47,7 +47,7 @@ func (s Server) Serve(listener net.Listener) error {
 			return err
 		}
 		go func() {
-			_, _ = io.Copy(server, client) // it ends when either does, and so does the other way
+			_, _ = io.Copy(server, client) // it ends when either side closes, and so does the other direction
 			server.Close()
 		}()
 		go func() {
@@ -57,13 +57,13 @@ func (s Server) Serve(listener net.Listener) error {
 	}
 }
 
-// piece is some of what the server has said, and when it goes on.
+// piece is a part of the server's output, and when to forward it.
 type piece struct {
 	text []byte
 	due  time.Time // zero: at once
 }
 
-// answers forwards what the server says.
+// answers forwards the server's output to the client.
 func (s Server) answers(client io.Writer, server io.Reader) error {
 	pieces := make(chan piece, 1000)
 	ended := make(chan error, 1)
@@ -83,7 +83,7 @@ func (s Server) answers(client io.Writer, server io.Reader) error {
 	return cmp.Or(failed, <-ended)
 }
 
-// cut makes pieces of what the server says: as much as has come, up to one that is late.
+// cut splits the server's output into pieces: all bytes that have arrived, up to a delayed reply.
 func (s Server) cut(server io.Reader, pieces chan<- piece) error {
 	in := bufio.NewReaderSize(server, 64<<10)
 	var now piece
@@ -115,8 +115,8 @@ func (s Server) cut(server io.Reader, pieces chan<- piece) error {
 	}
 }
 
-// body says how many bytes belong to a line, its value with a line end, and whether
-// that is all of an answer.
+// body returns how many bytes follow a line as its value, including the line end. whole reports
+// whether the line and its value are a complete reply.
 func body(line []byte) (size int, whole bool, err error) {
 	words := bytes.Fields(line)
 	at := 0

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// What is held back arrives whole and in order, and all of it is what the server said.
+// TestAnswersAreWhole checks that delayed replies arrive complete and in order.
 func TestAnswersAreWhole(t *testing.T) {
 	said := "VALUE a 0 5\r\nEND\r\n\r\nVALUE b 7 0\r\n\r\nEND\r\nSTORED\r\nVA 3 kx f1\r\nHD\r\r\nEN\r\nHD\r\nMN\r\nSERVER_ERROR out\r\n"
 	for _, share := range []float64{0, 0.5, 1} {
@@ -31,7 +31,7 @@ func TestAnswersAreWhole(t *testing.T) {
 	}
 }
 
-// One connection waits, and the next does not wait for it.
+// TestConnectionsWaitAlone checks that a delay on one connection does not delay the others.
 func TestConnectionsWaitAlone(t *testing.T) {
 	server, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

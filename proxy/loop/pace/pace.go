@@ -1,25 +1,26 @@
-// Package pace decides what a busy loop waits for before it looks for events,
-// so that more of them come at once and a wakeup serves more.
+// Package pace decides how long a busy event loop waits before it looks for events. A wait makes
+// more events arrive at once, so that each wakeup serves more.
 //
-//	pace     the loop waits for                                 suits
-//	plain    nothing                                            a load that the loop can carry
-//	Answers  most of the answers that one server owes, for      some fifty clients, and pipelines
-//	         2 ms at most
-//	Sleep    the end of Settings.Sleep                          hundreds of clients
+//	pace     the loop waits                                     suits
+//	plain    not at all                                         a load that the loop can serve in time
+//	Answers  for most of the replies that one server owes,      about fifty clients, and pipelines
+//	         for at most 2 ms
+//	Sleep    for Settings.Sleep                                 hundreds of clients
 //
-// Which one serves most can't be known, so a Moderator tries (why: see there):
+// The loop cannot know in advance which pace serves most, so a Moderator measures it (see there for
+// the reasons):
 //
-//	watching ─ Settings.Above requests a second ─► trying, all paces in turns, a fifth of a second
-//	trying ─ waiting seems to pay ─► proving ─► checking, at the plain pace ─► resting
-//	trying ─ it does not, or waiting is the verdict already ─► resting
+//	watching ─ Settings.Above requests a second ─► trying, all paces in turn, a fifth of a second
+//	trying ─ waiting seems to pay off ─► proving ─► checking, at the plain pace ─► resting
+//	trying ─ it does not, or the last verdict was to wait ─► resting
 //	resting ─ the load is below Above ─► watching
-//	resting ─ the verdict has stood long enough, or the load is another ─► trying
+//	resting ─ the verdict has expired, or the load has changed ─► trying
 //
-// A pace that the configuration names (Settings.Pace) is taken without a trial, above
-// the same load.
+// If the configuration sets a pace (Settings.Pace), the loop uses it without a trial, above the
+// same load.
 //
-// It neither waits nor reads a clock: package loop does, and tells it the time and what
-// the loop has served.
+// The package neither waits nor reads a clock. Package loop does both, and passes it the time and
+// the number of requests served.
 package pace
 
 import (
@@ -27,100 +28,97 @@ import (
 	"time"
 )
 
-// Settings are what the configuration says of it (engine.moderation).
+// Settings are the settings of engine.moderation in the configuration.
 type Settings struct {
-	Above int           // requests to servers a second, for each loop, above which it acts; 0: never
-	Sleep time.Duration // how long a loop sleeps where sleeping pays
-	Pace  Kind          // the only pace above that load, or Auto
+	Above int           // requests to servers per second and loop above which the Moderator waits; 0: never
+	Sleep time.Duration // how long a loop sleeps at the pace Sleep
+	Pace  Kind          // the only pace used above that load, or Auto
 }
 
 // Kind names a pace.
 type Kind uint8
 
-// The paces.
+// The paces that the configuration can name.
 const (
-	Auto    Kind = iota // what trying shows to serve most for its CPU time; nothing if none does
-	Answers             // wait for most of the answers due from one server, for 2 ms at most
-	Sleep               // wait for the end of Settings.Sleep
+	Auto    Kind = iota // the pace that serves most for its CPU time in trials; no wait if none does
+	Answers             // wait for most of the replies due from one server, for at most 2 ms
+	Sleep               // wait for Settings.Sleep
 )
 
-// Moderator decides how a loop serves a high load: what it waits for before it
-// looks for events, and whether requests to a busy server are held for company.
-// Under saturation waiting makes batches large, and so everybody's work less,
-// that of the servers and the clients too; under a steady load that the loop
-// can carry it only costs latency. The two look alike from inside: a loop on a
-// machine that it shares is no busier when clients wait for it than when they
-// don't, and most of a client's wait is with the servers or in the client
-// itself. So the Moderator tries: it gives each of a few paces, the plain one
-// among them, some milliseconds, in turns. Clients that wait for their answers
-// ask more when answers come faster; a steady load stays what it is.
+// Moderator decides how a loop serves a high load: what it waits for before it looks for events,
+// and whether requests to a busy server are held to be sent in batches.
 //
-// That the clients wait may also show without: when at the plain pace a good
-// part of them waits for an answer at any time (Little's law: the share that the
-// loop and the servers have of a client's round). Clients that ask as soon as
-// they are answered would then ask less if a pace made them wait longer, so one
-// at which they ask no less is taken for its CPU time. Of a steady load with slow
-// servers that is not true: it may wait in vain, 2 ms at most.
+// Under saturation, waiting makes batches larger, which reduces the work of the loop, the servers
+// and the clients. Under a steady load that the loop can serve in time, waiting only adds latency.
+// The loop cannot distinguish the two by itself. On a shared machine it is no busier when clients
+// wait for it, and clients wait mostly for servers or for themselves. So the Moderator runs trials:
+// it uses each pace, including the plain one, for some milliseconds in turn. Clients that wait for
+// their replies send more requests if replies arrive faster; a steady load does not change.
 //
-// Once it is known that the clients wait, the pace in force is the one that
-// serves most for its CPU time: a per cent of the one counts as much as one of
-// the other. Which it is depends on the number of clients, on the servers and
-// on what a wakeup costs on the machine.
+// There is a second sign that the clients wait: at the plain pace, a good part of them waits for a
+// reply at any time. By Little's law, that part is the share of the loop and the servers in a
+// client's round trip. If a pace made such clients wait longer, they would send fewer requests. So
+// a pace at which they do not send fewer is chosen for its CPU time. This conclusion is wrong for a
+// steady load with slow servers. Such a load may wait in vain, for at most 2 ms.
 //
-// The windows of a trial are short, and a load that stumbles in one of them
-// catches up in the next, so a verdict to wait must prove itself when it is new:
-// a longer look at the pace that served most, or where it shows anyway that
-// clients wait at the pace that was found, and one at the plain pace. A trial also
-// disturbs a steady load for a fifth of a second. So a verdict against waiting
-// stands long, and is looked at again early only when the load grows; one for
-// waiting ends early when the load falls.
+// If the clients are known to wait, the Moderator uses the pace that serves most for its CPU time.
+// One per cent more requests counts as much as one per cent less CPU time per request. The best
+// pace depends on the number of clients, on the servers, and on the cost of a wakeup on the
+// machine.
+//
+// The windows of a trial are short, and a load that stalls in one window catches up in the next. A
+// new verdict to wait must therefore be proved: a longer window at the pace that served most, and
+// one at the plain pace. If the second sign shows that clients wait, the longer window uses the
+// pace that was found instead. A trial also disturbs a steady load for a fifth of a second. So a
+// verdict against waiting lasts long, and ends early only if the load grows. A verdict for waiting
+// ends early if the load falls.
 type Moderator struct {
 	Settings
-	Spent func() int64 // CPU time of the loop, in nanoseconds
+	Spent func() int64 // returns the CPU time of the loop, in nanoseconds
 
 	phase    phase
-	pace     int                // in force: an index into paces
-	step     int                // of a trial: two for each window, to settle and to count
-	until    int64              // when the step, or the look at the load, ends
-	ends     int64              // when the verdict ends
-	last     uint64             // requests when the step began
-	began    int64              // when that was
-	since    int64              // spent by then, of a window that counts
+	pace     int                // current pace: an index into paces
+	step     int                // of a trial: two steps for each window, one to settle and one to count
+	until    int64              // when the step, or the measurement of the load, ends
+	ends     int64              // when the verdict expires
+	last     uint64             // number of requests when the step began
+	began    int64              // when the step began
+	since    int64              // value of Spent when the counted window began
 	served   [len(paces)]uint64 // requests counted in a trial, by pace
-	cost     [len(paces)]int64  // CPU time of those
-	looked   int64              // when it was counted who waits
-	waits    [2]int64           // clients that waited then, of all
-	crowd    [2]int64           // the same, summed up over the time of a trial's windows at the plain pace
-	found    int                // what the trial found, if it was right
+	cost     [len(paces)]int64  // CPU time of those, in nanoseconds
+	looked   int64              // when waits was updated
+	waits    [2]int64           // at that time: the number of waiting clients, and of all clients
+	crowd    [2]int64           // sums of waits × time over the windows of a trial at the plain pace
+	found    int                // the pace that the trial found, to be proved
 	gain     int64              // per cent more requests than at the plain pace that prove it
-	rate     int64              // requests a second in the last look; 0: not yet
+	rate     int64              // requests per second in the last measurement; 0: not measured yet
 	waiting  bool               // the last verdict was to wait
-	patience int64              // how long it holds
+	patience int64              // how long the verdict lasts, in nanoseconds
 }
 
-// phase is what the Moderator does.
+// phase is the state of the Moderator.
 type phase uint8
 
 const (
-	watching phase = iota // a low load
-	trying                // all paces, in turns
-	proving               // that a trial was right
-	checking              // the plain pace, to compare
-	resting               // on the verdict
+	watching phase = iota // the load is low
+	trying                // a trial runs all paces in turn
+	proving               // the pace found by a trial runs longer
+	checking              // the plain pace runs, for comparison
+	resting               // a verdict is in force
 )
 
 const (
-	settleTime = int64(15 * time.Millisecond) // clients fall in step with a new pace in some ten rounds
+	settleTime = int64(15 * time.Millisecond) // clients adapt to a new pace within about ten round trips
 	countTime  = int64(17 * time.Millisecond)
 	proveTime  = int64(150 * time.Millisecond)
 	checkTime  = int64(150 * time.Millisecond)
-	watchTime  = int64(10 * time.Millisecond) // between looks at a low load
-	lookTime   = int64(50 * time.Millisecond) // between looks at a high one
-	trialGain  = 4                            // per cent more requests than at the plain pace that show that waiting pays
+	watchTime  = int64(10 * time.Millisecond) // between measurements of a low load
+	lookTime   = int64(50 * time.Millisecond) // between measurements of a high load
+	trialGain  = 4                            // per cent more requests than at the plain pace that show that waiting pays off
 	trialEqual = 2                            // per cent fewer that count as equal
-	trialNoise = 6                            // the same in windows as short as a trial's, where a proof follows
-	crowdShare = 20                           // per cent of the clients that wait at the plain pace where that shows that waiting pays
-	loadChange = 4                            // a load that changes by one part of so many is another load
+	trialNoise = 6                            // the same for the short windows of a trial, if a proof follows
+	crowdShare = 20                           // per cent of the clients that wait at the plain pace: from here on, clients are known to wait
+	loadChange = 4                            // a load that changes by one part in this many counts as another load
 	waitMin    = int64(1 * time.Second)
 	waitMax    = int64(8 * time.Second) // reached by doubling while the verdict stays the same
 	plainMin   = int64(1 * time.Second)
@@ -130,21 +128,21 @@ const (
 
 // Pace is one way to serve a load.
 type Pace struct {
-	Prompt  bool // hold requests only where a queue is so long that they came in batches
-	Answers bool // while servers owe answers, only these end the wait
-	Nap     bool // sleep for Settings.Sleep before each look
+	Prompt  bool // hold requests only if a queue is so long that they arrived in batches
+	Answers bool // while servers owe replies, only these end the wait
+	Nap     bool // sleep for Settings.Sleep before looking for events
 }
 
-// paces are what is tried: the plain one; waiting for answers, which suits
-// some fifty clients and pipelines; and sleeping, which suits hundreds.
+// paces are the paces of a trial: the plain one; waiting for replies, which suits about fifty
+// clients and pipelines; and sleeping, which suits hundreds.
 var paces = [...]Pace{plainPace: {Prompt: true}, Answers: {Prompt: true, Answers: true}, Sleep: {Nap: true}}
 
-// turns is the order of the windows of a trial: there and back, so that a
-// load that grows or shrinks meanwhile favours none.
+// turns is the order of the windows of a trial. It runs forward and then backward, so that a
+// growing or shrinking load does not favour a pace.
 var turns = [...]int{0, 1, 2, 2, 1, 0}
 
-// Next returns how to serve now; requests is how many were given to servers
-// so far, waiting how many of the clients wait for an answer.
+// Next returns how to serve now. requests is the number of requests sent to servers so far; waiting
+// is the number of clients that wait for a reply.
 func (m *Moderator) Next(now int64, requests uint64, waiting, clients int) Pace {
 	if m.Above == 0 {
 		return Pace{}
@@ -163,7 +161,7 @@ func (m *Moderator) Next(now int64, requests uint64, waiting, clients int) Pace 
 	return paces[m.pace]
 }
 
-// turn ends a step or a look, in which n requests came at the given rate.
+// turn ends a step or a measurement, in which n requests arrived at the given rate.
 func (m *Moderator) turn(now int64, n uint64, rate int64) {
 	switch m.phase {
 	case trying:
@@ -198,7 +196,8 @@ func (m *Moderator) enter(p phase, pace int, until int64) {
 	m.phase, m.pace, m.until = p, pace, until
 }
 
-// changed says whether the verdict was on another load than what comes now.
+// changed reports whether the load differs from the one of the verdict in the direction that ends
+// the verdict early.
 func (m *Moderator) changed(rate int64) bool {
 	if m.waiting {
 		return rate < m.rate-m.rate/loadChange
@@ -206,7 +205,7 @@ func (m *Moderator) changed(rate int64) bool {
 	return rate > m.rate+m.rate/loadChange
 }
 
-// try begins a trial, or the pace that is set.
+// try begins a trial, or uses the configured pace.
 func (m *Moderator) try(now int64) {
 	if m.Pace != Auto {
 		m.rate, m.ends = 0, math.MaxInt64
@@ -220,12 +219,11 @@ func (m *Moderator) try(now int64) {
 	m.enter(trying, turns[0], now+settleTime)
 }
 
-// counting says whether a step of a trial counts; those between let clients
-// settle.
+// counting reports whether the requests of this step of a trial count. In the other steps, clients
+// adapt to the pace.
 func (m *Moderator) counting() bool { return m.step%2 == 1 }
 
-// trial ends one step of a trial, in which n requests came, and begins the
-// next.
+// trial ends one step of a trial, in which n requests arrived, and begins the next one.
 func (m *Moderator) trial(now int64, n uint64) {
 	counted := m.counting()
 	if counted {
@@ -243,7 +241,7 @@ func (m *Moderator) trial(now int64, n uint64) {
 	}
 }
 
-// judge says what a trial found.
+// judge evaluates a trial. It starts a proof or the verdict.
 func (m *Moderator) judge(now int64) {
 	best, plain := plainPace, m.served[plainPace]
 	for i, n := range m.served {
@@ -271,8 +269,8 @@ func (m *Moderator) judge(now int64) {
 	m.verdict(now)
 }
 
-// worthiest is the pace of most worth among best and those that served a
-// hundredth of least.
+// worthiest returns the pace with the most worth among best and those that served at least a
+// hundredth of least requests.
 func (m *Moderator) worthiest(best int, least uint64) int {
 	for i, n := range m.served {
 		if n*100 >= least && m.worth(i) > m.worth(best) {
@@ -282,13 +280,13 @@ func (m *Moderator) worthiest(best int, least uint64) int {
 	return best
 }
 
-// worth is what a pace served, times what it served for its CPU time.
+// worth is the number of requests that a pace served, times that number per CPU time.
 func (m *Moderator) worth(i int) float64 {
 	n := float64(m.served[i])
 	return n * n / float64(max(m.cost[i], 1))
 }
 
-// verdict rests on what was found.
+// verdict puts the pace that was found in force, until the verdict expires.
 func (m *Moderator) verdict(now int64) {
 	waiting := m.found != plainPace
 	least, most := plainMin, plainMax

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// served is a load in a test: what requests a second come at a pace, and what
-// CPU time each costs.
+// served is a load in a test. It returns the requests per second that arrive at a pace, and the CPU
+// time of each in nanoseconds.
 type served func(p Pace) (rate, cost float64)
 
-// clients are those of a test's load.
+// clients is the number of clients in a test.
 const clients = 50
 
-// play runs a moderator for ten seconds of model time against a load. For 3 ms
-// of every 83 it is stalled, and what came meanwhile is served in the next 3.
-// It returns which share of the last seven seconds each pace had.
+// play runs a Moderator for ten seconds of model time against a load. In each 83 ms the loop stalls
+// for 3 ms and serves the missed requests in the next 3 ms. It returns the share of each pace in
+// the last seven seconds.
 func play(m *Moderator, load served, waiting int) (share map[string]float64) {
 	var came, served, spent float64
 	m.Spent = func() int64 { return int64(spent) }
@@ -54,8 +54,7 @@ func (p Pace) name() string {
 	return "plain"
 }
 
-// by is a load with these rates and costs at the plain pace, at that of
-// answers and at that of sleeping.
+// by returns a load with these rates and costs at the paces plain, Answers and Sleep.
 func by(rates, costs [3]float64) served {
 	return func(p Pace) (float64, float64) {
 		i := map[string]int{"plain": 0, "answers": 1, "sleep": 2}[p.name()]
@@ -68,7 +67,7 @@ func TestModerator(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		load    served
-		waiting int // clients
+		waiting int // clients that wait
 		want    string
 		least   float64
 	}{

@@ -1,13 +1,12 @@
-// Package serve answers reads by what package near keeps, and tells near what other
-// commands have to do with that.
+// Package serve answers reads from the near cache, and records in it what other commands do.
 //
-// When the time of a value is over while one read asks for it anew, the reads that come
-// meanwhile wait for its answer: each is a task, of which this package is the first
-// leader. It leads them when that read has its answer; who can't be served by that goes
-// to the next leader, and so to the server.
+// If a value expires while one read refreshes it, further reads wait for that reply. Each of them
+// is a task, and this package is its first handler (task.Leader). It answers the tasks when the
+// refreshing read has its reply. Tasks that it cannot answer continue with the next handler, and so
+// reach the server.
 package serve
 
-// All of it: reads, the tasks of those that wait, writes.
+// Reads, the tasks of waiting reads, and writes.
 
 import (
 	"ringside/proxy/client"
@@ -20,23 +19,23 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Near is what one loop keeps of values, and serves by it.
+// Near is the near cache of one loop, and answers reads from it.
 type Near struct {
 	near.Near
 	clients *client.Clients
 	tasks   *task.Tasks
-	watch   *watch.Watch // which sees the reads that ask no server, too
+	watch   *watch.Watch // also records reads that do not reach a server
 	hash    func(key []byte) uint64
 	admit   func(s *client.Session, x *client.Exchange, t *task.Task)
 }
 
-// New serves for one loop. admit leads a task.
+// New returns the near cache of one loop. admit starts a task.
 func New(tasks *task.Tasks, w *watch.Watch, hash func(key []byte) uint64, admit func(s *client.Session, x *client.Exchange, t *task.Task)) *Near {
 	return &Near{near.New(tasks.IO, hash), tasks.Clients, tasks, w, hash, admit}
 }
 
-// Keep gives the routes of a listener the stores of their values, each one of several
-// such loops.
+// Keep assigns stores to the routes of a listener. loops is the number of loops that share the
+// memory of a route.
 func (e *Near) Keep(lst *routing.Listener, learned func(label string) *stats.Near, loops int) {
 	for i := range lst.Routes {
 		if rt := &lst.Routes[i]; rt.Keeps != nil {
@@ -46,9 +45,8 @@ func (e *Near) Keep(lst *routing.Listener, learned func(label string) *stats.Nea
 	}
 }
 
-// Serve answers a read of key by what is kept here, or lets it wait for that. It reports
-// false if it can't: then the request goes on, and x knows what it has to do with what is
-// kept.
+// Serve answers a read of key from the near cache, or makes it wait for a refresh. It returns false
+// if the server must answer. In that case it has recorded in x.Stake what the request does.
 func (e *Near) Serve(x *client.Exchange, share int32, rt *routing.Route, raw, key []byte) bool {
 	r := &e.clients.Req
 	switch {
@@ -58,7 +56,7 @@ func (e *Near) Serve(x *client.Exchange, share int32, rt *routing.Route, raw, ke
 	case rt.Near == nil || r.Op != wire.Get || r.Flags&wire.Base64 != 0:
 		return false
 	}
-	brings := true // the client's flags, too
+	brings := true // the reply will contain the client flags, too
 	if r.Dialect == wire.Meta {
 		if !near.Fits(r) {
 			return false
@@ -85,7 +83,8 @@ func (e *Near) Serve(x *client.Exchange, share int32, rt *routing.Route, raw, ke
 	return false
 }
 
-// Lead lets a read that awaits what is kept wait, or answers it by that: a task.Leader.
+// Lead makes a read wait for a refresh, or answers it from the near cache. It implements
+// task.Leader.
 func (e *Near) Lead(t *task.Task) bool {
 	rt := t.Route
 	if !t.AwaitsKept || rt.Near == nil {
@@ -96,7 +95,7 @@ func (e *Near) Lead(t *task.Task) bool {
 	case how == near.Wait:
 		rt.Near.Await(v, func() {
 			e.tasks.Runnable = append(e.tasks.Runnable, t)
-			e.tasks.Soon(link.NearTimer) // so that End is called, which leads it
+			e.tasks.Soon(link.NearTimer) // makes the loop call End, which runs the task
 		})
 		return true
 	case how == near.Give && (v.Known || t.Req.Dialect == wire.Text):
@@ -113,7 +112,7 @@ func (e *Near) Lead(t *task.Task) bool {
 	return false
 }
 
-// give gives the client a value that is kept here.
+// give sends the client a kept value.
 func (e *Near) give(x *client.Exchange, share int32, rt *routing.Route, raw, key []byte, v *near.Value) {
 	x.Hit(share)
 	x.Outcome = stats.Hit
@@ -132,17 +131,17 @@ func (e *Near) give(x *client.Exchange, share int32, rt *routing.Route, raw, key
 	}
 }
 
-// count counts a read that asked no server.
+// count counts a read that did not reach a server.
 func (e *Near) count(rt *routing.Route, v *near.Value) {
 	c := &rt.Count.Near
 	c.Hits++
 	c.Age += uint64(e.clients.Now - v.Asked)
 }
 
-// oftenEnough is how many reads in a ttl make it worth to keep a value.
+// oftenEnough is how many reads per ttl make it worthwhile to keep a value.
 const oftenEnough = 4
 
-// isHot says that key, which has that hash as servers know it, is read often enough.
+// isHot reports whether key is read often enough. hash is its hash as servers know it.
 func (e *Near) isHot(rt *routing.Route, hash uint64, key []byte) bool {
 	if rt.Strip != "" {
 		hash = e.hash(key)
@@ -150,14 +149,14 @@ func (e *Near) isHot(rt *routing.Route, hash uint64, key []byte) bool {
 	return e.watch.Rate(hash, e.clients.Now)*rt.Near.TTL.Seconds() >= oftenEnough
 }
 
-// Writes notes that x may change the value of key.
+// Writes records that x may change the value of key.
 func (e *Near) Writes(x *client.Exchange, rt *routing.Route, key []byte) {
 	if e.On && rt != nil {
 		e.Stake(x).Writes(key[len(rt.Strip):])
 	}
 }
 
-// Stake is what x has to do with what is kept here.
+// Stake returns the Stake of x, and creates it if there is none.
 func (e *Near) Stake(x *client.Exchange) *near.Stake {
 	if x.Stake == nil {
 		x.Stake = e.Near.Stake()
