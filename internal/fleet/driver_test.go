@@ -294,7 +294,7 @@ func (d *driver) effect(x link.Effect) {
 			s.hears()
 		case link.Close, link.Abort:
 			x.Link.Sock = nil
-			s.cutOff()
+			s.ended()
 		}
 	}
 }
