@@ -552,6 +552,10 @@ func (s *Harness) SetLimits(f []string) {
 		switch name {
 		case "clients":
 			l.Clients = n
+		case "tickets":
+			l.Tickets = n
+		case "waiting":
+			l.Waiting = n
 		case "in_flight":
 			l.InFlight = n
 		case "value":
