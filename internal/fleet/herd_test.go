@@ -21,6 +21,7 @@ type herd struct {
 	lives int   // how long values live, in seconds; 0: for ever
 
 	shares  bool // the set of a rebuild comes on any connection of its proxy
+	tickets int  // so many misses are remembered; 0: all
 	threads int  // so many apps share a connection, as threads do; 0: each has its own
 	yields  bool // whose wait is over goes away
 	writers bool // every third client stores what nobody has missed, and reads nothing

@@ -69,6 +69,8 @@ var herds = []scenario{
 	calmHerd("guard, threads, many deletes", herd{Guard: guardOf(func(g *table.Guard) { g.Clients, g.Lease = table.Shared, time.Second }), takes: 400 * milli, lives: 2, threads: 3, dies: true}, deleting...),
 	calmHerd("guard, threads, not declared", herd{Guard: guardOf(func(g *table.Guard) { g.Lease, g.Wait = time.Second, 100*time.Millisecond }), takes: 400 * milli, lives: 2, threads: 3, writers: true, unbound: true}, writing...),
 	calmHerd("guard, threads, soft deletes", herd{Guard: guardOf(func(g *table.Guard) { g.Clients, g.Lease, g.Stale = table.Shared, time.Second, 3*time.Second }), takes: 400 * milli, lives: 3, threads: 3}, wanting...),
+	calmHerd("guard, few misses remembered", herd{Guard: waiting, takes: 300 * milli, lives: 2, dies: true, tickets: 2, unbound: true}, wanting...),
+	calmHerd("guard, threads, few misses remembered", herd{Guard: guardOf(func(g *table.Guard) { g.Clients, g.Lease = table.Shared, time.Second }), takes: 400 * milli, lives: 2, threads: 3, tickets: 2, unbound: true}, writing...),
 	calmHerd("guard, gets of many keys", herd{Guard: guardOf(func(g *table.Guard) { g.HoldMany = true }), takes: 300 * milli, lives: 2, dies: true}, many...),
 
 	{name: "guard, faults, threads", sidecars: 2, engines: 2, servers: 2, mode: table.FailFast, cold: 4, asks: wanting, faults: []string{"links", "hang", "kill", "restart", "slow", "pause"}, count: 4, exact: true, herd: &threaded},
