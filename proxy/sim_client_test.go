@@ -1,6 +1,7 @@
 package proxy_test
 
-// The simulation's clients: what they ask.
+// The simulation's clients: what they ask. They speak text and meta; TestReplies in internal/fleet
+// counts the replies of all three protocols on every kind of route.
 
 import (
 	"bytes"

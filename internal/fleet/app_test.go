@@ -21,14 +21,12 @@ const (
 
 // app is one client.
 type app struct {
-	f    *fleet
-	id   int
-	s    *sidecar
-	at   int // of its engines
-	d    *driver
-	link *link.Link
-	got  []byte
-	op   *op // that has no answer yet
+	f  *fleet
+	id int
+	s  *sidecar
+	at int // of its engines
+	*conn
+	op *op // that has no answer yet
 
 	todo   []func() *op // before anything by chance
 	proofs int          // requests at the end that must succeed
@@ -37,6 +35,16 @@ type app struct {
 	until  int64 // when it lets go of it
 	hangs  bool  // has left for good
 	work   *rebuild
+}
+
+// conn is a connection. Several apps may share it, as threads of a process do; then a request is
+// sent before the ones of other threads have their replies.
+type conn struct {
+	d     *driver
+	link  *link.Link
+	got   []byte
+	apps  []*app
+	asked []*app // whose requests are on their way, in order
 }
 
 // casToken is what gets has told.
@@ -67,7 +75,15 @@ type op struct {
 }
 
 func (f *fleet) newApp(s *sidecar, j int) *app {
-	a := &app{f: f, id: len(f.apps), s: s, at: j % f.engines, tokens: map[*fkey]casToken{}}
+	threads := 1
+	if f.herd != nil {
+		threads = max(f.herd.threads, 1)
+	}
+	a := &app{f: f, id: len(f.apps), s: s, at: j / threads % f.engines, tokens: map[*fkey]casToken{}, conn: &conn{}}
+	if j%threads > 0 {
+		a.conn = f.apps[a.id-1].conn
+	}
+	a.conn.apps = append(a.conn.apps, a)
 	if a.id == 0 && f.locks {
 		for _, k := range f.counters {
 			a.todo = append(a.todo, a.create(k, "0"))
@@ -82,11 +98,11 @@ func (f *fleet) newApp(s *sidecar, j int) *app {
 	return a
 }
 
-func (a *app) Peer() string { return fmt.Sprintf("a%d", a.id) }
+func (c *conn) Peer() string { return fmt.Sprintf("a%d", c.apps[0].id) }
 
-func (a *app) Ready() bool { panic("of a client") }
+func (c *conn) Ready() bool { panic("of a client") }
 
-func (a *app) Unsent() int { panic("of a client") }
+func (c *conn) Unsent() int { panic("of a client") }
 
 func (a *app) think() {
 	a.f.after(a.f.pace/2+a.f.upTo(a.f.pace), a.next)
@@ -149,8 +165,9 @@ func (a *app) next() {
 		}
 		if a.link == nil {
 			a.d = d
-			a.link = d.e.Accepted("tcp", "here", a)
+			a.link = d.e.Accepted("tcp", "here", a.conn)
 		}
+		a.asked = append(a.asked, a)
 		d.e.Bytes(a.link, o.text)
 	})
 }
@@ -180,9 +197,16 @@ func (a *app) late(o *op) {
 	}
 }
 
+// ended is the end of the connection.
+func (c *conn) ended() {
+	c.link, c.d, c.got, c.asked = nil, nil, nil, nil
+	for _, a := range c.apps {
+		a.cutOff()
+	}
+}
+
 // cutOff is the end of its connection.
 func (a *app) cutOff() {
-	a.link, a.d, a.got = nil, nil, nil
 	if a.giveUp(); a.op != nil {
 		a.done("the connection ended")
 	}
@@ -198,7 +222,7 @@ func (a *app) cutOff() {
 func (a *app) leave() {
 	a.hangs = true
 	if l, d := a.link, a.d; l != nil {
-		a.link, l.Sock = nil, nil
+		a.link, l.Sock, a.asked = nil, nil, nil
 		d.input(func() { d.e.Closed(l, errReset) })
 	}
 }
@@ -353,25 +377,26 @@ func (a *app) prove() {
 }
 
 // hears takes what the engine has for it.
-func (a *app) hears() {
+func (c *conn) hears() {
 	n := 0
-	for _, b := range a.link.Pending(nil) {
-		a.got = append(a.got, b...)
+	for _, b := range c.link.Pending(nil) {
+		c.got = append(c.got, b...)
 		n += len(b)
 	}
-	a.d.e.Wrote(a.link, n, false)
-	if a.op == nil {
-		a.f.wrong("", "a%d gets %.60q, which it has not asked for", a.id, a.got)
-		return
-	}
-	size := a.op.size(a.got)
-	switch {
-	case size < 0:
-	case size < len(a.got):
-		a.f.wrong(a.op.about(), "a%d gets %.60q behind the answer to %.60q", a.id, a.got[size:], a.op.text)
-	default:
-		answer := string(a.got)
-		a.got = a.got[:0]
+	c.d.e.Wrote(c.link, n, false)
+	for len(c.got) > 0 {
+		if len(c.asked) == 0 {
+			a := c.apps[0]
+			a.f.wrong("", "a%d gets %.60q, which it has not asked for", a.id, c.got)
+			return
+		}
+		a := c.asked[0]
+		size := a.op.size(c.got)
+		if size < 0 {
+			return
+		}
+		answer := string(c.got[:size])
+		c.got, c.asked = c.got[size:], c.asked[1:]
 		a.done(answer)
 	}
 }

@@ -128,7 +128,7 @@ func (s *sidecar) die() {
 	}
 	for _, a := range s.f.apps {
 		if a.s == s {
-			a.cutOff()
+			a.conn.ended()
 		}
 	}
 	for _, c := range s.f.clients {
@@ -280,13 +280,13 @@ func (d *driver) effect(x link.Effect) {
 		case link.Close, link.Abort:
 			s.shut(x.Kind)
 		}
-	case *app:
+	case *conn:
 		switch x.Kind {
 		case link.Write:
 			s.hears()
 		case link.Close, link.Abort:
 			x.Link.Sock = nil
-			s.cutOff()
+			s.ended()
 		}
 	case *caller:
 		switch x.Kind {
@@ -294,7 +294,7 @@ func (d *driver) effect(x link.Effect) {
 			s.hears()
 		case link.Close, link.Abort:
 			x.Link.Sock = nil
-			s.cutOff()
+			s.ended()
 		}
 	}
 }

@@ -21,6 +21,8 @@ type herd struct {
 	lives int   // how long values live, in seconds; 0: for ever
 
 	shares  bool // the set of a rebuild comes on any connection of its proxy
+	tickets int  // so many misses are remembered; 0: all
+	threads int  // so many apps share a connection, as threads do; 0: each has its own
 	yields  bool // whose wait is over goes away
 	writers bool // every third client stores what nobody has missed, and reads nothing
 	dies    bool // some go away while they rebuild
@@ -75,6 +77,21 @@ func (a *app) wantToken() *op {
 	if o.wants {
 		o.text = append([]byte("gets"), o.text[len("get"):]...)
 		o.strict = true
+	}
+	return o
+}
+
+// wantMany asks for several keys, and rebuilds one of them if all are missing.
+func (a *app) wantMany() *op {
+	o := a.want()
+	if o.wants {
+		for range 1 + a.f.rand.IntN(3) {
+			k := a.anyValue()
+			if !slices.Contains(o.keys, k) {
+				o.keys = append(o.keys, k)
+				o.text = fmt.Appendf(o.text[:len(o.text)-2], " %s\r\n", k.name)
+			}
+		}
 	}
 	return o
 }
@@ -232,10 +249,10 @@ func (a *app) giveUp() {
 // hangUp closes its connection. The next request opens another one.
 func (a *app) hangUp() {
 	a.f.note("", "a%d p%d closes its connection", a.id, a.s.id)
-	a.giveUp()
 	l, d := a.link, a.d
-	a.link, a.d, a.got, l.Sock = nil, nil, nil, nil
+	l.Sock = nil
 	d.input(func() { d.e.Closed(l, errReset) })
+	a.conn.ended()
 }
 
 // judgeAge looks whether a value that was read is older than what was acknowledged
@@ -243,7 +260,8 @@ func (a *app) hangUp() {
 // a set, and not where a client asks for a token.
 func (a *app) judgeAge(o *op, i int, w *fwrite) {
 	f, k := a.f, o.keys[i]
-	if s := k.stood; s != nil && w != s && f.herd.Stale == 0 && w.answered != 0 && w.answered < s.invoked && s.answered < o.invoked {
+	leaving := w.read == 0 && !w.acked && f.now <= w.answered+f.grace // its late delete is on its way
+	if s := k.stood; s != nil && w != s && f.herd.Stale == 0 && w.answered != 0 && w.answered < s.invoked && s.answered < o.invoked && !leaving {
 		f.harmed(lost, k.name, "a%d p%d reads %.20q of %s, though %.20q was stored after it and acknowledged at %.4f", a.id, a.s.id, w.value, k.name, s.value, sec(s.answered))
 	}
 	if f.herd.unbound {
@@ -255,7 +273,7 @@ func (a *app) judgeAge(o *op, i int, w *fwrite) {
 			continue
 		case !o.strict && (c.w.removes || !c.w.kept) && f.herd.Stale > 0 && o.invoked <= c.acked+int64(f.herd.Stale+2*time.Second):
 			return
-		case w.read == 0 && !w.acked && f.now <= w.answered+f.grace: // its late delete is on its way
+		case leaving:
 			return
 		}
 		safe := f.calmly(w.age(), w.answered) && f.calmly(w.answered, f.now)

@@ -65,7 +65,16 @@ var herds = []scenario{
 	calmHerd("guard, pooled, after misses only", herd{Guard: guardOf(func(g *table.Guard) {
 		g.Clients, g.OnlyAfterMiss, g.Wait = table.Pooled, true, 100*time.Millisecond
 	}), takes: 400 * milli, lives: 2, shares: true}, wanting...),
+	calmHerd("guard, threads", herd{Guard: guardOf(func(g *table.Guard) { g.Clients, g.Lease = table.Shared, time.Second }), takes: 400 * milli, lives: 2, threads: 3, dies: true}, wanting...),
+	calmHerd("guard, threads, many deletes", herd{Guard: guardOf(func(g *table.Guard) { g.Clients, g.Lease = table.Shared, time.Second }), takes: 400 * milli, lives: 2, threads: 3, dies: true}, deleting...),
+	calmHerd("guard, threads, not declared", herd{Guard: guardOf(func(g *table.Guard) { g.Lease, g.Wait = time.Second, 100*time.Millisecond }), takes: 400 * milli, lives: 2, threads: 3, writers: true, unbound: true}, writing...),
+	calmHerd("guard, threads, soft deletes", herd{Guard: guardOf(func(g *table.Guard) { g.Clients, g.Lease, g.Stale = table.Shared, time.Second, 3*time.Second }), takes: 400 * milli, lives: 3, threads: 3}, wanting...),
+	calmHerd("guard, few misses remembered", herd{Guard: waiting, takes: 300 * milli, lives: 2, dies: true, tickets: 2, unbound: true}, wanting...),
+	calmHerd("guard, threads, few misses remembered", herd{Guard: guardOf(func(g *table.Guard) { g.Clients, g.Lease = table.Shared, time.Second }), takes: 400 * milli, lives: 2, threads: 3, tickets: 2, unbound: true}, writing...),
+	calmHerd("guard, gets of many keys", herd{Guard: guardOf(func(g *table.Guard) { g.HoldMany = true }), takes: 300 * milli, lives: 2, dies: true}, many...),
 
+	{name: "guard, faults, threads", sidecars: 2, engines: 2, servers: 2, mode: table.FailFast, cold: 4, asks: wanting, faults: []string{"links", "hang", "kill", "restart", "slow", "pause"}, count: 4, exact: true, herd: &threaded},
+	{name: "guard, faults, slow, writers", sidecars: 2, servers: 2, mode: table.FailFast, cold: 4, asks: writing, faults: []string{"slow", "hang", "slow"}, count: 4, exact: true, herd: &crowded},
 	{name: "guard, faults", sidecars: 2, servers: 3, mode: table.FailFast, cold: 4, asks: wanting, faults: []string{"cut", "links", "hang", "kill", "restart", "slow", "pause", "flush"}, count: 4, exact: true, herd: &brisk},
 	{name: "guard, faults, proxies of two engines", sidecars: 2, engines: 2, servers: 2, mode: table.FailFast, cold: 4, asks: wanting, faults: []string{"links", "hang", "kill", "restart", "slow", "pause"}, count: 4, exact: true, herd: &brisk},
 	{name: "guard, faults, writers", sidecars: 2, servers: 2, mode: table.FailFast, cold: 4, asks: writing, faults: []string{"cut", "hang", "kill", "restart"}, count: 4, exact: true, herd: &crowded},
@@ -82,6 +91,8 @@ var herds = []scenario{
 	{name: "guard, restarts, others touch", sidecars: 2, servers: 2, mode: table.FailFast, cold: 1, asks: []ask{(*app).want, (*app).want, (*app).touch, (*app).bypass},
 		faults: []string{"evict, restart"}, count: 6, exact: true, herd: &yielding},
 	copiedHerd(calmHerd("guard, copies", herd{Guard: waiting, takes: 300 * milli, lives: 2, dies: true, alone: true}, wanting...)),
+	copiedHerd(calmHerd("guard, copies, threads", herd{Guard: guardOf(func(g *table.Guard) { g.Clients, g.Lease = table.Shared, time.Second }), takes: 400 * milli, lives: 2, threads: 3, dies: true}, wanting...)),
+	copiedHerd(calmHerd("guard, copies, gets of many keys", herd{Guard: guardOf(func(g *table.Guard) { g.HoldMany = true }), takes: 300 * milli, lives: 2, dies: true}, many...)),
 	copiedHerd(calmHerd("guard, copies, waits end", herd{Guard: guardOf(func(g *table.Guard) { g.Wait = 100 * time.Millisecond }), takes: 400 * milli, lives: 2, dies: true, alone: true}, wanting...)),
 	copiedHerd(calmHerd("guard, copies, leases end", herd{Guard: guardOf(func(g *table.Guard) { g.Lease = time.Second }), takes: 2500 * milli, lives: 2, dies: true}, wanting...)),
 	copiedHerd(calmHerd("guard, copies, early", herd{Guard: guardOf(func(g *table.Guard) { g.Early = 2 * time.Second }), takes: 400 * milli, lives: 9, dies: true}, wanting...)),
@@ -107,6 +118,7 @@ var herds = []scenario{
 // Herds among faults, where requests have no answer after 200 ms.
 var (
 	brisk     = herd{Guard: table.Guard{Lease: time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond}, takes: 150 * milli, lives: 2}
+	threaded  = herd{Guard: table.Guard{Clients: table.Shared, Lease: time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond}, takes: 150 * milli, lives: 2, threads: 3}
 	softly    = herd{Guard: table.Guard{Lease: time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond, Stale: 3 * time.Second}, takes: 150 * milli, lives: 4}
 	crowded   = herd{Guard: table.Guard{Lease: time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond}, takes: 150 * milli, lives: 2, writers: true}
 	forgiving = herd{Guard: guardOf(func(g *table.Guard) { g.Lease, g.Stale = time.Second, 3*time.Second }), takes: 300 * milli, lives: 2, dies: true}
@@ -118,6 +130,7 @@ var (
 var (
 	wanting   = slices.Concat(slices.Repeat([]ask{(*app).want}, 10), []ask{(*app).wantToken, (*app).remove})
 	appending = slices.Concat(wanting, []ask{(*app).touch, (*app).appendNothing, (*app).appendNothing, (*app).remove})
+	many      = slices.Concat(slices.Repeat([]ask{(*app).wantMany}, 5), []ask{(*app).want, (*app).remove})
 	deleting  = []ask{(*app).want, (*app).want, (*app).remove}
 	writing   = slices.Concat(wanting, slices.Repeat([]ask{(*app).put}, 3))
 	meddling  = slices.Concat(wanting, []ask{(*app).touch, (*app).appendNothing, (*app).bypass})
@@ -148,6 +161,8 @@ func TestGuardAblations(t *testing.T) {
 	}
 	unpooled := herdOf("guard, pooled")
 	unpooled.herd = &herd{Guard: waiting, takes: unpooled.herd.takes, lives: unpooled.herd.lives, shares: true}
+	unthreaded := herdOf("guard, threads, many deletes")
+	unthreaded.herd = &herd{Guard: guardOf(func(g *table.Guard) { g.Clients, g.Lease = table.Sequential, time.Second }), takes: unthreaded.herd.takes, lives: unthreaded.herd.lives, threads: 3}
 	cases := []struct {
 		name  string
 		fleet scenario
@@ -167,6 +182,8 @@ func TestGuardAblations(t *testing.T) {
 		{"touch does not look, nobody watches", herdOf("guard, restarts, others touch"), ablations{guard: guard.Ablation{Touch: true, Watch: true}}},
 		{"all give back", herdOf("guard, waits end"), ablations{guard: guard.Ablation{GiveBack: true}}},
 		{"pooled, by connection", unpooled, ablations{}},
+		{"threads, as if there were one", unthreaded, ablations{}},
+		{"threads, sets are not bound", herdOf("guard, threads, many deletes"), ablations{spoiled: blindSets}},
 		{"copies, sets are not bound", herdOf("guard, copies"), ablations{spoiled: blindSets}},
 		{"copies, no miss recorded after a wait", herdOf("guard, copies, waits end"), ablations{guard: guard.Ablation{Late: true}}},
 		{"copies, no miss recorded after an error", herdOf("guard, copies, strict"), ablations{guard: guard.Ablation{Failed: true}}},

@@ -3,6 +3,7 @@ package fleet
 // The fleet's configuration, and how a reload changes it.
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -95,6 +96,7 @@ func (f *fleet) table() *table.Table {
 	}
 	if f.herd != nil {
 		route.Guard = &f.herd.Guard
+		t.Limits.Tickets = cmp.Or(f.herd.tickets, limits.Tickets)
 	}
 	t.Listeners = []table.Listener{{Network: "tcp", Address: "here", Routes: []table.Route{route}}}
 	return t

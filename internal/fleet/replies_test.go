@@ -3,10 +3,18 @@ package fleet
 // Replies under reloads: clients of all three protocols send every command to routes of
 // every kind, several at a time, while servers and the network fail and reloads switch
 // every feature on and off. What is judged is only that each command gets exactly one
-// reply, in order and in time, and that nothing panics.
+// reply, in order and in time, that a quiet one gets none where its protocol hides it,
+// that no connection is closed instead, and that nothing panics.
+//
+//	commands    compose: text; metas, quiets: meta; composeFrame: binary; malformed ones and quit in all
+//	routes      prefixes, each with the features of drawFeatures: plain, copies, guard (each way of using
+//	            connections), tags, near, autocreate, buffer, gutter, another pool
+//	faults      replyFaults, and a client that goes away while all is in flight; a request of a slow
+//	            path has its reply after the deadline
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/binary"
 	"fmt"
 	"os"
@@ -120,6 +128,9 @@ type routeFeatures struct {
 	copies, also, hedge, guard, stale, early, holds, fails   bool
 	tags, tagsRead, near, autocreate, buffer, loud, strip    bool
 	total, far, spread, ackAll, through, bufferLast, nearHot bool
+	after, waitsFirst                                        bool // of the guard: sets: after_miss; old values after a wait
+
+	clients table.GuardClients
 }
 
 type poolFeatures struct {
@@ -158,6 +169,8 @@ func (f *fleet) drawFeatures() *features {
 			r.early, r.holds, r.fails = some(), some(), f.one(4)
 			r.near = !d.strict && (f.one(3) || prefix == "n:" && some())
 			r.nearHot = r.near && some() && !d.noHot
+			r.clients = table.GuardClients(f.rand.IntN(4))
+			r.after, r.waitsFirst = f.one(4), r.stale && some()
 		}
 		d.routes = append(d.routes, r)
 	}
@@ -243,7 +256,11 @@ func (r *routeFeatures) route(main, far *table.Pool) table.Route {
 	}
 	if r.guard {
 		to.Guard = &table.Guard{Lease: 2 * time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond, HoldMany: r.holds}
-		if r.fails {
+		to.Guard.Clients, to.Guard.OnlyAfterMiss = r.clients, r.after
+		switch {
+		case r.waitsFirst:
+			to.Guard.Late = table.LateStale
+		case r.fails:
 			to.Guard.Late = table.LateError
 		}
 		if r.stale {
@@ -271,6 +288,7 @@ type caller struct {
 	at     int // of its engines
 	binary bool
 	there  bool // it uses the second listener
+	quits  bool // it has sent quit: when all before it has its reply, its connection is closed
 	d      *driver
 	link   *link.Link
 	got    []byte
@@ -289,7 +307,7 @@ type want struct {
 	read   bool           // VALUE … END
 	stats  bool           // STAT … END
 	opaque string         // of a meta command, which its reply shows
-	group  int            // so many quiet meta commands and mn
+	group  []quietMeta    // quiet meta commands and mn
 
 	frame  uint32 // the opaque of a frame
 	opcode byte
@@ -298,8 +316,11 @@ type want struct {
 
 func (w want) String() string { return w.text }
 
+// quietMeta is a quiet meta command.
+type quietMeta struct{ command, opaque string }
+
 func (f *fleet) newCaller(s *sidecar, j int) *caller {
-	c := &caller{f: f, id: len(f.clients), s: s, at: j % f.engines, binary: j%3 == 2, there: j%4 == 3}
+	c := &caller{f: f, id: len(f.clients), s: s, at: j % f.engines, binary: j%3 == 2, there: j%2 == 1}
 	c.think()
 	return c
 }
@@ -316,7 +337,7 @@ func (c *caller) think() { c.f.after(c.f.upTo(40*milli), c.next) }
 func (c *caller) next() {
 	f := c.f
 	switch {
-	case len(c.wants) > 0 || c.hangs || f.quiet:
+	case len(c.wants) > 0 || c.quits || c.hangs || f.quiet:
 		return
 	case c.s.dead || c.s.paused && c.link == nil:
 		c.think()
@@ -327,9 +348,14 @@ func (c *caller) next() {
 	for range 1 + f.rand.IntN(5) {
 		text = c.compose(text)
 	}
-	if c.binary {
+	switch c.quits = f.one(12); {
+	case c.quits && c.binary:
+		text = c.addFrame(text, []byte{0x07, 0x17}[f.rand.IntN(2)], nil, "", "")
+	case c.quits:
+		text = append(text, "quit\r\n"...)
+	case c.binary:
 		text = c.addFrame(text, 0x0a, nil, "", "") // noop
-	} else {
+	default:
 		text = c.line(text, `MN`, "mn\r\n")
 	}
 	c.batch++
@@ -339,7 +365,7 @@ func (c *caller) next() {
 	f.after(c.bound(), func() { c.late(batch) })
 	d := c.s.drivers[c.at]
 	d.input(func() {
-		if c.batch != batch || d.dead || len(c.wants) == 0 {
+		if c.batch != batch || d.dead || len(c.wants) == 0 && !c.quits {
 			return
 		}
 		if c.link == nil {
@@ -368,19 +394,34 @@ func (c *caller) bound() int64 {
 func (c *caller) late(batch int) {
 	f := c.f
 	switch {
-	case c.batch != batch || len(c.wants) == 0 || c.s.dead:
+	case c.batch != batch || len(c.wants) == 0 && !c.quits || c.s.dead:
 	case c.s.paused:
 		f.after(c.bound(), func() { c.late(batch) })
 	case f.now < c.s.resumed+c.bound():
 		f.at(c.s.resumed+c.bound(), func() { c.late(batch) })
+	case len(c.wants) == 0:
+		f.wrong("", "c%d p%d has said quit, and its connection is there", c.id, c.s.id)
 	default:
 		f.wrong("", "c%d p%d has no reply to %s", c.id, c.s.id, c.wants[0])
 	}
 }
 
+// ended is when the engine has ended the connection. It may do so after quit, in the middle of a
+// value that its server has not finished, and on the second listener, which reloads remove.
+func (c *caller) ended() {
+	f := c.f
+	for len(c.wants) > 0 && c.wants[0].quiet {
+		c.wants = c.wants[1:]
+	}
+	if begun := len(c.got) > 0; len(c.wants) > 0 && !begun && !c.there {
+		f.wrong("", "c%d p%d is cut off, and has no reply to %s", c.id, c.s.id, c.wants[0])
+	}
+	c.cutOff()
+}
+
 // cutOff is the end of the connection: nothing more is awaited on it.
 func (c *caller) cutOff() {
-	c.link, c.d, c.got, c.wants = nil, nil, nil, nil
+	c.link, c.d, c.got, c.wants, c.quits = nil, nil, nil, nil, false
 	c.think()
 }
 
@@ -452,9 +493,9 @@ func (c *caller) compose(text []byte) []byte {
 		return c.line(text, replies+`|`+failures, "%s", command)
 	}
 	body := c.body()
-	switch f.rand.IntN(24) {
+	switch f.rand.IntN(25) {
 	case 0, 1:
-		return c.add(text, want{read: true}, "get %s\r\n", k)
+		return c.add(text, want{read: true}, "%s %s\r\n", []string{"get", "get", "get", "bget"}[f.rand.IntN(4)], k)
 	case 2:
 		return c.add(text, want{read: true}, "get %s %s %s %s\r\n", k, c.key(), c.key(), c.key())
 	case 3:
@@ -481,7 +522,7 @@ func (c *caller) compose(text []byte) []byte {
 		if f.one(2) {
 			return c.add(text, want{stats: true}, "stats%s\r\n", []string{"", " proxy", " routes", " conns", " settings"}[f.rand.IntN(5)])
 		}
-		return c.line(text, `ERROR`, "what is this\r\n")
+		return c.odd(text)
 	case 18:
 		if c.fences > 0 || !f.one(4) {
 			return line(`DELETED|NOT_FOUND`, "delete tag:x\r\n")
@@ -489,12 +530,39 @@ func (c *caller) compose(text []byte) []byte {
 		c.fences++
 		return line(`OK`, "flush_all\r\n")
 	case 19:
-		n := 1 + f.rand.IntN(4)
-		return c.add(text, want{group: n}, "%smn\r\n", c.quiets(n))
+		lines, group := c.quiets(1 + f.rand.IntN(4))
+		return c.add(text, want{group: group}, "%smn\r\n", lines)
 	case 20:
 		return c.line(text, `ME .*|EN|`+failures, "me %s\r\n", k)
+	case 21:
+		if f.one(2) {
+			return line(`OK`, "verbosity 1\r\n")
+		}
+		return c.line(text, `OK|ERROR.*|`+failures, "%s\r\n", []string{"cache_memlimit 64", "slabs automove 0", "lru_crawler tocrawl 10", "watch", "shutdown", "refresh_certs", "extstore free_memchunks 1"}[f.rand.IntN(7)])
 	}
 	return c.metas(text, k, body)
+}
+
+// odd adds what is no command, or one that can't be carried out.
+func (c *caller) odd(text []byte) []byte {
+	k, long := c.key(), strings.Repeat("k", 251)
+	switch c.f.rand.IntN(8) {
+	case 0:
+		return c.line(text, `CLIENT_ERROR .*`, "get %s%s\r\n", k, long)
+	case 1:
+		return c.line(text, `CLIENT_ERROR .*`, "set %s 0 0 3\r\n12345", k) // no end of line where it should be
+	case 2:
+		return c.line(text, `SERVER_ERROR .*`, "set %s 0 0 %d\r\n%s\r\n", k, limits.Value+1, strings.Repeat("z", limits.Value+1))
+	case 3:
+		return c.line(text, `CLIENT_ERROR .*`, "incr %s x\r\n", k)
+	case 4:
+		return c.line(text, `ERROR|CLIENT_ERROR .*`, "get\r\n")
+	case 5:
+		return c.line(text, `CLIENT_ERROR .*`, "mg %s%s v q\r\n", k, long)
+	case 6:
+		return c.line(text, `ERROR|CLIENT_ERROR .*`, "\r\n")
+	}
+	return c.line(text, `ERROR`, "what is this\r\n")
 }
 
 func (c *caller) nextOpaque() string {
@@ -506,9 +574,13 @@ func (c *caller) nextOpaque() string {
 func (c *caller) metas(text []byte, k, body string) []byte {
 	o := c.nextOpaque()
 	w := want{opaque: o}
-	switch c.f.rand.IntN(6) {
-	case 0, 1:
+	switch c.f.rand.IntN(7) {
+	case 0:
 		return c.add(text, w, "mg %s v f t c k %s\r\n", k, o)
+	case 1:
+		return c.add(text, w, "mg %s v b k %s\r\n", base64.StdEncoding.EncodeToString([]byte(k+[]string{"", " x"}[c.f.rand.IntN(2)])), o)
+	case 5:
+		return c.add(text, w, "mg %s v E1 T30 %s\r\n", k, o)
 	case 2:
 		return c.add(text, w, "ms %s %d %s%s\r\n%s\r\n", k, len(body), o, []string{"", " MA", " ME", " I"}[c.f.rand.IntN(4)], body)
 	case 3:
@@ -520,22 +592,25 @@ func (c *caller) metas(text []byte, k, body string) []byte {
 }
 
 // quiets are n quiet meta commands.
-func (c *caller) quiets(n int) string {
-	var b strings.Builder
+func (c *caller) quiets(n int) (lines string, group []quietMeta) {
 	for range n {
 		k, o := c.key(), c.nextOpaque()
-		switch c.f.rand.IntN(4) {
-		case 0:
-			fmt.Fprintf(&b, "mg %s v q %s\r\n", k, o)
-		case 1:
-			fmt.Fprintf(&b, "ms %s 1 q %s\r\n5\r\n", k, o)
-		case 2:
-			fmt.Fprintf(&b, "md %s q %s\r\n", k, o)
-		case 3:
-			fmt.Fprintf(&b, "ma %s q %s\r\n", k, o)
-		}
+		format := []string{"mg %s v q %s\r\n", "ms %s 1 q %s\r\n5\r\n", "md %s q %s\r\n", "ma %s q %s\r\n", "ma %s v N10 q %s\r\n"}[c.f.rand.IntN(5)]
+		lines += fmt.Sprintf(format, k, o)
+		group = append(group, quietMeta{format[:2], o})
 	}
-	return b.String()
+	return lines, group
+}
+
+// hides says that a quiet meta command doesn't get such a reply.
+func (q quietMeta) hides(reply string) bool {
+	switch q.command {
+	case "mg":
+		return reply == "EN"
+	case "ma":
+		return reply == "HD" || reply == "VA"
+	}
+	return reply == "HD"
 }
 
 // composeFrame adds a command of the binary protocol.
@@ -551,7 +626,10 @@ func (c *caller) composeFrame(text []byte, k string) []byte {
 		}
 		return loud
 	}
-	switch f.rand.IntN(16) {
+	if f.one(20) { // a key that no line can carry as it is
+		k += " x"
+	}
+	switch f.rand.IntN(18) {
 	case 0, 1:
 		return c.addFrame(text, or(0x00, 0x09), nil, k, "")
 	case 2:
@@ -561,8 +639,12 @@ func (c *caller) composeFrame(text []byte, k string) []byte {
 			text = c.addFrame(text, 0x0d, nil, c.key(), "")
 		}
 		return text
-	case 4, 5:
+	case 4:
 		return c.addFrame(text, or(0x01, 0x11), make([]byte, 8), k, body)
+	case 5:
+		text = c.addFrame(text, or(0x01, 0x11), make([]byte, 8), k, body)
+		text[len(text)-len(body)-len(k)-8-1] = byte(f.rand.IntN(9)) // the cas
+		return text
 	case 6:
 		return c.addFrame(text, or(0x02, 0x12), make([]byte, 8), k, body)
 	case 7:
@@ -575,12 +657,20 @@ func (c *caller) composeFrame(text []byte, k string) []byte {
 		return c.addFrame(text, or(0x06, 0x16), counts, k, "")
 	case 12:
 		return c.addFrame(text, or(0x0e, 0x19), nil, k, body)
+	case 15:
+		return c.addFrame(text, or(0x0f, 0x1a), nil, k, body)
+	case 16:
+		return c.addFrame(text, or(0x23, 0x24), make([]byte, 4), k, "") // gatk
 	case 13:
 		return c.addFrame(text, 0x1c, make([]byte, 4), k, "") // touch
 	case 14:
 		return c.addFrame(text, or(0x1d, 0x1e), make([]byte, 4), k, "") // gat
 	}
-	switch f.rand.IntN(3) {
+	switch f.rand.IntN(5) {
+	case 3:
+		return c.addFrame(text, []byte{0x1b, 0x20, 0x40}[f.rand.IntN(3)], nil, "", "") // what it does not know
+	case 4:
+		return c.addFrame(text, or(0x01, 0x11), make([]byte, 8), k, strings.Repeat("z", limits.Value+1))
 	case 0:
 		return c.addFrame(text, 0x10, nil, "", "") // stat
 	case 1:
@@ -593,7 +683,7 @@ func (c *caller) composeFrame(text []byte, k string) []byte {
 }
 
 // silent are the opcodes of quiet commands.
-var silent = []byte{0x09, 0x0d, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x18, 0x19, 0x1e}
+var silent = []byte{0x09, 0x0d, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x19, 0x1a, 0x1e, 0x24}
 
 func (c *caller) addFrame(text []byte, opcode byte, extras []byte, key, value string) []byte {
 	c.opaque++
@@ -627,7 +717,7 @@ func (c *caller) hears() {
 			c.wants = c.wants[1:]
 		}
 	}
-	if len(c.wants) == 0 {
+	if len(c.wants) == 0 && !c.quits {
 		c.think()
 	}
 }
@@ -664,16 +754,16 @@ func (c *caller) take(w *want) (size int, done bool) {
 	case w.stats:
 		done = word == "END" || failed || word == "RESET" || word == "ERROR"
 		good = done || word == "STAT"
-	case w.group > 0 && line == "MN":
+	case w.group != nil && line == "MN":
 		good, done = true, true
-	case w.group > 1:
-		w.group--
-		good = word != "END"
-	case w.group == 1:
-		w.group = -1
-		good = true
-	case w.group < 0:
-		good, done = line == "MN", true
+	case w.group != nil && failed:
+		good = len(w.group) > 0
+		w.group = w.group[min(1, len(w.group)):]
+	case w.group != nil:
+		i := slices.IndexFunc(w.group, func(q quietMeta) bool { return slices.Contains(strings.Fields(line), q.opaque) })
+		if good = i >= 0 && !w.group[i].hides(word); good {
+			w.group = w.group[i+1:]
+		}
 	default:
 		good, done = failed || word == "EN" || word == "NF" || slices.Contains(strings.Fields(line), w.opaque), true
 	}
@@ -717,6 +807,9 @@ func (c *caller) takeFrame(w *want) (size int, done bool) {
 	status := binary.BigEndian.Uint16(c.got[6:])
 	if status >= 0x80 {
 		c.f.errors++
+	}
+	if reads := slices.Contains([]byte{0x09, 0x0d, 0x1e, 0x24}, w.opcode); w.quiet && (reads && status == 1 || !reads && status == 0) {
+		c.f.wrong("", "c%d p%d gets a frame of status %d as the reply to the quiet %s", c.id, c.s.id, status, w)
 	}
 	return 24 + body, w.opcode != 0x10 || body == 0 || status != 0
 }

@@ -41,6 +41,9 @@ import (
 //	pool NAME servers=s1,s2 [get_errors=error] …   a pool; its options are those of Harness.Pool; s1@b is s1 by another name
 //	limits in_flight=2 …                           limits; see Harness.SetLimits
 //	users NAME:PASSWORD …   who may use the listener
+//	loops 2         the process has so many loops, one unless said. c1/2 is a client of the second
+//	                loop, s1/2 is that loop's connection to s1. A key that Harness.Leader gives to
+//	                the first loop is led there
 //	route PREFIX NAME [strip] [match=*:x] [guard=wait:1s,stale:5s] [tags=suffix,a{x}>x{x}] [autocreate=10:60] [buffer=1s:10s] [copies=2] [also=OTHER] [get_errors=error] [total=3s] [near=1s[:hot]]  a route; the pools without one are routed without prefix; - is no prefix
 //	c1 > TEXT       client c1 sends TEXT and \r\n (without it if TEXT ends in \); Go escapes count
 //	c1 >* N TEXT    client c1 sends TEXT N times, without \r\n
@@ -145,6 +148,11 @@ type Harness struct {
 
 	users *table.Users
 	ready bool // Begin was called since the table last changed
+
+	loops   int             // how many loops the process has; 0: one
+	more    []*proxy.Engine // those loops but the first
+	posted  []func()        // what loops have for each other, if there are several
+	posting bool            // these run
 }
 
 // New makes a Harness without pools and routes.
@@ -266,6 +274,9 @@ func (s *Harness) Line(line string) {
 	case "opaques":
 		s.ShowOpaques = true
 		return
+	case "loops":
+		s.loops, _ = strconv.Atoi(rest)
+		return
 	case "reload":
 		s.Blank()
 		s.ready = false
@@ -306,8 +317,15 @@ func (s *Harness) Line(line string) {
 			s.Fatalf("%v", err)
 		}
 		for end := s.Now + int64(d); s.Now < end; {
-			s.Now = min(end, max(s.Engine.Next(), s.Now+int64(time.Millisecond)))
+			next := s.Engine.Next()
+			for _, e := range s.more {
+				next = min(next, e.Next())
+			}
+			s.Now = min(end, max(next, s.Now+int64(time.Millisecond)))
 			s.Wakeup(func() {})
+			for _, e := range s.more {
+				s.wakeup(e, func() {})
+			}
 		}
 		return
 	}
@@ -323,7 +341,7 @@ func (s *Harness) Line(line string) {
 		for _, frame := range strings.Split(text, " + ") {
 			b = append(b, s.Frame(frame, false)...)
 		}
-		s.Wakeup(func() { s.Engine.Bytes(a.Link, b) })
+		s.wakeup(s.loopOf(a), func() { s.loopOf(a).Bytes(a.Link, b) })
 	case "<f":
 		s.hasGot(a, string(s.Frame(text, true)))
 	case "<*":
@@ -333,9 +351,9 @@ func (s *Harness) Line(line string) {
 			s.Fatalf("%s has got %d bytes %.80q, want %d bytes %.80q", a.Name, len(got), got, len(want), want)
 		}
 	case "closes":
-		s.Wakeup(func() { s.Engine.Closed(a.Link, nil) })
+		s.wakeup(s.loopOf(a), func() { s.loopOf(a).Closed(a.Link, nil) })
 	case "resets":
-		s.Wakeup(func() { s.Engine.Closed(a.Link, errors.New("connection reset by peer")) })
+		s.wakeup(s.loopOf(a), func() { s.loopOf(a).Closed(a.Link, errors.New("connection reset by peer")) })
 	case "dies", "breaks":
 		var err error
 		if verb == "breaks" {
@@ -343,12 +361,12 @@ func (s *Harness) Line(line string) {
 		}
 		l := a.Link
 		a.Link = nil
-		s.Wakeup(func() { s.Engine.Closed(l, err) })
+		s.wakeup(s.loopOf(a), func() { s.loopOf(a).Closed(l, err) })
 	case "full":
 		a.Full = true
 	case "drains":
 		a.Full = false
-		s.Wakeup(func() { s.Send(a) })
+		s.wakeup(s.loopOf(a), func() { s.Send(a) })
 	case "is":
 		s.SetPhase(a.Name, text)
 	case "foreign":
@@ -534,6 +552,10 @@ func (s *Harness) SetLimits(f []string) {
 		switch name {
 		case "clients":
 			l.Clients = n
+		case "tickets":
+			l.Tickets = n
+		case "waiting":
+			l.Waiting = n
 		case "in_flight":
 			l.InFlight = n
 		case "value":

@@ -33,9 +33,10 @@ type Endpoint struct {
 	Mode   string // of a server: "refuses", "hangs", "silent"
 	Full   bool
 	Paused bool
-	greet  bool // the greeting has not been read yet
-	unsent int  // bytes that have not arrived, though the socket took them
-	ready  bool // it has answered, and the driver has not looked
+	loop   *proxy.Engine // nil: the first
+	greet  bool          // the greeting has not been read yet
+	unsent int           // bytes that have not arrived, though the socket took them
+	ready  bool          // it has answered, and the driver has not looked
 
 	version   string     // of a server, unless the Harness's
 	OldServer *OldServer // it answers by itself
@@ -70,18 +71,45 @@ func (s *Harness) Begin() {
 		s.Proxy.Hash = Hash
 		s.Engine = s.Proxy.NewEngine(link.DefaultTune)
 		s.Engine.Post = func(f func(*proxy.Engine)) { s.Wakeup(func() { f(s.Engine) }) }
+		for range s.loops - 1 {
+			s.more = append(s.more, s.Proxy.NewEngine(link.DefaultTune))
+		}
+		if len(s.more) > 0 {
+			for _, e := range s.engines() {
+				e.Post = func(f func(*proxy.Engine)) { s.posted = append(s.posted, func() { s.wakeup(e, func() { f(e) }) }) }
+			}
+		}
 	} else {
 		s.Proxy.Swap(s.Table)
 	}
-	s.Wakeup(func() {})
-	s.Engine.Watch.Left = 1 << 20 // the first requests are not looked at
-	if s.RunKeepers {
-		return
+	for _, e := range s.engines() {
+		s.wakeup(e, func() {})
+		e.Watch.Left = 1 << 20 // the first requests are not looked at
+		if s.RunKeepers {
+			continue
+		}
+		e.Agents = nil
+		for _, srv := range e.ByAddress {
+			e.Registrations[srv] = slices.DeleteFunc(e.Registrations[srv], func(m failover.Registration) bool { return !m.Copies })
+		}
 	}
-	s.Engine.Agents = nil
-	for _, srv := range s.Engine.ByAddress {
-		s.Engine.Registrations[srv] = slices.DeleteFunc(s.Engine.Registrations[srv], func(m failover.Registration) bool { return !m.Copies })
+}
+
+// engines returns all loops.
+func (s *Harness) engines() []*proxy.Engine { return append([]*proxy.Engine{s.Engine}, s.more...) }
+
+// loopOf returns the loop that has the connection of a.
+func (s *Harness) loopOf(a *Endpoint) *proxy.Engine { return cmp.Or(a.loop, s.Engine) }
+
+// Leader returns the number of the loop, from 1, that leads the commands on a key.
+func (s *Harness) Leader(key string) int { return int(Hash([]byte(key))%uint64(max(s.loops, 1))) + 1 }
+
+// suffix is the end of the names of endpoints at a loop.
+func (s *Harness) suffix(e *proxy.Engine) string {
+	if i := slices.Index(s.more, e); i >= 0 {
+		return fmt.Sprintf("/%d", i+2)
 	}
+	return ""
 }
 
 // Listen completes the table.
@@ -107,8 +135,13 @@ func (s *Harness) Endpoint(name string) *Endpoint {
 	if a == nil {
 		a = &Endpoint{Name: name}
 		s.Endpoints[name] = a
+		for _, e := range s.more {
+			if strings.HasSuffix(name, s.suffix(e)) {
+				a.loop = e
+			}
+		}
 		if name[0] == 'c' {
-			s.Wakeup(func() { a.Link = s.Engine.Accepted("tcp", "here", a) })
+			s.wakeup(s.loopOf(a), func() { a.Link = s.loopOf(a).Accepted("tcp", "here", a) })
 		}
 	}
 	return a
@@ -140,7 +173,7 @@ func (s *Harness) says(a *Endpoint, verb, text string) {
 	if c, ok := a.Link.End.(*upstream.Conn); ok && !s.ShowOpaques {
 		data = string(AddOpaques(c, []byte(data)))
 	}
-	s.Wakeup(func() { s.Engine.Bytes(a.Link, []byte(data)) })
+	s.wakeup(s.loopOf(a), func() { s.loopOf(a).Bytes(a.Link, []byte(data)) })
 }
 
 func (s *Harness) hears(a *Endpoint, nothing bool, text string) {
@@ -169,32 +202,47 @@ func (s *Harness) hasGot(a *Endpoint, want string) {
 func Wall(now int64) int64 { return 1_800_000_000 + now/int64(time.Second) }
 
 // Wakeup is one round of a driver.
-func (s *Harness) Wakeup(f func()) {
-	s.Engine.Begin(s.Now, Wall(s.Now))
+func (s *Harness) Wakeup(f func()) { s.wakeup(s.Engine, f) }
+
+// wakeup is one round of the driver of a loop, and of those of the loops that it has
+// something for.
+func (s *Harness) wakeup(e *proxy.Engine, f func()) {
+	e.Begin(s.Now, Wall(s.Now))
 	f()
-	s.End()
-	for s.Engine.HasBacklog() {
-		s.Engine.Begin(s.Now, Wall(s.Now))
-		s.End()
+	s.end(e)
+	for e.HasBacklog() {
+		e.Begin(s.Now, Wall(s.Now))
+		s.end(e)
 	}
+	if s.posting {
+		return
+	}
+	for s.posting = true; len(s.posted) > 0; {
+		f := s.posted[0]
+		s.posted = s.posted[1:]
+		f()
+	}
+	s.posting = false
 }
 
 // End carries out what the engine wants done.
-func (s *Harness) End() {
-	for effects := s.Engine.End(); len(effects) > 0; effects = s.Engine.End() {
+func (s *Harness) End() { s.end(s.Engine) }
+
+func (s *Harness) end(e *proxy.Engine) {
+	for effects := e.End(); len(effects) > 0; effects = e.End() {
 		for _, x := range effects {
-			s.effect(x)
+			s.effect(e, x)
 		}
 	}
 }
 
-func (s *Harness) effect(x link.Effect) {
+func (s *Harness) effect(e *proxy.Engine, x link.Effect) {
 	l := x.Link
 	a, _ := l.Sock.(*Endpoint)
 	switch x.Kind {
 	case link.Dial:
 		_, address := l.Server().Target()
-		a = s.Endpoint(address)
+		a = s.Endpoint(address + s.suffix(e))
 		if a.Link != nil {
 			a = s.older(a)
 		}
@@ -202,11 +250,11 @@ func (s *Harness) effect(x link.Effect) {
 		switch a.Mode {
 		case "refuses":
 			a.Link, l.Sock = nil, nil
-			s.Engine.Closed(l, errors.New("connection refused"))
+			e.Closed(l, errors.New("connection refused"))
 		case "hangs":
 		default:
 			a.greet = true
-			s.Engine.Up(l)
+			e.Up(l)
 		}
 	case link.Write:
 		s.Send(a)
@@ -231,7 +279,7 @@ func (s *Harness) older(a *Endpoint) *Endpoint {
 	for ; len(name) > len(a.Name)+1; name = name[:len(name)-1] {
 		s.Endpoints[name] = s.Endpoints[name[:len(name)-1]]
 	}
-	fresh := &Endpoint{Name: a.Name, Mode: a.Mode, version: a.version, OldServer: a.OldServer}
+	fresh := &Endpoint{Name: a.Name, loop: a.loop, Mode: a.Mode, version: a.version, OldServer: a.OldServer}
 	s.Endpoints[name], s.Endpoints[a.Name] = a, fresh
 	return fresh
 }
@@ -241,8 +289,9 @@ func (s *Harness) Send(a *Endpoint) {
 	if a == nil || a.Link == nil {
 		return
 	}
+	e := s.loopOf(a)
 	if a.Full {
-		s.Engine.Wrote(a.Link, 0, true)
+		e.Wrote(a.Link, 0, true)
 		return
 	}
 	var sent []byte
@@ -252,7 +301,7 @@ func (s *Harness) Send(a *Endpoint) {
 			sent = append(sent, b...)
 			n += len(b)
 		}
-		s.Engine.Wrote(a.Link, n, false)
+		e.Wrote(a.Link, n, false)
 	}
 	if !s.ShowOpaques {
 		sent = ownOpaques.ReplaceAll(sent, nil)
@@ -260,7 +309,7 @@ func (s *Harness) Send(a *Endpoint) {
 	a.Got.Write(sent)
 	if a.OldServer != nil {
 		if answer := a.OldServer.Serve(a.Got.Next(a.Got.Len())); a.Mode != "silent" && len(answer) > 0 {
-			s.Engine.Bytes(a.Link, answer)
+			e.Bytes(a.Link, answer)
 		}
 		return
 	}
@@ -271,13 +320,13 @@ func (s *Harness) Send(a *Endpoint) {
 		}
 		a.Got.Next(len(upstream.AskVersion))
 		answer := "VERSION " + cmp.Or(a.version, s.Release, "1.6.18") + "\r\n"
-		in := s.Engine.Registrations[a.Link.End.(*upstream.Conn).Server]
+		in := e.Registrations[a.Link.End.(*upstream.Conn).Server]
 		copies := slices.ContainsFunc(in, func(m failover.Registration) bool { return m.Copies }) // where the file says who answers
 		if asked := []byte("stats\r\n"); bytes.HasPrefix(a.Got.Bytes(), asked) && len(in) > 0 && !copies {
 			a.Got.Next(len(asked))
 			answer += "STAT pid 1\r\nSTAT uptime 0\r\nSTAT time 1000\r\nEND\r\n"
 		}
-		s.Engine.Bytes(a.Link, []byte(answer))
+		e.Bytes(a.Link, []byte(answer))
 	}
 }
 

@@ -5,6 +5,7 @@ package guard
 import (
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 
 	"ringside/proxy/client"
@@ -62,6 +63,7 @@ type party struct {
 	followers atomic.Uint64 // requests that came before all others were answered
 	held      atomic.Int64  // gets of it that wait
 	gone      atomic.Bool
+	sets      []uint64 // keys, by hash, that it stores while it may have a miss of them; used by its loop
 }
 
 // Enroll tells t who its client is. It must be called where the client is, before t
@@ -83,6 +85,9 @@ func (g *Guard) Enroll(s *client.Session, x *client.Exchange, t *task.Task) {
 	}
 	l.party, l.since, l.followers = p, x.Start, p.followers.Load()
 	l.many, l.quiet = x.Keys > 1, x.Quiet()
+	if t.Op.Stores() && p.Expects(t.Hash) {
+		p.addSet(t.Hash)
+	}
 	if x.Next != nil {
 		l.followers-- // somebody waits for it already
 	}
@@ -112,10 +117,26 @@ func (p *party) Followed(s *client.Session, x *client.Exchange) {
 	}
 }
 
-// Gone gives back what the client was to rebuild.
+// addSet notes that a set of a key has come that may answer a miss.
+func (p *party) addSet(hash uint64) {
+	if len(p.sets) == cap(p.sets) {
+		p.dropSets()
+	}
+	p.sets = append(p.sets, hash)
+}
+
+// dropSets forgets the keys whose sets are over.
+func (p *party) dropSets() {
+	p.sets = slices.DeleteFunc(p.sets, func(hash uint64) bool { return !p.g.Works(p.ID, hash) })
+}
+
+// Gone gives back what the client was to rebuild. What it has sent before is carried out still:
+// a set that waits answers its miss as if the client were there.
 func (p *party) Gone() {
 	p.gone.Store(true)
-	p.g.EachLoop(func(g *Guard) { g.leave(p) })
+	p.dropSets()
+	sets := p.sets
+	p.g.EachLoop(func(g *Guard) { g.leave(p, sets) })
 }
 
 // Lead serves t, or parks it.
@@ -137,7 +158,6 @@ func (g *Guard) Lead(t *task.Task) bool {
 	trouble, parked := l.locate(t, t.Op <= wire.Gats)
 	switch {
 	case parked:
-		l.waited = true
 		return true
 	case trouble.Why != "":
 		l.giveFastBack()

@@ -145,9 +145,7 @@ func (l *rule) decide(t *task.Task, k misses.Kind) (m *misses.Miss, act misses.A
 		return nil, misses.Write, 0
 	}
 	if m = l.misses(t); m == nil {
-		if _, act, _ = misses.Decide(l.scope(), misses.Entry{}, l.event(k)); act == misses.Write && l.waited && l.party.gone.Load() {
-			act = misses.Refuse // its miss ended with its client, and nobody is told of this set
-		}
+		_, act, _ = misses.Decide(l.scope(), misses.Entry{}, l.event(k))
 		return nil, act, 0
 	}
 	if c := l.conn(t); (c != nil || l.copies != nil) && !l.g.reachable(&m.Origin, l.here(t), c) { // a server that can't be asked says so itself
@@ -166,7 +164,6 @@ func (l *rule) rebuild(t *task.Task, k misses.Kind, mode byte) bool {
 	case misses.Write:
 		return false
 	case misses.Wait:
-		l.waited = true
 		m.Await(func() {
 			l.write(t)
 			t.CatchUp()
@@ -255,10 +252,11 @@ func (l *rule) tooLate(t *task.Task, b *misses.Bound, k wire.Kind) {
 	}
 }
 
-// leave forgets a client that has gone, and gives back what it was to rebuild.
-func (g *Guard) leave(p *party) {
+// leave forgets a client that has gone, and gives back what it was to rebuild. Sets of keys with
+// these hashes are still to come.
+func (g *Guard) leave(p *party, sets []uint64) {
 	g.endWaits(p)
-	for _, m := range g.misses.Leave(&p.Client) {
+	for _, m := range g.misses.Leave(&p.Client, sets) {
 		rt := m.Route
 		l := rule{Guard: rt, g: g, party: p}
 		_, act, _ := misses.Decide(l.scope(), m.Entry, l.event(misses.Closed))

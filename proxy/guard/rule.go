@@ -45,7 +45,6 @@ type rule struct {
 	own      bool // a read has asked in the client's own words
 	sealed   bool // what it stores is not to be refreshed
 	wrote    bool // a server has done something: in strict it may have to be undone
-	waited   bool // it was parked, or has waited for another set, before it was decided on
 	final    bool // its wait is over: an old value is served now
 	outdated bool // it is served an old value
 

@@ -71,8 +71,12 @@ func (e *Tasks) Follows(s *client.Session, rt *routing.Route, key []byte) bool {
 
 // FollowsHash is Follows for a key with that hash.
 func (e *Tasks) FollowsHash(s *client.Session, hash uint64) bool {
-	return e.Lines[ownLine(s.ID, hash)] != nil
+	return e.Works(s.ID, hash)
 }
+
+// Works reports whether a command of a client on a key with that hash is at work, or waits for
+// one that is. A client that is gone may have some still.
+func (e *Tasks) Works(client, hash uint64) bool { return e.Lines[ownLine(client, hash)] != nil }
 
 // A read may need no task where the other commands on its key do: it is a request on its way,
 // and stands in no line. So that what its client sends behind it waits for it all the same if

@@ -32,5 +32,6 @@
 // A Table has the entries of one loop, with what is needed to send a bound set: where the
 // item is (Spot), which connection has brought its cas, and which versions of tags were
 // known. An entry ends by its set, by a value or delete of the same sequential
-// connection, when the connection closes, after lease_max, or when the table is full.
+// connection, when the connection closes and no set of the key is still to come from it,
+// after lease_max, or when the table is full.
 package misses

@@ -23,8 +23,7 @@ type Miss struct {
 	Route  *routing.Guard // of the newest
 
 	waiting     []func() // sets that wait until Busy ends
-	closed      bool     // its client has gone while it was Busy
-	older, next *Miss    // in the order of Last
+	older, next *Miss    // in the order of Last; a full table moves those that are Busy to the end
 }
 
 // Origin is where a miss has seen its item.

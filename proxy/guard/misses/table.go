@@ -98,9 +98,16 @@ func (t *Table) Record(s Scope, c *Client, name string, seen Seen, most int) *Mi
 	m.Win = nil
 	t.link(m)
 	t.age(seen.Now)
-	for over := len(t.misses) - most; over > 0 && t.oldest != m && !t.oldest.Busy; over-- {
-		t.oldest.Route.Learned.Count(stats.GuardForgotten)
-		t.drop(t.oldest)
+	for over := len(t.misses) - most; over > 0 && t.oldest != m; {
+		o := t.oldest
+		if o.Busy { // its set would be bound to nothing: the next one is forgotten
+			t.unlink(o)
+			t.link(o)
+			continue
+		}
+		o.Route.Learned.Count(stats.GuardForgotten)
+		t.drop(o)
+		over--
 	}
 	return m
 }
@@ -150,7 +157,7 @@ func (t *Table) Done(s Scope, b *Bound, ev Event, via upstream.Via) (waiting []f
 		m.Win = nil
 	}
 	waiting, m.waiting = m.waiting, nil
-	if m.N == 0 || m.closed && len(waiting) == 0 {
+	if m.N == 0 {
 		t.drop(m)
 	}
 	return waiting
@@ -215,11 +222,11 @@ func (t *Table) age(now int64) {
 	}
 }
 
-// Leave forgets the misses of a client that has gone, and returns those that have won.
-func (t *Table) Leave(c *Client) (list []*Miss) {
+// Leave forgets the misses of a client that has gone, and returns them. A miss stays whose set is on
+// its way, or is still to come because its hash is one of sets; if no set ends it, lease_max does.
+func (t *Table) Leave(c *Client, sets []uint64) (list []*Miss) {
 	for _, m := range slices.Clone(t.clients[c]) {
-		if m.Busy { // a set of the client is on its way, or waits
-			m.closed = true
+		if m.Busy || slices.Contains(sets, m.Hash) {
 			continue
 		}
 		list = append(list, m)
