@@ -307,7 +307,11 @@ func (l *single) perform(t *task.Task) {
 		l.told = task.Absence(t)
 		l.end(t)
 	case giveFailure:
-		t.Fail("another instance is refilling this key, or others change it all the time: try again", stats.Unavailable)
+		why := "another instance is refilling this key: try again"
+		if l.met <= mostMet {
+			why = "other clients keep changing this key: try again"
+		}
+		t.Fail(why, stats.Unavailable)
 	}
 }
 
