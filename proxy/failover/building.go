@@ -280,6 +280,8 @@ func (l *single) perform(t *task.Task) {
 		ask(dropAsk, deed.Spell(t, replicate.Drop, l.Keys[0], deed.Guard(&l.look), 0))
 	case sendMain:
 		switch {
+		case !l.Sure(t): // nothing was done yet
+			l.end(t)
 		case l.class == unbinds && !l.sideAsked: // see sendHalf
 			l.askSide(t)
 		case l.seen != 0 && (l.class == guarded || l.class == makes) && l.look.Void():

@@ -758,7 +758,7 @@ func TestNoPlaceholderIsTakenForAValue(t *testing.T) {
 		events = 0
 	}
 	pairs(func(phases []health.Phase, ops []uint8) {
-		if x.broken == "" {
+		if x.broken == "" && (phases[0] != phases[1] || !testing.Short()) {
 			x.explore(phases, ops, events, events)
 		}
 	})
