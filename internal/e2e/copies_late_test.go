@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	proxywire "ringside/proxy/wire"
 )
 
 // tardy stands before servers. While it holds a word, a connection on which that word
@@ -125,10 +127,23 @@ func (d *tardy) deliver(client, server net.Conn) {
 
 func TestLateSetsOnCopiesLoseNothingNewer(t *testing.T) {
 	t.Parallel()
-	rounds(t, testTolerance, func(t testing.TB) { setLate(t) })
+	rounds(t, testTolerance, func(t testing.TB) {
+		arriveLate(t, "tardy", false, 6, func(c *conn, key string) string { return c.set(key, "tardy") })
+	})
 }
 
-func setLate(t testing.TB) {
+// A delete with strict is late by its placeholder, which takes the place of what the delete
+// has seen.
+func TestLateDeletesOnCopiesLoseNothingNewer(t *testing.T) {
+	t.Parallel()
+	rounds(t, testTolerance, func(t testing.TB) {
+		arriveLate(t, " F"+proxywire.MarkFlags+" ", true, 3, func(c *conn, key string) string { return c.question("delete " + key) })
+	})
+}
+
+// arriveLate sends what word is in through a Ringside that is cut off then, a newer set through
+// another one, and lets the first arrive; that for n keys. exists says that they are there before.
+func arriveLate(t testing.TB, word string, exists bool, n int, send func(c *conn, key string) string) {
 	var way tardy
 	servers := startMemcacheds(t, 3)
 	for i, s := range servers {
@@ -139,20 +154,20 @@ func setLate(t testing.TB) {
 		"failover: {ping: 100ms, lease: 900ms, eject_after: 5s}") + "routes:\n  - {pool: main, preset: sessions, copies_on: server}\n"
 	cut, other := startRingside(t, "auto", config), startRingside(t, "auto", config)
 	cutOff, through := dial(t, cut.address), dial(t, other.address)
-	for i, key := range names("late", 6) {
+	for i, key := range names("late", n) {
 		stores := func(value string) {
 			eventually(t, "a set is stored", func() bool { return through.set(key, value) == "STORED" })
 		}
-		if i%2 == 0 { // else it is a new key
+		if exists || i%2 == 0 { // else it is a new key
 			stores("old")
 		}
 		eventually(t, "both serve the key", func() bool {
 			_, end := cutOff.get(key)
 			return end == "END"
 		})
-		way.hold("tardy")
-		if answer := cutOff.set(key, "tardy"); !strings.HasPrefix(answer, "SERVER_ERROR ") {
-			t.Fatalf("a set that does not arrive: %s", answer)
+		way.hold(word)
+		if answer := send(cutOff, key); !strings.HasPrefix(answer, "SERVER_ERROR ") {
+			t.Fatalf("a write that does not arrive: %s", answer)
 		}
 		stores("newer")
 		if n := way.letGo(); n == 0 {

@@ -38,7 +38,8 @@ type fillOutcome uint8
 const (
 	fillUnsure  fillOutcome = iota // a server did not say
 	fillThere                      // the key is at its own server, whoever has brought it there
-	fillNowhere                    // nobody has it
+	fillNowhere                    // neither server has it
+	fillForeign                    // the interim server has nothing, and at the key's own was the placeholder of another instance
 )
 
 // backfillTime is how long a mark that was left alone hides, in seconds: less than the
@@ -69,6 +70,8 @@ func (f *backfill) advance() {
 		switch f.asks[len(f.asks)-1].Deed {
 		case replicate.Look, replicate.Fill:
 			what = fillThere
+		case replicate.Fetch: // what it met is not its own to drop, and may have been replaced by a value since
+			what = fillForeign
 		default:
 			what = fillNowhere
 		}

@@ -35,7 +35,7 @@
 //	RETURN       key' at I                        key' at I, then a delete at F
 //	WARM         F; on a miss or a mark key' at I  F, and a delete of key' at I; before it, what builds on a
 //	                                              value (add, incr, append, replace, cas, touch …) brings it from I
-//	SETTLE       F                                F, and a delete of key' at I; behind what may have met a mark, a look
+//	SETTLE       F                                F, and a delete of key' at I; what builds on a value: see Placeholders
 //
 // With mode fail_fast and copies, keys of one copy fail while their server is out.
 // Where a client's rule rebuilds its ring without a dead server, only the dead
@@ -49,13 +49,49 @@
 // It is copied as copies are: guarded by a mark (package replicate), which is known by its
 // flags in WARM and SETTLE. A client's own empty item (mg N) is one of its values.
 //
-// In SETTLE incr, append and touch may meet the mark of a Ringside that is in WARM still. A look
-// on the same connection behind them shows it. An incr waits 20 ms for the mark's owner to bring the
-// value, and is tried again; else the mark is removed, by its cas, and the command is tried
-// again. The owner sees that and begins again.
+// # Placeholders
 //
-// Not mended: a gat that meets the mark of a Ringside which has just died lengthens its life,
-// and a replace in SETTLE that meets a mark is STORED though there may be no value.
+// The mark of a backfill is a placeholder: an empty item that is not a value. Commands of an
+// instance in WARM or SETTLE may meet the placeholder of another instance in WARM. A read
+// takes it for a miss. A set replaces it and a delete removes it: its owner sees that by the
+// cas, and begins again. The other commands follow a rule (building.go):
+//
+//	                                   what a placeholder would do              so
+//	replace, append, prepend, md I     the command succeeds, without a value    look first; then the command with the cas of the value
+//	ms MA with N                       the same                                 the same; if nothing is there, an add
+//	incr, decr                         "non-numeric value"                      believed if looks before and after show the same value
+//	add                                NOT_STORED                               look: believed if there is a value
+//	cas, ms and ma with C              EXISTS                                   the same
+//	md C                               EXISTS                                   the same, after a look
+//	touch                              it lives longer                          sent as mg T, which shows it; then it is removed
+//	gat, mg T                          it lives longer                          it is removed before the client gets its miss
+//
+// An instance in WARM that finds a placeholder brings the value back, which waits 20 ms for the
+// owner. One in SETTLE only waits. If the placeholder is still there, it is removed by its cas, and
+// the command begins again. After five placeholders, or 30 changes by others, it fails.
+// In SETTLE the interim server is told to delete the key only when the command has been
+// carried out: until then the owner of a placeholder may need what is there.
+//
+// model_test.go explores two and three commands of instances in WARM, SETTLE and IN, with
+// backfills, placeholders that expire, and an instance that dies. In 3.4 million states:
+//
+//   - G1: no client is shown a placeholder, and none outlives its time.
+//   - G2: no command is acknowledged that was carried out on a placeholder, and none is
+//     refused because of one.
+//   - G3: no acknowledged write is undone by a backfill, and no older value comes back.
+//   - G4: a refused command does not remove the value at the interim server.
+//
+// Without any one of 14 clauses it finds a state that breaks the guarantee. A value only the
+// interim server has is nothing to an instance in SETTLE.
+//
+// Not covered:
+//
+//   - gat, touch or mg T meets the placeholder of an instance that has died, and its own instance
+//     dies too before it has removed it. Reads may then find an empty item with the flags of
+//     a placeholder until the time of the touch has passed.
+//   - ms with C and I (store as stale) whose token is older than a placeholder is STORED in its place.
+//   - mg N gives the right to fill in WARM although the interim server has the value. For a
+//     placeholder it says EN.
 //
 // # What it promises
 //

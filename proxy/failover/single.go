@@ -131,11 +131,9 @@ type single struct {
 	read bool // it changes nothing
 
 	checked bool             // what the interim server has was brought
-	again   bool             // it may have met a mark, and is tried once more
 	removed bool             // of a delete: the interim server had the key, and reads still find it there
 	marked  bool             // what a delete or an me took or shows at the key's own server was a mark; or there is one behind another command
-	look    upstream.Result  // what has shown that
-	met     int              // how often a command in SETTLE has met a mark
+	look    upstream.Result  // of a command that builds on a value: the last look
 	added   byte             // the meta flag that the main ask of a read has besides the client's; 0: none
 	from    int              // where the main ask goes: 0 First, 1 Interim
 	waiting int              // asks that have not ended, of those that the answer needs
@@ -144,6 +142,12 @@ type single struct {
 	second  int              // mainAsk or sideAsk
 	main    upstream.Result  // the answer that the client gets
 	failed  *upstream.Result // of the asks, the first that got no answer; nil: all got one
+
+	building            // of a command that builds on a value, while placeholders may be at First
+	next      step      // of building, when no ask is outstanding
+	sideAsked bool      // the interim server was told to delete the key
+	respelled bool      // the main ask is not in the client's words
+	told      wire.Kind // what the client is told; NoReply: what main is
 }
 
 // The asks of a single.
@@ -174,7 +178,7 @@ func (l *single) Begin(t *task.Task) {
 			switch {
 			case what == fillThere && t.Op == wire.Add:
 				t.AnswerKind(wire.NotStored)
-			case what == fillThere, what == fillNowhere && makes && l.Sure(t):
+			case what == fillThere, what == fillForeign, what == fillNowhere && makes && l.Sure(t):
 				l.Begin(t)
 			case what == fillUnsure || !l.Sure(t):
 				t.Fail("what server "+t.Route.Member(l.Interim.Server).Label()+" keeps for it could not be brought back", stats.Unavailable)
@@ -190,7 +194,16 @@ func (l *single) Begin(t *task.Task) {
 		t.AnswerKind(wire.Exists)
 		return
 	}
-	l.line, l.waiting = line, 2
+	if l.line = line; l.Role == health.Warming || l.Role == health.Settling {
+		if l.building.class == blind {
+			l.building = building{class: classOf(t), warm: l.Role == health.Warming}
+		}
+		if l.building.class != blind && !l.read {
+			l.round(t)
+			return
+		}
+	}
+	l.waiting = 2
 	if l.read || !l.InTransition() {
 		l.waiting = 1
 		l.sendHalf(t, mainAsk)
@@ -221,10 +234,6 @@ func (l *single) sendHalf(t *task.Task, id int) {
 			t.Ask(lookAsk, srv, deed.Spell(t, replicate.Look, l.Keys[0], "", 0))
 		}
 		t.Ask(mainAsk, srv, l.line)
-		if l.mayBuildOnMark(t) {
-			l.waiting++
-			t.Ask(lookAsk, srv, deed.Spell(t, replicate.Look, l.Keys[0], "", 0))
-		}
 		return
 	}
 	other := 1 - l.from
@@ -259,9 +268,12 @@ func (l *single) Told(t *task.Task, id int, r *upstream.Result) {
 	switch {
 	case id == undoAsk:
 		return
-	case id == dropAsk: // whatever came of it: the mark is gone, or another's now
-		l.Begin(t)
-		return
+	case l.building.class == peeks && id != interimAsk:
+		if !l.peeked(t, id, r) {
+			return
+		}
+		id, r = mainAsk, &l.main
+		fallthrough
 	case id == mainAsk && l.read && l.mayMeetMark():
 		if l.checkMiss(t, r) {
 			return
@@ -271,10 +283,12 @@ func (l *single) Told(t *task.Task, id int, r *upstream.Result) {
 		kept := *r
 		l.failed = &kept
 	}
+	if l.building.class != blind && l.building.class != peeks {
+		l.built(t, id, r)
+		return
+	}
 	if id == lookAsk {
-		if l.marked = deed.Marked(r); l.marked {
-			l.look = t.Keep(r)
-		}
+		l.marked = deed.Marked(r)
 	} else if id != sideAsk {
 		l.main = t.Keep(r)
 	} else if _, bound := t.Token(); t.Op == wire.Delete && l.Role == health.Warming && !bound {
@@ -289,66 +303,9 @@ func (l *single) Told(t *task.Task, id int, r *upstream.Result) {
 		}
 		l.waiting = 0
 	}
-	switch {
-	case l.waiting > 0:
-	case l.Role == health.Warming && !l.again && l.refused(t):
-		l.again, l.checked = true, false // perhaps it met the mark of another Ringside's backfill
-		l.Begin(t)
-	case l.failed == nil && l.marked && l.mayBuildOnMark(t) && l.main.Reply.Kind != wire.NotStored && !task.Missed(&l.main):
-		l.meetMark(t)
-	default:
+	if l.waiting == 0 {
 		l.end(t)
 	}
-}
-
-// mayBuildOnMark says whether t may meet the mark of a Ringside that is still in WARM, and take
-// it for a value: incr says that it is no number, append is done to it and lost with it, touch
-// makes it live longer. What t did there is known by a look behind it. In WARM a backfill comes
-// first instead.
-func (l *single) mayBuildOnMark(t *task.Task) bool {
-	switch t.Op {
-	case wire.Incr, wire.Decr, wire.Append, wire.Prepend, wire.Touch:
-		return l.Role == health.Settling
-	}
-	return false
-}
-
-// mostMet is how often a command may meet a mark before it fails.
-const mostMet = 5
-
-// meetMark tries t again, which has been done to a mark. What has no effect on that waits first
-// for its owner to end. Else the mark is removed: its owner sees that and begins again.
-func (l *single) meetMark(t *task.Task) {
-	if l.met++; l.met > mostMet {
-		t.Fail("another instance is refilling this key: try again", stats.Unavailable)
-		return
-	}
-	l.marked = false
-	switch {
-	case l.met == 1 && (t.Op == wire.Incr || t.Op == wire.Decr):
-		t.Open++ // the wait counts as an ask: the task goes on meanwhile
-		t.Loop.After(t.Loop.Now+int64(deed.MarkWait), func() {
-			t.Open--
-			l.Begin(t)
-			t.CatchUp()
-		})
-	case l.look.Void(): // the same cas may be another item's by now
-		l.Begin(t)
-	default:
-		t.Ask(dropAsk, t.Route.Member(l.First.Server), deed.Spell(t, replicate.Drop, l.Keys[0], deed.Guard(&l.look), 0))
-	}
-}
-
-// refused says whether the key's own server has refused what t builds on it, as it
-// does where there is a mark.
-func (l *single) refused(t *task.Task) bool {
-	switch k := l.main.Reply.Kind; t.Op {
-	case wire.Incr, wire.Decr:
-		return k == wire.ClientError
-	case wire.Add:
-		return k == wire.NotStored
-	}
-	return false
 }
 
 // mayMeetMark says whether the key may have the mark of a backfill at its own server.
@@ -394,6 +351,8 @@ func (l *single) end(t *task.Task) {
 		t.Loop.LeadAgain(t) // what its client has sent behind it still waits for it
 	case l.read && !sure:
 		t.Fail("what the server said is not sure any more", stats.Unavailable)
+	case l.failed == nil && sure && l.told != wire.NoReply:
+		t.AnswerKind(l.told)
 	case l.failed == nil && sure && l.removed && l.main.Reply.Kind == wire.NotFound:
 		t.AnswerKind(wire.Deleted)
 	case l.failed == nil && sure && l.marked && !l.removed && l.main.Reply.Kind == wire.Deleted:
@@ -401,7 +360,7 @@ func (l *single) end(t *task.Task) {
 	case l.read || l.failed == nil && sure:
 		t.Answer(&l.main, func(cas uint64) uint64 { return divert.TagCas(cas, number) })
 	default:
-		if l.main.Bytes != nil && t.Op.Stores() { // without an answer the late delete does it: see upstream/latedelete.go
+		if l.main.Bytes != nil && t.Op.Stores() && (l.building.class == blind || took(l.main.Reply.Kind)) { // without an answer the late delete does it: see upstream/latedelete.go
 			t.AskAs(true, undoAsk, t.Route.Member(l.Place(l.from).Server), t.Meta("md", l.Keys[l.from], "", nil))
 		}
 		if l.failed != nil {

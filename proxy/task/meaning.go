@@ -137,7 +137,8 @@ func NeedsValue(t *Task) bool {
 	case wire.Add, wire.Incr, wire.Decr, wire.Append, wire.Prepend, wire.Replace, wire.Cas, wire.Touch:
 		return true
 	}
-	return t.Op == wire.Delete && CommandOf(t).Stale
+	c := CommandOf(t)
+	return t.Op == wire.Delete && (c.Stale || c.If)
 }
 
 // Missed says whether an answer is a miss.
