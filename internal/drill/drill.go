@@ -252,7 +252,7 @@ func startTraffic(ctx context.Context, o *Options) (*traffic, error) {
 		defer c.close()
 		for _, k := range t.keys {
 			err := k.change(t, &c)
-			for i := 1; err != nil && i < tries; i++ { // a busy machine may miss a timeout
+			for i := 1; err != nil && err.Error() != errStuck.Error() && i < tries; i++ { // a busy machine may miss a timeout
 				if err := sleep(ctx, retry); err != nil {
 					return nil, err
 				}
@@ -379,6 +379,9 @@ func (t *traffic) drill(ctx context.Context, f Fault) (*Result, error) {
 	r, first, last := t.tally.counted()
 	r.Fault, r.Server = f.String(), server
 	r.times(began, lifted, first, last, during, after)
+	if !after.met && after.up {
+		r.failing = t.tally.lastFailure()
+	}
 	r.other(known, during.others, after.others)
 	r.Unseen = during.unseen + after.unseen
 	r.rates(float64(before.Requests)/t.Before.Seconds(), t.tally.inSteps(), over.Sub(began))

@@ -291,6 +291,57 @@ func TestOtherServers(t *testing.T) {
 	}
 }
 
+// TestOtherRingsideEnds: another Ringside, through which the drill sends too, ends during the
+// fault. The verdict names it, and does not say that the server did not come back.
+func TestOtherRingsideEnds(t *testing.T) {
+	l := &liar{}
+	o := l.start(t)
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	var mu sync.Mutex
+	var conns []net.Conn
+	go func() {
+		for {
+			c, err := other.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			conns = append(conns, c)
+			mu.Unlock()
+			go l.serve(c)
+		}
+	}()
+	o.Through[1] = Address{"tcp", other.Addr().String()}
+	o.Settle, o.Return = time.Second, 3*time.Second
+	o.Progress = func(p Progress) {
+		if p.Stage != "during" {
+			return
+		}
+		other.Close()
+		mu.Lock()
+		defer mu.Unlock()
+		for _, c := range conns {
+			c.Close()
+		}
+	}
+	var r *Result
+	if err := Run(t.Context(), o, func(is *Result) { r = is }); err != nil {
+		t.Fatal(err)
+	}
+	none := Limits{Stale: -1, Errors: -1, Misses: -1, Refused: -1, Twice: -1}
+	if bad := none.Judge(r); !bad || len(r.Exceeded) != 1 || !strings.Contains(r.Exceeded[0], "the server came back, but requests failed until the end: ") ||
+		!strings.Contains(r.Exceeded[0], other.Addr().String()) {
+		t.Errorf("%q", r.Exceeded)
+	}
+	if words := r.Words(); strings.Contains(words, "did not come back") || !strings.Contains(words, other.Addr().String()) {
+		t.Error(words)
+	}
+}
+
 // A control API that does not answer now and then, as under load, ends no drill.
 func TestUnseen(t *testing.T) {
 	l := &liar{deaf: 1}
