@@ -15,6 +15,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -339,6 +340,55 @@ func TestOtherRingsideEnds(t *testing.T) {
 	}
 	if words := r.Words(); strings.Contains(words, "did not come back") || !strings.Contains(words, other.Addr().String()) {
 		t.Error(words)
+	}
+}
+
+// TestOtherRingsideHangs: another Ringside, through which the drill sends too, hangs during the
+// fault. No request fails until its client gives up, and still all is not well.
+func TestOtherRingsideHangs(t *testing.T) {
+	l := &liar{}
+	o := l.start(t)
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	var hangs atomic.Bool
+	go func() {
+		for {
+			c, err := other.Accept()
+			if err != nil {
+				return
+			}
+			defer c.Close()
+			here, there := net.Pipe()
+			go l.serve(there)
+			go io.Copy(c, here)
+			go func() {
+				b := make([]byte, 4096)
+				for {
+					n, err := c.Read(b)
+					if err != nil || hangs.Load() {
+						return
+					}
+					here.Write(b[:n])
+				}
+			}()
+		}
+	}()
+	o.Through[1] = Address{"tcp", other.Addr().String()}
+	o.Return = 2 * time.Second
+	o.Progress = func(p Progress) {
+		if p.Stage == "during" {
+			hangs.Store(true)
+		}
+	}
+	var r *Result
+	if err := Run(t.Context(), o, func(is *Result) { r = is }); err != nil {
+		t.Fatal(err)
+	}
+	if none := (Limits{Stale: -1, Errors: -1, Misses: -1, Refused: -1, Twice: -1}); !none.Judge(r) || r.Return != Never || !strings.Contains(r.Words(), "a client has been waiting for its answer for ") {
+		t.Errorf("%q: %s", r.Exceeded, r.Words())
 	}
 }
 
