@@ -126,19 +126,21 @@ func (c *chaosClient) lines(conn net.Conn, in *bufio.Reader) error {
 	if _, err := io.WriteString(conn, asked+"mn\r\n"); err != nil {
 		return err
 	}
+	var got strings.Builder
 	for i, read := range append(reads, false) {
 		for {
 			line, err := in.ReadString('\n')
 			if err != nil {
 				return err
 			}
+			got.WriteString(line)
 			word, _, _ := strings.Cut(strings.TrimSpace(line), " ")
 			isLast := i == len(reads)
 			if isLast && c.logsIn && word == "CLIENT_ERROR" {
 				word = "MN" // it has not logged in
 			}
 			if (word == "MN") != isLast || !read && (word == "VALUE" || word == "END") {
-				return fmt.Errorf("%w: %q comes as the reply number %d of %q", errChaos, line, i, asked)
+				return fmt.Errorf("%w: %q comes as the reply number %d of %q; all replies until then, without data: %q", errChaos, line, i, asked, got.String())
 			}
 			if word == "VALUE" {
 				if _, err := in.ReadString('\n'); err != nil {
