@@ -1,13 +1,14 @@
 package proxy
 
-// Servers that another Ringside ejects by a pool which this one does not have: package
-// health/roll, its second item.
+// Servers that another Ringside ejects by a pool which this one does not have, or does not
+// eject although this one does: package health/roll, its second item.
 
 import (
 	"bytes"
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 
 	"ringside/proxy/health/meta"
 	"ringside/proxy/health/roll"
@@ -18,7 +19,8 @@ import (
 )
 
 // AskPools asks each server that is up which pools eject it, and writes there those of this
-// process. It waits for nothing. A server whose release has no meta commands is not asked, and
+// process. A process that ejects the server by none writes only after it has seen that another
+// one does, so that a proxy in mode fail_fast usually writes nothing of its own. It waits for nothing. A server whose release has no meta commands is not asked, and
 // neither is one whose release is not known yet.
 func (p *Proxy) AskPools() {
 	if len(p.Engines()) == 0 {
@@ -74,45 +76,64 @@ func (q *poolsErrand) Answered(id int, r *upstream.Result) {
 	}
 }
 
-// read takes up the item, and writes it again where this process ejects the server.
+// read takes up the item, and writes it again where this process ejects the server, or must
+// report to a process that does so.
 func (q *poolsErrand) read(answer []byte) {
 	value, cas, ok := meta.Value(answer)
 	if !ok && !meta.None(answer) {
 		return
 	}
 	e, at := q.e, serverAt(q.server.Target)
-	own := e.Shared.ejecting(at)
+	own, ejects := e.Shared.poolsOf(at)
 	is := e.shared[at]
 	if is == nil {
 		is = &roll.Pools{}
 	}
-	before := is.Others()
+	before := conflicts(is, ejects)
 	if q.tries == 0 {
 		is.NextRound()
 	}
 	is.Hear(value, own)
-	e.logShared(q.server, before, is.Others())
+	now := conflicts(is, ejects)
+	e.logShared(q.server, before, now)
 	if e.shared[at] = is; is.Empty() {
 		delete(e.shared, at)
 	}
-	if q.tries++; len(own) > 0 {
+	if q.tries++; len(own) > 0 && (ejects || len(now) > 0) {
 		q.ask(poolsWritten, meta.Put(meta.Pools, is.Item(own), cas, roll.Life))
 	}
 }
 
-// ejecting returns the names of the pools by which this process ejects a server, sorted.
-func (p *Proxy) ejecting(at string) (names []string) {
+// poolsOf returns the names of the pools by which this process ejects a server, sorted. If
+// there are none it returns those that have the server, marked with roll.Keeps.
+func (p *Proxy) poolsOf(at string) (names []string, ejects bool) {
+	has := func(list []table.Target) bool {
+		return slices.ContainsFunc(list, func(m table.Target) bool { return serverAt(m) == at })
+	}
 	for _, w := range p.Agents() {
-		if slices.ContainsFunc(w.Members, func(m table.Target) bool { return serverAt(m) == at }) {
-			names = append(names, w.Pool)
+		if has(w.Members) {
+			names, ejects = append(names, w.Pool), true
+		}
+	}
+	if !ejects {
+		for _, pool := range p.Table().Pools {
+			if has(pool.Servers) {
+				names = append(names, roll.Keeps+pool.Name)
+			}
 		}
 	}
 	slices.Sort(names)
-	return names
+	return names, ejects
 }
 
-// logShared logs which pools of other Ringsides eject a server since now, and which do so no
-// more.
+// conflicts returns the pools of other Ringsides that differ from this one about a server. If
+// this one does not eject it, those that do not eject it either are no conflict.
+func conflicts(is *roll.Pools, ejects bool) []string {
+	return slices.DeleteFunc(is.Others(), func(name string) bool { return !ejects && strings.HasPrefix(name, roll.Keeps) })
+}
+
+// logShared logs which pools of other Ringsides eject a server since now, or do not eject it,
+// and which do so no more.
 func (e *Engine) logShared(srv *upstream.Server, before, now []string) {
 	var own []string
 	for _, pool := range e.Shared.Table().Pools {
@@ -121,22 +142,32 @@ func (e *Engine) logShared(srv *upstream.Server, before, now []string) {
 		}
 	}
 	log := func(level slog.Level, other, what string, more ...any) {
+		other = strings.TrimPrefix(other, roll.Keeps)
 		e.LogLimited(level, srv.Label()+" "+other, what, append([]any{"server", srv.Target.Name, "address", srv.Target.Address, "pools", own, "other", other}, more...)...)
 	}
 	for _, other := range now {
-		if !slices.Contains(before, other) {
+		switch {
+		case slices.Contains(before, other):
+		case strings.HasPrefix(other, roll.Keeps):
+			log(slog.LevelWarn, other, "another Ringside does not eject a server that is ejected here",
+				"why", "this Ringside flushes the server when it returns, with what that pool has stored there by then: give all Ringsides the same pools, or each pool its own servers")
+		default:
 			log(slog.LevelWarn, other, "another Ringside ejects a server by a pool that does not eject it here",
 				"why", "that pool flushes the server when it returns, with what these pools have stored there by then: give all Ringsides the same pools, or each pool its own servers")
 		}
 	}
 	for _, other := range before {
-		if !slices.Contains(now, other) {
+		switch {
+		case slices.Contains(now, other):
+		case strings.HasPrefix(other, roll.Keeps):
+			log(slog.LevelInfo, other, "no other Ringside has a server any more in that pool, which does not eject it")
+		default:
 			log(slog.LevelInfo, other, "no other Ringside ejects a server any more by that pool, which does not eject it here")
 		}
 	}
 }
 
-// addShared adds the servers that other Ringsides eject.
+// addShared adds the servers about which other Ringsides differ.
 func (e *Engine) addShared(into *stats.Snapshot) {
 	if len(e.shared) == 0 {
 		return
@@ -144,8 +175,10 @@ func (e *Engine) addShared(into *stats.Snapshot) {
 	for _, pool := range e.Shared.Table().Pools {
 		for _, t := range pool.Servers {
 			if is := e.shared[serverAt(t)]; is != nil {
-				for _, other := range is.Others() {
-					into.Shared = append(into.Shared, stats.Shared{Pool: pool.Name, Server: t.Name, Other: other})
+				_, ejects := e.Shared.poolsOf(serverAt(t))
+				for _, other := range conflicts(is, ejects) {
+					name, keeps := strings.CutPrefix(other, roll.Keeps)
+					into.Shared = append(into.Shared, stats.Shared{Pool: pool.Name, Server: t.Name, Other: name, Keeps: keeps})
 				}
 			}
 		}

@@ -30,7 +30,8 @@ func play(s *conversation.Harness, script string) {
 	}
 }
 
-// A Ringside without ejection reads the item, and writes none.
+// A Ringside without ejection reads the item. It writes only once it has seen that another one
+// ejects the server, so that the other one learns of it.
 func TestPoolsAreRead(t *testing.T) {
 	var logs bytes.Buffer
 	s := conversation.New(t)
@@ -54,8 +55,13 @@ c1 < END`)
 s2 < mg __rs_pools v c
 s1 > EN
 s2 > VA %[1]d c7\r\nrp1 e\x00=%[2]d old=1
-s3 <
-s2 <`, len("rp1 e.=1 old=1"), round))
+s3 <`, len("rp1 e.=1 old=1"), round))
+		if round == 0 {
+			play(s, `s2 <`)
+		} else {
+			text := fmt.Sprintf("rp1 !also=1 !stays=1 e%%00=%d old=1", round)
+			play(s, fmt.Sprintf("s2 < ms __rs_pools %d C7 T600\ns2 < %s\ns2 > HD", len(text), text))
+		}
 		want := "stays s2 e\x00;also s2 e\x00;"
 		if round == 0 {
 			want = ""
@@ -67,12 +73,19 @@ s2 <`, len("rp1 e.=1 old=1"), round))
 	if n := strings.Count(logs.String(), "another Ringside ejects a server"); n != 1 || !strings.Contains(logs.String(), `server=s2 address=s2 pools="[stays also]" other="e\x00"`) {
 		t.Errorf("%d lines:\n%s", n, logs.String())
 	}
-	for range 4 { // what is no item says nothing, and neither does an error
+	for round := range 4 { // what is no item says nothing, and neither does an error
 		s.Proxy.AskPools()
 		play(s, `s1 < mg __rs_pools v c
 s2 < mg __rs_pools v c
 s1 > SERVER_ERROR out of memory
 s2 > VA 3 c8\r\nabc`)
+		if round < 3 { // the other Ringside is not gone yet
+			play(s, `s2 < ms __rs_pools 20 C8 T600
+s2 < rp1 !also=1 !stays=1
+s2 > HD`)
+		} else {
+			play(s, `s2 <`)
+		}
 	}
 	if got := elsewhere(t, s); got != "" {
 		t.Errorf("what is gone is reported: %q", got)

@@ -53,7 +53,7 @@ func (c *client) failed(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return errStuck
 	}
-	return err
+	return fmt.Errorf("connection to %s: %w", c.address, err)
 }
 
 func (c *client) line() (string, error) {

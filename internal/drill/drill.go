@@ -57,6 +57,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"ringside/proxy/admin"
@@ -207,6 +208,7 @@ type traffic struct {
 	locks   []*lock
 	missing []chan *key // for each client, of its own keys
 	tally   tally
+	waiting []atomic.Int64 // for each client, when its request began, in ns; 0: it waits for none
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 }
@@ -219,7 +221,7 @@ type checked interface {
 }
 
 func startTraffic(ctx context.Context, o *Options) (*traffic, error) {
-	t := &traffic{Options: o}
+	t := &traffic{Options: o, waiting: make([]atomic.Int64, o.Clients)}
 	name := strconv.FormatInt(time.Now().UnixNano(), 36)
 	for i := range o.Keys {
 		size := 100
@@ -252,7 +254,7 @@ func startTraffic(ctx context.Context, o *Options) (*traffic, error) {
 		defer c.close()
 		for _, k := range t.keys {
 			err := k.change(t, &c)
-			for i := 1; err != nil && i < tries; i++ { // a busy machine may miss a timeout
+			for i := 1; err != nil && err.Error() != errStuck.Error() && i < tries; i++ { // a busy machine may miss a timeout
 				if err := sleep(ctx, retry); err != nil {
 					return nil, err
 				}
@@ -316,6 +318,7 @@ func (t *traffic) client(ctx context.Context, n int) {
 		if next = next.Add(step); time.Until(next) < 0 { // what was held up is not made up for
 			next = time.Now()
 		}
+		t.waiting[n].Store(time.Now().UnixNano())
 		c := conns[dice.IntN(len(conns))]
 		switch what := dice.IntN(8); {
 		case what < 4 || len(own) == 0:
@@ -333,7 +336,18 @@ func (t *traffic) client(ctx context.Context, n int) {
 			}
 			k.change(t, c)
 		}
+		t.waiting[n].Store(0)
 	}
+}
+
+// longestWait returns how long the oldest request has been waiting for its answer.
+func (t *traffic) longestWait() (wait time.Duration) {
+	for i := range t.waiting {
+		if began := t.waiting[i].Load(); began != 0 {
+			wait = max(wait, time.Since(time.Unix(0, began)))
+		}
+	}
+	return wait
 }
 
 // drill applies one fault and watches.
@@ -371,7 +385,7 @@ func (t *traffic) drill(ctx context.Context, f Fault) (*Result, error) {
 		if _, _, last := t.tally.counted(); last.After(quiet) {
 			quiet = last
 		}
-		return w.up && time.Since(quiet) >= t.Settle
+		return w.up && time.Since(quiet) >= t.Settle && t.longestWait() < t.Settle
 	})
 	if err != nil {
 		return nil, err
@@ -379,6 +393,12 @@ func (t *traffic) drill(ctx context.Context, f Fault) (*Result, error) {
 	r, first, last := t.tally.counted()
 	r.Fault, r.Server = f.String(), server
 	r.times(began, lifted, first, last, during, after)
+	if !after.met && after.up {
+		r.failing = t.tally.lastFailure()
+		if wait := t.longestWait(); wait >= t.Settle {
+			r.failing = fmt.Sprintf("a client has been waiting for its answer for %v", wait.Round(time.Millisecond))
+		}
+	}
 	r.other(known, during.others, after.others)
 	r.Unseen = during.unseen + after.unseen
 	r.rates(float64(before.Requests)/t.Before.Seconds(), t.tally.inSteps(), over.Sub(began))

@@ -15,6 +15,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -288,6 +289,106 @@ func TestOtherServers(t *testing.T) {
 	}
 	if words, good := Verdict([]*Result{r}, none, 1); good || !strings.HasPrefix(words, "NOT GOOD") {
 		t.Error(words)
+	}
+}
+
+// TestOtherRingsideEnds: another Ringside, through which the drill sends too, ends during the
+// fault. The verdict names it, and does not say that the server did not come back.
+func TestOtherRingsideEnds(t *testing.T) {
+	l := &liar{}
+	o := l.start(t)
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	var mu sync.Mutex
+	var conns []net.Conn
+	go func() {
+		for {
+			c, err := other.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			conns = append(conns, c)
+			mu.Unlock()
+			go l.serve(c)
+		}
+	}()
+	o.Through[1] = Address{"tcp", other.Addr().String()}
+	o.Settle, o.Return = time.Second, 3*time.Second
+	o.Progress = func(p Progress) {
+		if p.Stage != "during" {
+			return
+		}
+		other.Close()
+		mu.Lock()
+		defer mu.Unlock()
+		for _, c := range conns {
+			c.Close()
+		}
+	}
+	var r *Result
+	if err := Run(t.Context(), o, func(is *Result) { r = is }); err != nil {
+		t.Fatal(err)
+	}
+	none := Limits{Stale: -1, Errors: -1, Misses: -1, Refused: -1, Twice: -1}
+	if bad := none.Judge(r); !bad || len(r.Exceeded) != 1 || !strings.Contains(r.Exceeded[0], "the server came back, but requests failed until the end: ") ||
+		!strings.Contains(r.Exceeded[0], other.Addr().String()) {
+		t.Errorf("%q", r.Exceeded)
+	}
+	if words := r.Words(); strings.Contains(words, "did not come back") || !strings.Contains(words, other.Addr().String()) {
+		t.Error(words)
+	}
+}
+
+// TestOtherRingsideHangs: another Ringside, through which the drill sends too, hangs during the
+// fault. No request fails until its client gives up, and still all is not well.
+func TestOtherRingsideHangs(t *testing.T) {
+	l := &liar{}
+	o := l.start(t)
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	var hangs atomic.Bool
+	go func() {
+		for {
+			c, err := other.Accept()
+			if err != nil {
+				return
+			}
+			defer c.Close()
+			here, there := net.Pipe()
+			go l.serve(there)
+			go io.Copy(c, here)
+			go func() {
+				b := make([]byte, 4096)
+				for {
+					n, err := c.Read(b)
+					if err != nil || hangs.Load() {
+						return
+					}
+					here.Write(b[:n])
+				}
+			}()
+		}
+	}()
+	o.Through[1] = Address{"tcp", other.Addr().String()}
+	o.Return = 2 * time.Second
+	o.Progress = func(p Progress) {
+		if p.Stage == "during" {
+			hangs.Store(true)
+		}
+	}
+	var r *Result
+	if err := Run(t.Context(), o, func(is *Result) { r = is }); err != nil {
+		t.Fatal(err)
+	}
+	if none := (Limits{Stale: -1, Errors: -1, Misses: -1, Refused: -1, Twice: -1}); !none.Judge(r) || r.Return != Never || !strings.Contains(r.Words(), "a client has been waiting for its answer for ") {
+		t.Errorf("%q: %s", r.Exceeded, r.Words())
 	}
 }
 

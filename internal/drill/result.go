@@ -47,9 +47,10 @@ type Result struct {
 	Slowest Time   `json:"slowest_ms"`        // the longest that a request took
 	Example string `json:"example,omitempty"` // an error that a client got; a stale or wrong read, if there was one
 
-	Others []string `json:"other_servers,omitempty"` // that were not up before or during the drill, and why
-	failed []string // of the others, those that were up before
-	Unseen int      `json:"unseen,omitempty"` // looks at the servers' state that the control API did not answer
+	Others  []string `json:"other_servers,omitempty"` // that were not up before or during the drill, and why
+	failed  []string // of the others, those that were up before
+	failing string   // if the server came back and requests failed nevertheless until the end: what the last one got
+	Unseen  int      `json:"unseen,omitempty"` // looks at the servers' state that the control API did not answer
 
 	Exceeded []string `json:"exceeded,omitempty"` // limits
 }
@@ -130,6 +131,7 @@ type tally struct {
 	is          Result
 	first, last time.Time // failures
 	fault       time.Time // when it began
+	lastExample string    // what the request of last got
 	steps       []int     // how many requests ended in each step since then
 }
 
@@ -148,6 +150,13 @@ func (t *tally) begin() {
 	defer t.mu.Unlock()
 	t.is, t.first, t.last, t.fault = Result{LastBadGet: Never, LastBadSet: Never}, time.Time{}, time.Time{}, time.Time{}
 	t.steps = nil
+}
+
+// lastFailure returns what the request got that failed last.
+func (t *tally) lastFailure() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.lastExample
 }
 
 // inSteps is how many requests ended in each rateStep since the fault began.
@@ -177,7 +186,7 @@ func (t *tally) count(began time.Time, how ending, example string) {
 		if t.first.IsZero() {
 			t.first = now
 		}
-		t.last = now
+		t.last, t.lastExample = now, example
 	}
 	if gone := Time(now.Sub(t.fault)); !t.fault.IsZero() {
 		for at := int(time.Duration(gone) / rateStep); len(t.steps) <= at; {
@@ -293,7 +302,11 @@ func (l Limits) Judge(r *Result) bool {
 	span("noticed after", r.Notice, l.Notice)
 	span("ejected after", r.Eject, l.Eject)
 	span("returned after", r.Return, l.Return)
-	if r.Return == Never {
+	switch {
+	case r.Return != Never:
+	case r.failing != "":
+		r.Exceeded = append(r.Exceeded, "the server came back, but requests failed until the end: "+r.failing)
+	default:
 		r.Exceeded = append(r.Exceeded, "the server did not come back")
 	}
 	for _, other := range r.failed {
@@ -320,10 +333,13 @@ func (r *Result) Words() string {
 	if r.Eject != Never {
 		fmt.Fprintf(&b, "; the server counted as gone after %v", r.Eject)
 	}
-	if r.Return == Never {
-		b.WriteString("; it did not come back")
-	} else {
+	switch {
+	case r.Return != Never:
 		fmt.Fprintf(&b, "; all was well %v after the fault", r.Return)
+	case r.failing != "":
+		fmt.Fprintf(&b, "; the server came back, but requests failed until the end: %s", r.failing)
+	default:
+		b.WriteString("; it did not come back")
 	}
 	for _, other := range r.Others {
 		b.WriteString("; " + other)

@@ -1,7 +1,7 @@
 package e2e
 
-// Reloads that switch every feature on and off while commands of all three protocols are
-// in flight. The simulation of the same is TestReplies in internal/fleet.
+// Reloads that switch every setting on and off while commands of all three protocols are
+// in flight, and servers end and start. The simulation of the same is TestReplies in internal/fleet.
 
 import (
 	"bufio"
@@ -10,6 +10,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,46 +22,28 @@ import (
 	"ringside/internal/testenv"
 )
 
-// chaosConfig draws the features of routes, pools and listeners.
-func chaosConfig(rng *rand.Rand, first, second string, servers []*memcached) string {
-	some := func(text string) string {
-		if rng.IntN(2) == 0 {
-			return ", " + text
-		}
-		return ""
-	}
-	either := func(list ...string) string { return list[rng.IntN(len(list))] }
-	listen := fmt.Sprintf("listen: [%q]\n", first)
-	if rng.IntN(2) == 0 {
-		listen = fmt.Sprintf("listen: [%q, %q]\n", first, second)
-	}
-	pool := front(servers[:2+rng.IntN(len(servers)-1)], "failover: {mode: "+either("fail_fast", "rehash")+"}",
-		"get_errors: "+either("miss", "error"), fmt.Sprintf("connections: %d", 1+rng.IntN(2)), "multiget_order: "+either("arrival", "request"))
-	routes := "routes:\n  - {pool: main" + some("near: {keys: all, ttl: 200ms}") + "}\n"
-	routes += "  - {prefix: \"r:\", pool: main" + some("replicas: 2, copies_on: server") + some("near: {keys: all, ttl: 200ms}") + "}\n"
-	routes += "  - {prefix: \"g:\", pool: main" + some("guard: true") + some("near: {keys: all, ttl: 200ms}") + "}\n"
-	routes += "  - {prefix: \"c:\", pool: main" + some("autocreate: on") + some("buffer: {every: 100ms}") + some("replicas: 2, copies_on: server") + "}\n"
-	if rng.IntN(3) > 0 {
-		routes += "  - {prefix: \"t:\", pool: main" + some("tags: true") + "}\n"
-	}
-	return listen + pool + routes + "tags: {namespace: chaos}\n"
-}
-
 // chaosClient sends batches of commands until stop is closed. Each batch ends with a command
 // that has a reply of its own, before which each command must have its one reply.
 type chaosClient struct {
 	rng    *rand.Rand
 	opaque uint32
 	sent   *atomic.Int64
+	logsIn bool // the listener may have an auth_file
 }
 
 func (c *chaosClient) key() string {
-	return [...]string{"", "r:", "g:", "c:", "t:"}[c.rng.IntN(5)] + fmt.Sprintf("k%d", c.rng.IntN(4))
+	return chaosPrefixes[c.rng.IntN(len(chaosPrefixes))] + fmt.Sprintf("k%d", c.rng.IntN(4))
 }
 
 // play sends batches on conn until it ends.
 func (c *chaosClient) play(conn net.Conn, frames bool, stop <-chan struct{}) error {
 	in := bufio.NewReader(conn)
+	if c.logsIn {
+		_ = conn.SetDeadline(time.Now().Add(testenv.Hang))
+		if err := c.login(conn, in, frames); err != nil {
+			return err
+		}
+	}
 	for {
 		select {
 		case <-stop:
@@ -75,6 +59,30 @@ func (c *chaosClient) play(conn net.Conn, frames bool, stop <-chan struct{}) err
 			return err
 		}
 	}
+}
+
+// login says a name and a password. Without an auth_file this stores a value, or is no command.
+func (c *chaosClient) login(conn net.Conn, in *bufio.Reader, frames bool) error {
+	if !frames {
+		if _, err := io.WriteString(conn, "set login 0 0 12\r\nchaos secret\r\n"); err != nil {
+			return err
+		}
+		_, err := in.ReadString('\n')
+		return err
+	}
+	const mechanism, said = "PLAIN", "\x00chaos\x00secret"
+	b := []byte{0x80, 0x21, 0, byte(len(mechanism)), 0, 0, 0, 0}
+	b = binary.BigEndian.AppendUint32(b, uint32(len(mechanism)+len(said)))
+	b = append(append(b, make([]byte, 12)...), mechanism+said...)
+	if _, err := conn.Write(b); err != nil {
+		return err
+	}
+	var head [24]byte
+	if _, err := io.ReadFull(in, head[:]); err != nil {
+		return err
+	}
+	_, err := in.Discard(int(binary.BigEndian.Uint32(head[8:])))
+	return err
 }
 
 // lines is a batch of the text and meta protocols. Its read commands are marked by true.
@@ -93,6 +101,9 @@ func (c *chaosClient) lines(conn net.Conn, in *bufio.Reader) error {
 		case 3, 4:
 			fmt.Fprintf(&text, "set %s 0 0 1\r\n5\r\n", k)
 		case 5:
+			if c.rng.IntN(4) == 0 {
+				k = "tag:n1"
+			}
 			fmt.Fprintf(&text, "delete %s\r\n", k)
 		case 6, 7:
 			fmt.Fprintf(&text, "incr %s 1\r\n", k)
@@ -115,15 +126,21 @@ func (c *chaosClient) lines(conn net.Conn, in *bufio.Reader) error {
 	if _, err := io.WriteString(conn, asked+"mn\r\n"); err != nil {
 		return err
 	}
+	var got strings.Builder
 	for i, read := range append(reads, false) {
 		for {
 			line, err := in.ReadString('\n')
 			if err != nil {
 				return err
 			}
+			got.WriteString(line)
 			word, _, _ := strings.Cut(strings.TrimSpace(line), " ")
-			if (word == "MN") != (i == len(reads)) || !read && (word == "VALUE" || word == "END") {
-				return fmt.Errorf("%w: %q comes as the reply number %d of %q", errChaos, line, i, asked)
+			isLast := i == len(reads)
+			if isLast && c.logsIn && word == "CLIENT_ERROR" {
+				word = "MN" // it has not logged in
+			}
+			if (word == "MN") != isLast || !read && (word == "VALUE" || word == "END") {
+				return fmt.Errorf("%w: %q comes as the reply number %d of %q; all replies until then, without data: %q", errChaos, line, i, asked, got.String())
 			}
 			if word == "VALUE" {
 				if _, err := in.ReadString('\n'); err != nil {
@@ -196,17 +213,33 @@ func TestReloadsOfAllFeatures(t *testing.T) {
 		if testenv.Full() {
 			reloads = 150
 		}
-		servers := startMemcacheds(t, 3)
-		r := startRingside(t, driver, front(servers))
-		second := freeAddress(t, ownHost())
+		servers := startMemcacheds(t, 8)
+		r := startRingside(t, driver, front(servers[:3]))
+		dir := shortDir(t)
+		second, third, users := freeAddress(t, ownHost()), filepath.Join(dir, "s"), filepath.Join(dir, "users")
+		allow := func(user string) {
+			if err := os.WriteFile(users, []byte(user+":secret\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		allow("chaos")
+		var addresses []string
+		for _, s := range servers {
+			addresses = append(addresses, s.address)
+		}
+		base := chaosBase([]string{r.address, second, "unix:" + third}, r.admin, addresses)
+		settings := chaosSettingsOf(users, dir)
 		var sent atomic.Int64
 		var clients sync.WaitGroup
 		stop, faults := make(chan struct{}), make(chan error, 16)
-		for i := range 9 {
+		for i := range 12 {
 			c := &chaosClient{rng: rand.New(rand.NewPCG(uint64(i), 7)), sent: &sent}
 			address := r.address
-			if i%4 == 3 { // a listener that comes and goes
-				address = second
+			switch { // listeners that come and go
+			case i%4 == 3:
+				address, c.logsIn = second, true
+			case i%8 == 6:
+				address, c.logsIn = third, true
 			}
 			clients.Go(func() {
 				for {
@@ -231,23 +264,35 @@ func TestReloadsOfAllFeatures(t *testing.T) {
 				}
 			})
 		}
-		rng := rand.New(rand.NewPCG(1, 8))
-		for range reloads {
+		seed := rand.Uint64()
+		t.Logf("seed %d", seed)
+		rng := rand.New(rand.NewPCG(seed, 8))
+		order := rng.Perm(len(settings))
+		for i := range reloads {
 			before, asked := r.metric(t, reloadsDone), sent.Load()
-			config := chaosConfig(rng, r.address, second, servers)
-			r.write(t, config)
+			text := string(drawChaos(rng, base, settings, order[i%len(order)]))
+			allow([]string{"chaos", "chaos", "another"}[rng.IntN(3)])
+			var dead *memcached
+			if rng.IntN(4) == 0 {
+				dead = servers[rng.IntN(len(servers))]
+				dead.kill()
+			}
+			r.put(t, text)
 			r.signal(t, syscall.SIGHUP)
-			eventually(t, "the reload is done, and commands are answered:\n"+config, func() bool {
+			eventually(t, "the reload is done, and commands are answered:\n"+text, func() bool {
 				select {
 				case err := <-faults:
-					t.Fatal(err)
+					t.Fatalf("%v\n%s", err, text)
 				default:
 				}
 				if n := r.metric(t, reloadsFailed); n > 0 {
-					t.Fatalf("Ringside rejects the file:\n%s\n%s", config, r.out.String())
+					t.Fatalf("Ringside rejects the file:\n%s\n%s", text, r.out.String())
 				}
-				return r.metric(t, reloadsDone) > before && sent.Load() > asked+300
+				return r.metric(t, reloadsDone) > before && sent.Load() > asked+200
 			})
+			if dead != nil {
+				dead.restart(t)
+			}
 		}
 		close(stop)
 		clients.Wait()

@@ -91,6 +91,7 @@ func manyReads(address, line string, n int, values *int) error {
 		return err
 	}
 	defer c.Close()
+	c.SetDeadline(time.Now().Add(4 * patience))   // a burst is served in the order of arrival, so the last client waits for all others
 	go io.WriteString(c, strings.Repeat(line, n)) // an error shows in what is read
 	in := bufio.NewReader(c)
 	for n > 0 {

@@ -65,6 +65,13 @@ type process struct {
 func start(t testing.TB, program string, args ...string) *process {
 	t.Helper()
 	p := &process{name: program, cmd: exec.Command(need(t, program), args...), exited: make(chan struct{})}
+	p.run(t)
+	return p
+}
+
+// run starts p.cmd, and ends it when the test ends.
+func (p *process) run(t testing.TB) {
+	t.Helper()
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -77,10 +84,9 @@ func start(t testing.TB, program string, args ...string) *process {
 	t.Cleanup(func() {
 		p.kill()
 		if t.Failed() && p.out.String() != "" {
-			t.Logf("%s (pid %d) wrote:\n%s", program, p.cmd.Process.Pid, p.out.String())
+			t.Logf("%s (pid %d) wrote:\n%s", p.name, p.cmd.Process.Pid, p.out.String())
 		}
 	})
-	return p
 }
 
 func (p *process) signal(t testing.TB, s syscall.Signal) {

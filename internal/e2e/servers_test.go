@@ -296,7 +296,7 @@ func (r *ringside) serve(t testing.TB, listeners []string, command ...string) er
 // with timeouts of their own override them.
 const unhurriedDefaults = "defaults: {timeouts: {connect: 20s, request: 20s, deadline: 20s}}\n"
 
-// write puts a configuration in place, as an editor would: all at once.
+// write puts a configuration in place, all at once, with defaults, an admin address and a driver.
 func (r *ringside) write(t testing.TB, config string) {
 	t.Helper()
 	driver, more, _ := strings.Cut(r.driver, ",") // more: further settings of the engine
@@ -310,6 +310,12 @@ func (r *ringside) write(t testing.TB, config string) {
 	if !strings.Contains(config, "\nengine:") {
 		config += fmt.Sprintf("engine: {driver: %s}\n", driver)
 	}
+	r.put(t, config)
+}
+
+// put puts a whole configuration in place, all at once.
+func (r *ringside) put(t testing.TB, config string) {
+	t.Helper()
 	if err := os.WriteFile(r.file+".new", []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}

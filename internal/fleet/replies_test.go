@@ -137,6 +137,7 @@ type poolFeatures struct {
 	gone                                  int // the server that it lacks; -1: none
 	loud, inOrder, join, ahead, denyFlush bool
 	connections                           int
+	keepalive                             bool
 }
 
 // prefixes are those of the routes; the first has none.
@@ -147,7 +148,7 @@ func (f *fleet) drawFeatures() *features {
 	some := func() bool { return f.one(2) }
 	d := &features{mode: table.Mode(f.rand.IntN(3)), strict: f.one(3), rejoin: health.OnRejoin(f.rand.IntN(2)), there: some(), misses: some(), noHot: f.one(4), inFlight: f.one(4), slowLog: some()}
 	for i := range d.pools {
-		d.pools[i] = poolFeatures{gone: -1, loud: some(), inOrder: f.one(4), join: some(), ahead: some(), denyFlush: f.one(6), connections: 1 + f.rand.IntN(2)}
+		d.pools[i] = poolFeatures{gone: -1, loud: some(), inOrder: f.one(4), join: some(), ahead: some(), denyFlush: f.one(6), connections: 1 + f.rand.IntN(2), keepalive: some()}
 	}
 	if f.one(4) {
 		d.pools[0].gone = f.rand.IntN(3)
@@ -157,10 +158,11 @@ func (f *fleet) drawFeatures() *features {
 		r.copies = f.one(3) || prefix == "r:" && some()
 		r.also = r.copies && !r.far && f.one(3)
 		r.hedge = r.copies && f.one(3)
-		switch counts := prefix == "c:" || prefix == "b:" || f.one(6); {
-		case counts:
+		counts := prefix == "c:" || prefix == "b:" || f.one(6)
+		if counts {
 			r.autocreate, r.buffer = some(), some()
-		default:
+		}
+		if !counts || f.one(3) { // a route may have both
 			r.guard = f.one(3) || prefix == "g:" && some()
 			r.tags = prefix == "t:" && some() && !r.copies
 			r.tagsRead = r.tags && f.one(4)
@@ -192,6 +194,9 @@ func (f *fleet) featured(pool func(name string, from, n, gone int) *table.Pool) 
 		is := d.pools[i]
 		p := pool([]string{"main", "spare", "far"}[i], at[0], at[1], is.gone)
 		p.GetErrors, p.InOrder, p.JoinGets, p.Preconnect, p.DenyFlush, p.Connections = is.loud, is.inOrder, is.join, is.ahead, is.denyFlush, is.connections
+		if is.keepalive {
+			p.Keepalive = time.Second
+		}
 		t.Pools = append(t.Pools, p)
 	}
 	main, spare, far := t.Pools[0], t.Pools[1], t.Pools[2]

@@ -39,11 +39,16 @@ func takeOver(ctx context.Context, f *config.File) (*takeover, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the old Ringside does not hand over: %w", err)
+		return nil, fmt.Errorf("take over from the process at the admin address %s: %w", a.Address, err)
 	}
 	t, err := take(socket)
+	if err == nil && len(t.listeners[adminSocket(a)]) == 0 {
+		// Another user who listens at this address could name the socket of another Ringside.
+		t.close()
+		err = errors.New("the sockets that it names are not of this address")
+	}
 	if err != nil {
-		return nil, fmt.Errorf("take the sockets of the old Ringside: %w", err)
+		return nil, fmt.Errorf("take over from the process at the admin address %s: %w", a.Address, err)
 	}
 	return t, nil
 }

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -45,7 +46,7 @@ func (h *handoverSocket) offer(open func() (names []string, files []*os.File, er
 		h.waiting.SetDeadline(time.Now().Add(handWithin))
 		return h.waiting.Addr().String(), nil
 	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: "@ringside-" + rand.Text(), Net: "unix"})
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socketPrefix + rand.Text(), Net: "unix"})
 	if err != nil {
 		return "", err
 	}
@@ -150,9 +151,16 @@ func checkPeer(c *net.UnixConn) error {
 	return cmp.Or(failed, err)
 }
 
-// take gets the listening sockets from the Ringside that has offered them.
+// socketPrefix begins the name of each socket at which listening sockets are handed over.
+const socketPrefix = "@ringside-"
+
+// take gets the listening sockets from the Ringside that has offered them. It connects to
+// no other service, whatever socket the other side names.
 func take(socket string) (*takeover, error) {
-	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket, Net: "unix"})
+	if !strings.HasPrefix(socket, socketPrefix) {
+		return nil, fmt.Errorf("it names the socket %.100q, which is not a Ringside's", socket)
+	}
+	c, err := dialOffer(socket)
 	if err != nil {
 		return nil, err
 	}
@@ -166,6 +174,17 @@ func take(socket string) (*takeover, error) {
 		return nil, err
 	}
 	return t, nil
+}
+
+// dialOffer connects to a socket. Connections of other users may fill its queue until the old
+// Ringside has refused them, so dialOffer tries again meanwhile.
+func dialOffer(socket string) (*net.UnixConn, error) {
+	for end := time.Now().Add(handWithin); ; time.Sleep(time.Millisecond) {
+		c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket, Net: "unix"})
+		if !errors.Is(err, syscall.EAGAIN) || time.Now().After(end) {
+			return c, err
+		}
+	}
 }
 
 func (t *takeover) receive(c *net.UnixConn) error {

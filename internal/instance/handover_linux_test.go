@@ -1,11 +1,17 @@
 package instance
 
 import (
+	"errors"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // trustOnly makes isTrusted accept only connections while trust is true.
@@ -76,12 +82,68 @@ func TestHandoverRefusesIntruders(t *testing.T) {
 // another user, whatever it listens on.
 func TestTakeRefusesStranger(t *testing.T) {
 	trustOnly(t)
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: "@ringside-test-" + t.Name(), Net: "unix"})
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socketPrefix + "test-" + t.Name(), Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
 	if _, err := take(l.Addr().String()); err == nil || !strings.Contains(err.Error(), "both must be of the same user") {
 		t.Errorf("it takes sockets from a stranger: %v", err)
+	}
+}
+
+// TestTakeWaitsInFullQueue checks that connections of another user that fill the queue of the
+// socket delay a take-over, and do not make it fail.
+func TestTakeWaitsInFullQueue(t *testing.T) {
+	name := socketPrefix + "test-" + t.Name()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	raw, err := l.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := raw.Control(func(fd uintptr) { unix.Listen(int(fd), 1) }); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		c, err := net.Dial("unix", name)
+		if errors.Is(err, syscall.EAGAIN) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	go func() {
+		time.Sleep(20 * time.Millisecond) // so that dialOffer most likely meets the full queue
+		for {
+			if c, err := l.Accept(); err != nil {
+				return
+			} else {
+				defer c.Close()
+			}
+		}
+	}()
+	c, err := dialOffer(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+}
+
+// TestTakeRefusesOtherSockets checks that the new process connects to no socket of a service
+// that is not a Ringside, although that may be of the same user.
+func TestTakeRefusesOtherSockets(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "service")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if _, err := take(path); err == nil || !strings.Contains(err.Error(), "which is not a Ringside's") {
+		t.Errorf("it connects to any socket: %v", err)
 	}
 }

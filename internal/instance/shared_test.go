@@ -4,6 +4,8 @@ package instance
 
 import (
 	"fmt"
+	"io"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,7 +20,8 @@ func sharing(pool, mode string, servers ...string) string {
 }
 
 // Ringsides whose files give a server to different pools report it, where another one ejects the
-// server. Ringsides with the same pool don't report each other.
+// server, and where another one does not eject a server that they eject. Ringsides with the
+// same pool don't report each other, and neither do those that do not eject.
 func TestPoolsShareAServer(t *testing.T) {
 	before := poolsEvery
 	poolsEvery = 200 * time.Millisecond
@@ -39,7 +42,17 @@ func TestPoolsShareAServer(t *testing.T) {
 	named := serve(sharing("a", "fail_fast", s[2]))
 	foreign := serve(sharing("c", "rehash", s[2], s[4], s[5]))
 	told := func(r *served, other string) bool {
-		return strings.Contains(r.journal.String(), "another Ringside ejects a server by a pool that does not eject it here\" server=s2 ") && strings.Contains(r.journal.String(), " other="+other+" ")
+		message := "another Ringside ejects a server by a pool that does not eject it here\" server=s2 "
+		name, keeps := strings.CutPrefix(other, "!")
+		if keeps {
+			message = "another Ringside does not eject a server that is ejected here\" server=s2 "
+		}
+		for line := range strings.Lines(r.journal.String()) {
+			if strings.Contains(line, message) && strings.Contains(line, " other="+name+" ") {
+				return true
+			}
+		}
+		return false
 	}
 	shared := func(r *served, others string) func() bool { // a round that is late makes others gone for a moment
 		return func() bool {
@@ -49,7 +62,11 @@ func TestPoolsShareAServer(t *testing.T) {
 				return false
 			}
 			for _, is := range sum.Shared {
-				if names = append(names, is.Other); is.Pool != r.proxy.Table().Pools[0].Name || is.Server != "s2" {
+				name := is.Other
+				if is.Keeps {
+					name = "!" + name
+				}
+				if names = append(names, name); is.Pool != r.proxy.Table().Pools[0].Name || is.Server != "s2" {
 					t.Errorf("it reports %+v", is)
 				}
 			}
@@ -60,12 +77,25 @@ func TestPoolsShareAServer(t *testing.T) {
 		who    string
 		r      *served
 		others string
-	}{{"first", first, "c"}, {"second", second, "c"}, {"stays", stays, "a c"}, {"named", named, "a c"}, {"foreign", foreign, "a"}} {
+	}{{"first", first, "!a !b c"}, {"second", second, "!a !b c"}, {"stays", stays, "a c"}, {"named", named, "a c"}, {"foreign", foreign, "!a !b a"}} {
 		for _, other := range strings.Fields(x.others) {
 			eventually(t, x.who+" logs pool "+other, func() bool { return told(x.r, other) })
 		}
 		eventually(t, x.who+" reports "+x.others, shared(x.r, x.others))
 	}
+	eventually(t, "the metric counts the server", func() bool {
+		for _, r := range []*served{first, stays, foreign} {
+			pool := r.proxy.Table().Pools[0].Name
+			if !strings.Contains(metricsOf(t, r), fmt.Sprintf("ringside_pool_servers_shared{pool=%q} 1\n", pool)) {
+				return false
+			}
+		}
+		return true
+	})
+	eventually(t, "server list reports a pool that ejects nothing", func() bool {
+		_, out, _ := typed("server", "list", "--admin", first.admin)
+		return strings.Contains(out, "Another Ringside does not eject s2 (by its pool a) and s2 (by its pool b), and loses what it has stored there")
+	})
 	eventually(t, "server list reports both", func() bool {
 		_, out, _ := typed("server", "list", "--admin", stays.admin)
 		return strings.Contains(out, "Another Ringside ejects s2 (by its pool a) and s2 (by its pool c), and flushes a server when it returns")
@@ -75,7 +105,7 @@ func TestPoolsShareAServer(t *testing.T) {
 	foreign.write(usual)
 	foreign.reloads(0)
 	for _, r := range []*served{first, second, foreign} {
-		eventually(t, "they agree", shared(r, ""))
+		eventually(t, "those that eject agree", shared(r, "!a !b"))
 	}
 	eventually(t, "the other pool is gone", shared(stays, "a"))
 	wants(t, first.journal.String(), "no other Ringside ejects a server any more by that pool, which does not eject it here\" server=s2 ")
@@ -84,7 +114,33 @@ func TestPoolsShareAServer(t *testing.T) {
 			t.Error("Ringsides with the same pool report each other")
 		}
 	}
-	if told(first, "b") || told(foreign, "b") {
-		t.Error("a pool that ejects nothing is reported")
+	for _, r := range []*served{stays, named} {
+		if told(r, "!a") || told(r, "!b") {
+			t.Error("Ringsides that eject nothing report each other")
+		}
 	}
+	first.write(sharing("b", "fail_fast", s[2], s[3]))
+	first.reloads(0)
+	second.write(sharing("b", "fail_fast", s[2], s[3]))
+	second.reloads(0)
+	foreign.write(sharing("b", "fail_fast", s[2], s[3]))
+	foreign.reloads(0)
+	for _, r := range []*served{first, second, foreign, stays, named} {
+		eventually(t, "no server is ejected, so there is no conflict", shared(r, ""))
+	}
+}
+
+// metricsOf returns the page with the metrics.
+func metricsOf(t *testing.T, r *served) string {
+	t.Helper()
+	answer, err := http.Get("http://" + r.admin + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }

@@ -68,6 +68,10 @@ func TestTold(t *testing.T) {
 			Told{Tone: Bad, Kind: "suspect", Text: `Another Ringside ejects b by its pool o\x00`, More: "it is so"}},
 		{"no other Ringside ejects a server any more by that pool, which does not eject it here", []any{"server", "b", "other", "o"},
 			Told{Tone: Good, Kind: Up, Text: "No other Ringside ejects b by its pool o any more"}},
+		{"another Ringside does not eject a server that is ejected here", []any{"server", "b", "other", "o", "why", "it is so"},
+			Told{Tone: Bad, Kind: "suspect", Text: "Another Ringside has b in its pool o and does not eject it", More: "it is so"}},
+		{"no other Ringside has a server any more in that pool, which does not eject it", []any{"server", "b", "other", "o"},
+			Told{Tone: Good, Kind: Up, Text: "No other Ringside has b in its pool o any more"}},
 		{"listening", []any{"address", "127.0.0.1:11211"}, Told{}},
 		{"something new", []any{"why", "it is so"}, Told{Tone: Good, Kind: "warm", Text: "something new", More: "it is so"}},
 	} {

@@ -191,6 +191,12 @@ func TestEjectedElsewhere(t *testing.T) {
 		}
 		sum.Shared = append(sum.Shared, stats.Shared{Pool: "main", Server: "s2", Other: fmt.Sprint("o", i+2)})
 	}
+	both := &stats.Snapshot{Shared: []stats.Shared{{Pool: "main", Server: "s1", Other: "o1"}, {Pool: "main", Server: "s2", Other: "o2", Keeps: true}}}
+	if got, want := ejectedElsewhere(both, "main"), "Another Ringside ejects s1 (by its pool o1), and flushes a server when it returns, with what this pool has stored there by then. "+
+		"Another Ringside does not eject s2 (by its pool o2), and loses what it has stored there when this one flushes a server that returns. "+
+		"Give all Ringsides the same pools, or each pool its own servers."; got != want {
+		t.Errorf("it says %q", got)
+	}
 	if ejectedElsewhere(sum, "other") != "" || SharedServers(sum, "other") != 0 || SharedServers(sum, "main") != 2 {
 		t.Error("the servers of another pool are told, or some twice")
 	}

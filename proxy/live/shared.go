@@ -1,6 +1,7 @@
 package live
 
-// Servers that another Ringside ejects by a pool of its own.
+// Servers that another Ringside ejects by a pool of its own, or does not eject although this
+// one does.
 
 import (
 	"fmt"
@@ -10,7 +11,7 @@ import (
 	"ringside/proxy/stats"
 )
 
-// SharedServers is how many servers of a pool other Ringsides eject by pools of their own.
+// SharedServers is how many servers of a pool other Ringsides treat otherwise in an outage.
 func SharedServers(sum *stats.Snapshot, pool string) int {
 	var names []string
 	for _, s := range sum.Shared {
@@ -24,12 +25,26 @@ func SharedServers(sum *stats.Snapshot, pool string) int {
 // mostShared is how many of these servers are told by name.
 const mostShared = 3
 
-// ejectedElsewhere says in two sentences which servers of a pool another Ringside ejects, and
+// ejectedElsewhere says which servers of a pool another Ringside ejects, or does not eject, and
 // what to do; empty: there are none.
-func ejectedElsewhere(sum *stats.Snapshot, pool string) string {
+func ejectedElsewhere(sum *stats.Snapshot, pool string) (text string) {
+	if list := serversOf(sum, pool, false); list != "" {
+		text = "Another Ringside ejects " + list + ", and flushes a server when it returns, with what this pool has stored there by then. "
+	}
+	if list := serversOf(sum, pool, true); list != "" {
+		text += "Another Ringside does not eject " + list + ", and loses what it has stored there when this one flushes a server that returns. "
+	}
+	if text != "" {
+		text += "Give all Ringsides the same pools, or each pool its own servers."
+	}
+	return text
+}
+
+// serversOf lists the servers of a pool that another Ringside ejects, or those that it keeps.
+func serversOf(sum *stats.Snapshot, pool string, keeps bool) string {
 	var list []string
 	for _, s := range sum.Shared {
-		if s.Pool == pool {
+		if s.Pool == pool && s.Keeps == keeps {
 			list = append(list, fmt.Sprintf("%s (by its pool %s)", s.Server, Clean(s.Other)))
 		}
 	}
@@ -44,5 +59,5 @@ func ejectedElsewhere(sum *stats.Snapshot, pool string) string {
 	if last := len(list) - 1; last > 0 {
 		text = strings.Join(list[:last], ", ") + " and " + list[last]
 	}
-	return "Another Ringside ejects " + text + ", and flushes a server when it returns, with what this pool has stored there by then. Give all Ringsides the same pools, or each pool its own servers."
+	return text
 }

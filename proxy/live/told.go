@@ -73,6 +73,10 @@ func tell(is map[string]any) Told {
 		return Told{Tone: Bad, Kind: "suspect", Text: "Another Ringside ejects " + server + " by its pool " + word("other"), More: why}
 	case "no other Ringside ejects a server any more by that pool, which does not eject it here":
 		return Told{Tone: Good, Kind: Up, Text: "No other Ringside ejects " + server + " by its pool " + word("other") + " any more"}
+	case "another Ringside does not eject a server that is ejected here":
+		return Told{Tone: Bad, Kind: "suspect", Text: "Another Ringside has " + server + " in its pool " + word("other") + " and does not eject it", More: why}
+	case "no other Ringside has a server any more in that pool, which does not eject it":
+		return Told{Tone: Good, Kind: Up, Text: "No other Ringside has " + server + " in its pool " + word("other") + " any more"}
 	case "a person gives an order":
 		return Told{Tone: Warn, Kind: Drained, Text: "A person orders: " + word("order") + " " + server}
 	case "server connection lost with requests in flight":

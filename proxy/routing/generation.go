@@ -149,7 +149,7 @@ func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, 
 		}
 		made.Autocreate, made.Buffer, made.Count.Misses = r.Autocreate, r.Buffer, learned.Misses(r.Label())
 		l.Counts = l.Counts || r.Autocreate != nil
-		made.mayTask = made.View != nil || made.Buffer != nil
+		made.setMayTask()
 		made.Prefer, made.Keeps = bound[r.Prefer], r.Near
 		if r.Guard != nil {
 			made.Guard = &Guard{Guard: r.Guard, Learned: learned.Guarded(r.Label())}
@@ -192,9 +192,15 @@ func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, 
 // command is the route, beside the tagged route rt, of the keys that name tags.
 func (rt *Route) command(prefix string) Route {
 	names := table.Route{Prefix: prefix}
-	return Route{Listener: rt.Listener, Prefix: prefix, label: names.Label(), keys: names.Pattern(), BoundPool: rt.BoundPool, GetErrors: rt.GetErrors, Timeouts: rt.Timeouts,
-		mayTask: rt.mayTask, Guard: rt.Guard, Tags: &Tags{Tags: rt.Tags.Tags, Learned: rt.Tags.Learned, Command: true}}
+	made := Route{Listener: rt.Listener, Prefix: prefix, label: names.Label(), keys: names.Pattern(), BoundPool: rt.BoundPool, GetErrors: rt.GetErrors, Timeouts: rt.Timeouts,
+		Guard: rt.Guard, Tags: &Tags{Tags: rt.Tags.Tags, Learned: rt.Tags.Learned, Command: true}}
+	made.setMayTask()
+	return made
 }
+
+// setMayTask sets mayTask by what the route itself has: without a buffer or a view no command
+// needs a task.
+func (rt *Route) setMayTask() { rt.mayTask = rt.View != nil || rt.Buffer != nil }
 
 // Name is what the route is known by over reloads.
 func (rt *Route) Name() stats.RouteName {

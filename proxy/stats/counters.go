@@ -260,6 +260,7 @@ type Snapshot struct {
 type Shared struct {
 	Pool, Server string // of this Ringside
 	Other        string // the other Ringside's pool
+	Keeps        bool   // that pool does not eject the server, and this Ringside does
 }
 
 // Lack is what is missing on a server that keeps copies, as far as this process knows.

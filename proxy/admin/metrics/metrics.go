@@ -252,7 +252,7 @@ var (
 		"1 for each server of each pool of the table in force, with the name and weight that it has there.",
 		"pool", "server", "address", "weight")
 	poolShared = perPool.gauge("pool_servers_shared",
-		"Servers of the pool that another Ringside ejects, and flushes, by a pool that this Ringside does not have or that ejects nothing here. Alert on more than 0.")
+		"Servers of the pool that another Ringside ejects, and flushes, by a pool that this Ringside does not have or that ejects nothing here; and those that this Ringside ejects and another one does not. Alert on more than 0.")
 )
 
 // Ringside itself.

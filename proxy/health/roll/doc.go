@@ -64,11 +64,16 @@
 // none (Proxy.AskPools). It asks once a minute, the first time a minute after the start, and
 // asks only servers that are up and whose release has meta commands. Where it ejects the
 // server by a pool, its gutter included, it writes the item over what it has read, with the
-// entry of that pool one higher. Else it reads only. If another Ringside was faster it reads
+// entry of that pool one higher. If another Ringside was faster it reads
 // again, three times in all. All Ringsides with a pool of that name share its entry.
 //
+// A Ringside that has the server and does not eject it only reads, until it sees that another
+// one does eject it. From then on it writes, too: an entry with its pool's name after the
+// character !, so that the other Ringside learns of it. So Ringsides in mode fail_fast write
+// nothing to servers of their own accord unless two files are in conflict.
+//
 // An entry that has changed between two readings, and is of no pool by which this Ringside
-// ejects the server, is reported: in the log, on the page, in ringside top and ringside server
+// ejects the server, is reported (one with ! only by a Ringside that ejects the server): in the log, on the page, in ringside top and ringside server
 // list, and by a metric. One that has not changed for three rounds is gone, and is left out
 // when the item is written. So an entry that a reload has left behind is never reported by the
 // Ringsides that were reloaded. They don't count what they have seen of a pool while they had

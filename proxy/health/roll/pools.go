@@ -16,11 +16,15 @@ const (
 
 const poolsMagic = "rp1"
 
+// Keeps begins the name of an entry whose pool has the server and does not eject it. No pool
+// has a name that begins so.
+const Keeps = "!"
+
 // Pools is what one Ringside has read of the pools that eject one server. The zero Pools has
 // read nothing.
 type Pools struct {
 	read   []poolEntry
-	others map[string]*poolEntry // of pools that this Ringside does not eject the server by
+	others map[string]*poolEntry // of pools that this Ringside does not have, or not so
 }
 
 // poolEntry is one pool of the item.
@@ -41,7 +45,7 @@ func (p *Pools) NextRound() {
 }
 
 // Hear takes up the item; nil: there is none. own are the pools by which this Ringside ejects
-// the server.
+// the server, or, with Keeps before their names, that have it and do not eject it.
 func (p *Pools) Hear(value []byte, own []string) {
 	p.read = parsePools(value)
 	for _, name := range own {
@@ -62,8 +66,8 @@ func (p *Pools) Hear(value []byte, own []string) {
 	}
 }
 
-// Others are the pools by which other Ringsides eject the server and this one does not, by
-// name. An entry counts when its number has changed since it was read first: an entry that a
+// Others are the entries of pools by which other Ringsides eject the server and this one does
+// not, or, with Keeps before their names, that do not eject it, by name. An entry counts when its number has changed since it was read first: an entry that a
 // Ringside has left behind does not.
 func (p *Pools) Others() (names []string) {
 	for name, e := range p.others {

@@ -1,0 +1,41 @@
+package e2e
+
+// Two processes whose files give a server to different pools.
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"ringside/internal/testenv"
+)
+
+// TestServerOfTwoFiles: one process ejects servers, another one has one of them in a pool that
+// does not. Both report it, the one that ejects some two minutes later.
+func TestServerOfTwoFiles(t *testing.T) {
+	t.Parallel()
+	testenv.OnlyFull(t, "processes ask once a minute; TestPoolsShareAServer in internal/instance shortens that")
+	servers := startMemcacheds(t, 4)
+	ejects := startRingside(t, "auto", strings.Replace(front(servers[:3], "failover: {mode: rehash}"), "  main:", "  ejects:", 1))
+	keeps := startRingside(t, "auto", strings.Replace(front(servers[2:], "failover: {mode: fail_fast}"), "  main:", "  keeps:", 1))
+	for _, c := range []struct {
+		r          *ringside
+		pool, says string
+	}{
+		{keeps, "keeps", "another Ringside ejects a server by a pool that does not eject it here"},
+		{ejects, "ejects", "another Ringside does not eject a server that is ejected here"},
+	} {
+		for range 5 { // minutes
+			if strings.Contains(c.r.out.String(), c.says) {
+				break
+			}
+			time.Sleep(time.Minute)
+		}
+		if !strings.Contains(c.r.out.String(), c.says) {
+			t.Errorf("pool %s: it does not log that %s", c.pool, c.says)
+		}
+		if n := c.r.metric(t, `ringside_pool_servers_shared{pool="`+c.pool+`"}`); n != 1 {
+			t.Errorf("pool %s: the metric is %v", c.pool, n)
+		}
+	}
+}

@@ -1,0 +1,229 @@
+package e2e
+
+// serve --take-over beside processes of another user, and where another process has the
+// admin address.
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// intruder is a script in Python that attacks a take-over. As root the tests run it as another
+// user. As any other user they run it as their own: then only what does not depend on the
+// user is tested.
+const intruder = `
+import array, http.server, json, os, socket, sys, threading, urllib.request
+what, admin, more = sys.argv[1], sys.argv[2], sys.argv[3]
+
+def answer(reply):
+    class H(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = reply()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+        def log_message(self, *a):
+            pass
+    host, port = admin.rsplit(":", 1)
+    s = http.server.ThreadingHTTPServer((host, int(port)), H)
+    print("ready", flush=True)
+    s.serve_forever()
+
+def ask(at):
+    r = urllib.request.Request("http://%s/control/hand-over" % at, data=b"", method="POST", headers={"Ringside-Control": "1"})
+    return json.load(urllib.request.urlopen(r))["socket"]
+
+if what == "give":  # it hands over sockets of its own
+    name = "ringside-" + os.urandom(8).hex()
+    l = socket.socket(socket.AF_UNIX)
+    l.bind("\0" + name)
+    l.listen(8)
+    def give():
+        while True:
+            c, _ = l.accept()
+            own = socket.socket()
+            own.bind(("127.0.0.1", 0))
+            own.listen(8)
+            names = json.dumps(more.split(",")).encode() + b"\n"
+            c.sendmsg([names], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [own.fileno()] * len(more.split(","))))])
+            print("gave", c.recv(100), flush=True)
+    threading.Thread(target=give, daemon=True).start()
+    answer(lambda: json.dumps({"socket": "@" + name}).encode())
+elif what == "name":  # it names a socket that is not its own
+    answer(lambda: json.dumps({"socket": more}).encode())
+elif what == "other":  # it names the socket of another Ringside
+    answer(lambda: json.dumps({"socket": ask(more)}).encode())
+elif what == "text":
+    answer(lambda: b"hello")
+elif what == "flood":  # it connects before the process that is to have the sockets
+    held = []
+    first = True
+    while True:
+        try:
+            name = ask(admin)
+        except OSError:
+            continue  # it is over for the old one
+        for _ in range(200):
+            c = socket.socket(socket.AF_UNIX)
+            c.setblocking(False)
+            try:
+                c.connect("\0" + name[1:])
+                held.append(c)
+            except OSError:
+                pass
+        for c in held:
+            try:
+                got = c.recv(100)
+                if got:
+                    print("got", got, flush=True)
+            except OSError:
+                pass
+        held = held[-300:]
+        if first:
+            print("ready", flush=True)
+            first = False
+`
+
+// intrude runs the intruder, and waits until it is ready.
+func intrude(t *testing.T, what, admin, more string) *process {
+	t.Helper()
+	p := &process{name: "intruder", cmd: exec.Command("/usr/bin/python3", "-c", intruder, what, admin, more), exited: make(chan struct{})}
+	p.cmd.Dir = "/"
+	if os.Geteuid() == 0 {
+		p.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	}
+	p.run(t)
+	eventually(t, "the intruder is ready", func() bool { return strings.Contains(p.out.String(), "ready") })
+	return p
+}
+
+// TestTakeOverFromStranger checks what a new process does if not the old Ringside but another
+// process, of another user, has the admin address: it ends with an error that names the
+// address and takes nothing, and every Ringside that runs serves on.
+func TestTakeOverFromStranger(t *testing.T) {
+	t.Parallel()
+	other := startRingside(t, "auto", front(startMemcacheds(t, 1)))
+	binary, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ what, more, root, user string }{
+		{what: "give", more: "tcp LISTEN,admin tcp ADMIN", root: "of user 65534, not of user 0: both must be of the same user"},
+		{what: "give", more: "tcp LISTEN", root: "of user 65534, not of user 0: both must be of the same user", user: "are not of this address"},
+		{what: "name", more: "/run/dbus/system_bus_socket", root: "which is not a Ringside's"},
+		{what: "name", more: "@ringside-nothing", root: "connection refused"},
+		{what: "other", more: other.admin, root: "are not of this address"},
+		{what: "text", root: "no JSON"},
+	} {
+		t.Run(c.what+" "+c.more, func(t *testing.T) {
+			want := c.root
+			if os.Geteuid() != 0 {
+				if c.what == "give" && c.user == "" {
+					return // it is of the same user, and the old Ringside for all that can be known
+				}
+				if c.user != "" {
+					want = c.user
+				}
+			}
+			address, admin := freeAddress(t, ownHost()), freeAddress(t, ownHost())
+			c.more = strings.NewReplacer("LISTEN", address, "ADMIN", admin).Replace(c.more)
+			i := intrude(t, c.what, admin, c.more)
+			next := &ringside{address: address, admin: admin, file: t.TempDir() + "/ringside.yaml", driver: "auto"}
+			next.write(t, fmt.Sprintf("listen: %s\n%s", address, front(startMemcacheds(t, 1))))
+			p := start(t, binary, "serve", "--take-over", "-c", next.file)
+			if code := p.wait(t); code != 1 {
+				t.Errorf("it ends with %d", code)
+			}
+			if out := p.out.String(); !strings.Contains(out, "take over from the process at the admin address "+admin+": ") || !strings.Contains(out, want) {
+				t.Errorf("it says %q, want %q", out, want)
+			}
+			if strings.Contains(i.out.String(), "gave b'ready") {
+				t.Errorf("the intruder's sockets were taken: %s", i.out.String())
+			}
+			if _, err := net.Dial("tcp", address); err == nil {
+				t.Error("somebody serves the listener")
+			}
+			if !i.running() {
+				t.Errorf("the intruder ended: %s", i.out.String())
+			}
+		})
+	}
+	if c := dial(t, other.address); !other.running() {
+		t.Error("the other Ringside ended")
+	} else {
+		c.store("a", "b")
+		c.holds("a", "b")
+	}
+}
+
+// TestTakeOverUnderAttack checks that connections of another user, who connects first and
+// again and again, neither get a socket nor prevent a take-over nor use up descriptors.
+func TestTakeOverUnderAttack(t *testing.T) {
+	t.Parallel()
+	old := startRingside(t, "auto", front(startMemcacheds(t, 1))+"limits: {drain: 10m}\n")
+	stay := dial(t, old.address)
+	stay.store("a", "b")
+	if os.Geteuid() != 0 {
+		return // all processes of this user may take the sockets
+	}
+	i := intrude(t, "flood", old.admin, "")
+	before := openDescriptors(t, old.cmd.Process.Pid)
+	next := start(t, old.cmd.Path, "serve", "--take-over", "-c", old.file)
+	old.logged(t, "handed over")
+	if n := openDescriptors(t, old.cmd.Process.Pid); n > before+300 {
+		t.Errorf("the old Ringside has %d descriptors, %d before", n, before)
+	}
+	stay.holds("a", "b")
+	dial(t, old.address).holds("a", "b")
+	if strings.Contains(i.out.String(), "got") {
+		t.Errorf("the intruder: %s", i.out.String())
+	}
+	stay.Close()
+	if code := old.wait(t); code != 0 {
+		t.Errorf("the old one ends with %d", code)
+	}
+	if !next.running() {
+		t.Error("the new one has ended")
+	}
+}
+
+// TestTakeOverThatFails checks that the old Ringside serves on if the new one cannot start
+// after it has got the sockets.
+func TestTakeOverThatFails(t *testing.T) {
+	t.Parallel()
+	old := startRingside(t, "auto", front(startMemcacheds(t, 1)))
+	taken, err := net.Listen("tcp", freeAddress(t, ownHost()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	c := dial(t, old.address)
+	c.store("a", "b")
+	old.write(t, fmt.Sprintf("listen: [%q, %q]\n%s", old.address, taken.Addr(), front(startMemcacheds(t, 1))))
+	next := start(t, old.cmd.Path, "serve", "--take-over", "-c", old.file)
+	if code := next.wait(t); code != 1 || !strings.Contains(next.out.String(), "cannot listen on "+taken.Addr().String()) {
+		t.Errorf("the new one ends with %d: %s", code, next.out.String())
+	}
+	c.holds("a", "b")
+	dial(t, old.address).holds("a", "b")
+	if status, _ := old.page(t, "/healthz"); status != http.StatusOK || !old.running() {
+		t.Errorf("the old one: %d", status)
+	}
+}
+
+// openDescriptors returns how many files a process has open.
+func openDescriptors(t *testing.T, pid int) int {
+	t.Helper()
+	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(files)
+}
