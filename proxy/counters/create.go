@@ -108,7 +108,7 @@ func (c *creation) create(t *task.Task) {
 		switch {
 		case r.Foreign && wire.PlainKey(t.Key):
 			c.add(t)
-		case r.Foreign: // only meta commands can name the key
+		case r.Foreign: // only meta commands can name this key
 			c.then(r, token)
 		case rep.Kind == wire.ClientError && t.Rule != nil: // it found a value that was stored in between, or the placeholder of a repair
 			c.why = "server: " + string(rep.Line.Of(r.Bytes))
