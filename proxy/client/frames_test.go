@@ -11,7 +11,8 @@ import (
 )
 
 // TestFramesOfAnySize uses values around the size from which a request is passed on without a
-// copy. A frame may be slightly shorter than its request, and so on the other side of that limit.
+// copy. A frame may be slightly below that size and its request above it. Such a request was once
+// taken out of the input buffer, although it is in another one.
 func TestFramesOfAnySize(t *testing.T) {
 	s := conversation.New(t)
 	s.Play("frames", "pool main servers=s1")

@@ -82,7 +82,7 @@
 // are newer than the server (touch 1.4.8, cache_memlimit 1.4.27, gat and gats 1.5.3) and newer
 // meta flags (P, L 1.6.14, mg without flags 1.6.18, E, x 1.6.27). A command that a release
 // knows but answers differently is passed on. Examples are the bare EN of an mg with O or k
-// before 1.6.18, and an ms with s before 1.6.20, whose reply has no size.
+// before 1.6.18, and an ms with s before 1.6.20, which returns no size.
 //
 // # Files
 //

@@ -217,7 +217,7 @@ func (c *Conn) forgetLingering() {
 	}
 }
 
-// expireLingering ends the lingering connections whose time is over. A connection on which a
+// expireLingering ends the lingering connections that have reached Until. A connection on which a
 // client still waits for a reply stays open.
 func (e *Servers) expireLingering() {
 	for _, c := range slices.Clone(e.Lingering) {

@@ -11,7 +11,7 @@ import (
 	"ringside/proxy/conversation"
 )
 
-// oldStage returns a harness whose server s1 is an OldServer.
+// oldStage returns a harness with an OldServer as s1.
 func oldStage(t *testing.T, script ...string) (*conversation.Harness, *conversation.OldServer) {
 	s, o := conversation.New(t), conversation.NewOldServer()
 	s.Quiet = true

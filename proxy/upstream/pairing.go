@@ -12,7 +12,7 @@ import (
 	"ringside/proxy/wire"
 )
 
-// BeginLine starts the line of a, a read of many keys whose first key has so many bytes. It
+// BeginLine starts the line of a, a read of many keys. key is the length of the first one. It
 // writes the command, or continues the line of before, which was the last request in the queue.
 func (c *Conn) BeginLine(a, before *Attempt, command []byte, key int) {
 	gets := len(command) > len("get")
@@ -24,8 +24,8 @@ func (c *Conn) BeginLine(a, before *Attempt, command []byte, key int) {
 	}
 }
 
-// EndLine ends the line of a, which is last in the queue and whose keys AddKey has added, and
-// keeps its names.
+// EndLine ends the line of a, which is last in the queue and has all its keys, and keeps
+// its names.
 func (c *Conn) EndLine(a *Attempt) {
 	b := &c.Server.e.Buffers
 	a.SetLine(c.Out.Last(a.Room(), a.Size))
@@ -124,9 +124,9 @@ func (c *Conn) GiveGet(a, before *Attempt, r *wire.Request, raw []byte, strip st
 // divide handles r, the next reply to a shared line, at the start of buf. It is called if r is
 // not known to be a VALUE of the next key of a, the head of the queue. If r belongs to a,
 // divide returns false, and sets r.Last if no key of a follows. If r belongs to a later request
-// of the line, it sets passing to the number of requests before that, whose other keys are
-// misses. END completes the whole line. An error is the reply to a, and is passed to its
-// receiver.
+// of the line, it sets passing to the number of requests before that: their other keys are
+// misses. END completes the whole line. An error is the reply to a and to all requests after it
+// on the line, so it stays in the input until the last of them has received it.
 func (c *Conn) divide(a *Attempt, r *wire.Reply, buf []byte) bool {
 	switch {
 	case r.Kind == wire.End:
@@ -165,8 +165,8 @@ func (c *Conn) pass(a *Attempt) {
 	c.reply(a, r, wire.EndLine)
 }
 
-// keepLines clears the expired flag of requests whose shared line is not expired as a whole, so
-// that their keys stay on that line.
+// keepLines marks all requests of a shared line as expired if the whole line can be dropped, and
+// none of them otherwise: a single key can't be removed from a line.
 func (c *Conn) keepLines() {
 	for first := c.Head; first != nil; first = first.Next {
 		if !first.Joined {

@@ -171,8 +171,8 @@ func (srv *Server) Pick(client uint64, internal bool) (c *Conn, trouble string, 
 	return c, "", 0
 }
 
-// Bulky is a bit in the number of a client whose replies are so large that other clients should
-// not wait for them: see package client. Bulky clients share a separate connection, which is
+// Bulky is a bit in the number of a client. It means that the replies are so large that other
+// clients should not wait for them: see package client. Bulky clients share a separate connection, which is
 // created for the first such request.
 const Bulky = 1 << 63
 

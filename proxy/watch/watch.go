@@ -28,8 +28,8 @@ const (
 
 // Watch samples the keys of one loop. It must be created with New.
 type Watch struct {
-	// Left is the number of requests until the next sample. The code that handles a request
-	// decrements it, and calls Look if it is 0.
+	// Left is the number of requests to skip before the next sample. The code that handles a
+	// request decrements it, and calls Look if it becomes negative.
 	Left int
 
 	// Judged returns why a read of key, as servers know it, has just missed. It may be nil.

@@ -55,7 +55,7 @@ func (l *Line) Fits(gets bool, key int) bool {
 // Begin starts a new line.
 func (l *Line) Begin(gets bool) { l.gets = gets }
 
-// Continue makes l continue the line of before, whose line end was removed. Ends then records
+// Continue makes l continue the line of before, after the line end of that was removed. Ends then records
 // the new end.
 func (l *Line) Continue(before *Line) {
 	before.Joined = true

@@ -74,8 +74,8 @@ func (n *Names) Named() (key, opaque []byte) {
 // AddLength stores the length of one of many keys. SetLine then adds the line.
 func (n *Names) AddLength(size int) { n.keys = append(n.keys, byte(size)) }
 
-// SetLine stores the keys of a multi-key read, whose lengths AddLength has stored. room is the
-// buffer with the line after the lengths. The first n.At bytes of the line are the command.
+// SetLine stores the keys of a multi-key read, after AddLength has stored their lengths. room is
+// the buffer with the line after the lengths. The first n.At bytes of the line are the command.
 func (n *Names) SetLine(room []byte) {
 	count := len(n.keys)
 	n.lengths = int32(count)
