@@ -49,7 +49,7 @@ func TestPageGuard(t *testing.T) {
 		{Access{Page: Everybody, Names: []string{"cache.example"}}, request{"/api/ring", there, "cache.example", ""}, 200},
 		{Access{Page: Everybody}, request{"/api/ring", there, "192.0.2.1:9151", "cross-site"}, 403},
 		{Access{Page: Nobody}, request{"/api/ring", here, "127.0.0.1:9151", ""}, 404},
-		{Access{}, request{"/", here, "127.0.0.1:9151", "cross-site"}, 200}, // anybody may link to it
+		{Access{}, request{"/", here, "127.0.0.1:9151", "cross-site"}, 200}, // any site may link to it
 		{Access{}, request{"/", here, "evil.example", ""}, 0},
 		{Access{}, request{"/", there, "192.0.2.1:9151", ""}, 0},
 		{Access{Page: Nobody}, request{"/", here, "127.0.0.1:9151", ""}, 0},

@@ -32,7 +32,7 @@ type Names struct {
 // Room returns the buffer of n. A caller may append to it and store the result with Reuse.
 func (n *Names) Room() []byte { return n.keys }
 
-// Reuse lets n keep its names behind those in room, of which it has none yet.
+// Reuse makes room the buffer of n. The names of n are appended to it.
 func (n *Names) Reuse(room []byte) { n.keys = room }
 
 // Remember stores the names of r, which was parsed from raw. key is decoded, in the form that
