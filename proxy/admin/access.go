@@ -1,7 +1,6 @@
 package admin
 
-// Who may look at the page and what is behind it, and which orders of a browser
-// count.
+// Access to the dashboard and its API, and the check of orders that a browser sends.
 
 import (
 	"crypto/rand"
@@ -13,25 +12,25 @@ import (
 	"strings"
 )
 
-// Who says who may use a part of the admin interface.
+// Who says which clients may use a part of the admin interface.
 type Who string
 
-// The values of Who. The empty one is Loopback; any other is Nobody.
+// The values of Who. The empty one means Loopback, and any unknown one Nobody.
 const (
 	Loopback  Who = "loopback" // clients on this machine: over loopback, or a unix socket
-	Everybody Who = "on"       // who reaches the listener
+	Everybody Who = "on"       // all clients that reach the listener
 	Nobody    Who = "off"
 )
 
-// newToken is what a page of this process must show to change something.
+// newToken returns a random token, which a page of this process must send to change something.
 func newToken() string {
 	b := make([]byte, 16)
 	rand.Read(b)
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// mayLook returns nil if r may see what the page shows. Another site's page may not:
-// it could not read the answer, but it could make many ask for one.
+// mayLook returns nil if r may read the data of the dashboard. A page of another site may not:
+// it could not read the reply, but it could cause many requests.
 func (s *Server) mayLook(r *http.Request) error {
 	if err := refuseOtherSites(r); err != nil {
 		return err
@@ -39,8 +38,8 @@ func (s *Server) mayLook(r *http.Request) error {
 	return s.mayVisit(r)
 }
 
-// refuseOtherSites returns nil unless a browser sends r for another site's page. Older
-// browsers don't send Sec-Fetch-Site; they send Origin with what scripts ask for.
+// refuseOtherSites returns nil unless a browser has sent r on behalf of another site's page.
+// Older browsers don't send Sec-Fetch-Site, but they send Origin with requests of scripts.
 func refuseOtherSites(r *http.Request) error {
 	site, origin := r.Header.Get("Sec-Fetch-Site"), r.Header.Get("Origin")
 	at, err := url.Parse(origin)
@@ -50,8 +49,8 @@ func refuseOtherSites(r *http.Request) error {
 	return nil
 }
 
-// mayVisit returns nil if r may have the page itself, which holds no secret: anybody
-// may link to it.
+// mayVisit returns nil if r may load the dashboard itself. That contains no secrets, so other
+// sites may link to it.
 func (s *Server) mayVisit(r *http.Request) error {
 	switch who := s.access.Load().Page; {
 	case who == Everybody && !s.knownHost(r), who == Loopback && onLoopback(r) && !s.knownHost(r):
@@ -66,15 +65,15 @@ func (s *Server) mayVisit(r *http.Request) error {
 
 const unknownHost = "this Ringside is not known by the name in your request: add it to admin.names, or use its address"
 
-// local reports whether r comes from this machine, by an address or a name that
-// admin.names has.
+// local reports whether r comes from this machine, with an address or a name of admin.names as
+// its Host.
 func (s *Server) local(r *http.Request) bool {
 	return onThisMachine(r) || onLoopback(r) && slices.Contains(s.access.Load().Names, strings.ToLower(hostName(r.Host)))
 }
 
-// knownHost reports whether r names this Ringside by an address, or by a name that
-// nobody else could have made point here: a web page that makes its own name do so
-// (DNS rebinding) can't be told from Ringside's by anything else.
+// knownHost reports whether r names this instance by an address, or by a name that only its
+// operator can have made point here. A web page can make its own name point here (DNS
+// rebinding). Only the Host shows that.
 func (s *Server) knownHost(r *http.Request) bool {
 	name := strings.ToLower(hostName(r.Host))
 	if _, err := netip.ParseAddr(name); err == nil {
@@ -83,9 +82,9 @@ func (s *Server) knownHost(r *http.Request) bool {
 	return name == "" || name == "localhost" || slices.Contains(s.access.Load().Names, name)
 }
 
-// checkOrigin returns nil if r does not come from a browser, or if it comes from the
-// page that this process has given to it. The scheme of its origin does not count:
-// one port serves one scheme, and a reverse proxy may have changed it.
+// checkOrigin returns nil if r does not come from a browser, or if it comes from the dashboard
+// of this process. The scheme of the origin is ignored: one port serves one scheme, and a
+// reverse proxy may have changed it.
 func (s *Server) checkOrigin(r *http.Request) error {
 	shown := r.Header.Get(steering)
 	origin := r.Header.Get("Origin")

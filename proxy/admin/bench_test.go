@@ -1,6 +1,6 @@
 package admin
 
-// What a scrape of many servers costs.
+// The cost of a scrape with many servers.
 
 import (
 	"fmt"
@@ -11,11 +11,10 @@ import (
 	"ringside/proxy/table"
 )
 
-// BenchmarkScrape scrapes a proxy of two loops with 200 servers. MB is the size of
-// what it answers.
+// BenchmarkScrape scrapes a proxy of two loops with 200 servers. MB is the size of the reply.
 func BenchmarkScrape(b *testing.B) {
 	p := pool("main")
-	p.Failover.Mode = table.Rehash // so that there is all that a pool can say
+	p.Failover.Mode = table.Rehash // so that the pool has all metrics
 	p.Servers = nil
 	for i := range 200 {
 		p.Servers = append(p.Servers, table.Target{Name: fmt.Sprintf("cache%03d", i), Network: "tcp", Address: fmt.Sprintf("10.1.%d.%d:11211", i/100, i%100), Weight: 1})

@@ -20,15 +20,15 @@ import (
 	"ringside/proxy/live"
 )
 
-// Client asks the admin interface of a running Ringside. It may be used by several
-// goroutines at once.
+// Client sends requests to the admin interface of a running instance. It is safe for concurrent
+// use.
 type Client struct {
 	address string
 	http    http.Client
 }
 
-// NewClient makes a client of the admin interface at address: host:port, or a
-// path on network "unix".
+// NewClient returns a client of the admin interface at address: host:port, or a path on network
+// "unix".
 func NewClient(network, address string) *Client {
 	c := &Client{address: address}
 	dial := &net.Dialer{Timeout: 2 * time.Second}
@@ -41,11 +41,11 @@ func NewClient(network, address string) *Client {
 	return c
 }
 
-// Close lets go of idle connections.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// patient is c for a question that may take so long; 0: for ever. c stays as it is: others
-// may ask meanwhile.
+// patient returns a copy of c with the timeout d; 0: no timeout. c is not changed, because
+// other goroutines may use it.
 func (c *Client) patient(d time.Duration) *Client {
 	p := *c
 	p.http.Timeout = d
@@ -58,40 +58,39 @@ func (c *Client) Servers(ctx context.Context) ([]live.ServerState, error) {
 	return list, err
 }
 
-// ServersAndHealth returns the servers of every pool, and the state of all pools: nil if the
-// Ringside is of a release that does not send it.
+// ServersAndHealth returns the servers of every pool, and the state of all pools. The latter is
+// nil if the instance runs a release that does not send it.
 func (c *Client) ServersAndHealth(ctx context.Context) ([]live.ServerState, *live.Overall, error) {
 	var a allServers
 	err := c.ask(ctx, "GET", "/control/servers", nil, &a)
 	return a.Servers, a.Overall, err
 }
 
-// Clients returns the clients that come first in an order, one of ClientOrders.
+// Clients returns the first clients in the order sort, which is one of ClientOrders.
 func (c *Client) Clients(ctx context.Context, sort string, limit int) (ClientsAnswer, error) {
 	var a ClientsAnswer
 	err := c.ask(ctx, "GET", "/control/clients?sort="+url.QueryEscape(sort)+"&limit="+strconv.Itoa(limit), nil, &a)
 	return a, err
 }
 
-// Now returns what a pool's servers and the whole proxy do, counted over so long;
-// of the pool that is worst off, if none is named.
+// Now returns the activity of a pool's servers and of the whole proxy, counted during window.
+// If pool is empty, it is the pool in the worst state.
 func (c *Client) Now(ctx context.Context, pool string, window time.Duration) (*live.Now, error) {
 	var is live.Now
 	err := c.patient(window+10*time.Second).ask(ctx, "GET", "/api/now?for="+window.String()+"&pool="+url.QueryEscape(pool), nil, &is)
 	return &is, err
 }
 
-// Stream calls take for every event of a pool's stream, until that ends or take
-// fails.
+// Stream calls take for every event of a pool's stream, until the stream ends or take fails.
 func (c *Client) Stream(ctx context.Context, pool string, take func(topic string, data []byte) error) error {
 	return c.events(ctx, "/api/stream?pool="+url.QueryEscape(pool), take)
 }
 
-// Trace calls take with what happens to the keys that fit one of patterns, for so long.
-// Each data is a trace.Traced as JSON.
+// Trace calls take for requests on the keys that match one of patterns, during life. Each data
+// is a trace.Traced as JSON.
 func (c *Client) Trace(ctx context.Context, patterns []string, life time.Duration, take func(topic string, data []byte) error) error {
 	err := c.events(ctx, "/api/trace?"+url.Values{"pattern": patterns, "for": {life.String()}}.Encode(), take)
-	if errors.Is(err, io.ErrUnexpectedEOF) { // its time is over
+	if errors.Is(err, io.ErrUnexpectedEOF) { // life is over
 		return nil
 	}
 	return err
@@ -125,9 +124,9 @@ func (c *Client) events(ctx context.Context, path string, take func(topic string
 	return io.ErrUnexpectedEOF
 }
 
-// Order gives an order (drain, down, restore) for a server, and returns how it
-// is then. pool may be empty if only one has the server. With force the last copy of keys
-// goes, too.
+// Order sends an order (drain, down, restore) for a server, and returns the state of the server
+// afterwards. pool may be empty if only one pool has the server. With force the order may
+// remove the last replica of keys.
 func (c *Client) Order(ctx context.Context, pool, server, order string, force bool) ([]live.ServerState, error) {
 	query := url.Values{}
 	if pool != "" {
@@ -141,23 +140,22 @@ func (c *Client) Order(ctx context.Context, pool, server, order string, force bo
 	return a.Servers, err
 }
 
-// Reload makes Ringside read its configuration again, and returns when all its
-// loops go by it. A large table takes seconds to build, and it waits while keys are about to
-// go to other servers by the last one.
+// Reload makes the instance reload its configuration, and returns when all its loops use it. A
+// large table takes seconds to build, and the reload waits while keys are about to move because
+// of the one before.
 func (c *Client) Reload(ctx context.Context) (Reloaded, error) {
 	var done Reloaded
 	err := c.patient(steerLife).ask(ctx, "POST", "/control/reload", nil, &done)
 	return done, err
 }
 
-// Ready asks whether clients should come to this Ringside, and returns what it says
-// if they should.
+// Ready checks whether clients should use this instance, and returns its text if they should.
 func (c *Client) Ready(ctx context.Context) (string, error) { return c.probe(ctx, "/readyz") }
 
-// Alive asks whether every loop answers.
+// Alive checks whether every loop answers.
 func (c *Client) Alive(ctx context.Context) (string, error) { return c.probe(ctx, "/healthz") }
 
-// probe asks what is answered by one line of text.
+// probe requests a page that is one line of text.
 func (c *Client) probe(ctx context.Context, path string) (string, error) {
 	w, err := c.send(ctx, "GET", path, nil)
 	if err != nil {
@@ -177,22 +175,22 @@ func (c *Client) probe(ctx context.Context, path string) (string, error) {
 	return said, nil
 }
 
-// HandOver asks Ringside for its listening sockets. The answer is where they are
-// to be had, by a process of the same user.
+// HandOver asks the instance for its listening sockets. It returns the socket at which a
+// process of the same user gets them.
 func (c *Client) HandOver(ctx context.Context) (socket string, err error) {
 	var a handOverAnswer
 	err = c.ask(ctx, "POST", "/control/hand-over", nil, &a)
 	return a.Socket, err
 }
 
-// InvalidateTags invalidates tags, and returns what each server has answered.
+// InvalidateTags invalidates tags, and returns the result for each server.
 func (c *Client) InvalidateTags(ctx context.Context, what Invalidate) ([]Invalidated, error) {
 	var a struct{ Servers []Invalidated }
 	err := c.patient(steerLife).ask(ctx, "POST", "/control/tags/invalidate", what, &a)
 	return a.Servers, err
 }
 
-// Faults returns what is wrong on purpose, and whether that is allowed at all.
+// Faults returns the injected faults, and whether faults are allowed.
 func (c *Client) Faults(ctx context.Context) (list []FaultState, allowed bool, err error) {
 	var a faultsAnswer
 	err = c.ask(ctx, "GET", "/control/faults", nil, &a)
@@ -211,7 +209,7 @@ func (c *Client) Lift(ctx context.Context, id int) error {
 	return c.ask(ctx, "DELETE", "/control/faults/"+strconv.Itoa(id), nil, nil)
 }
 
-// StatusError is what a Ringside that was reached has answered instead.
+// StatusError is an error reply of an instance.
 type StatusError struct {
 	Status int
 	Text   string
@@ -219,7 +217,7 @@ type StatusError struct {
 
 func (e *StatusError) Error() string { return e.Text }
 
-// send sends body as JSON.
+// send sends a request, with body as JSON.
 func (c *Client) send(ctx context.Context, method, path string, body any) (*http.Response, error) {
 	var text io.Reader
 	if body != nil {
@@ -251,8 +249,8 @@ func (c *Client) send(ctx context.Context, method, path string, body any) (*http
 	return w, nil
 }
 
-// cut is the error of a request whose answer has not come, or not whole: if it was to change
-// something, and its Ringside may have got it, nobody knows whether it did.
+// cut returns the error for a request without a complete reply. If the request was to change
+// something and may have reached the instance, the error is SayUnsure.
 func cut(method string, reached bool, err error) error {
 	if method == "GET" || !reached {
 		return err
@@ -260,12 +258,12 @@ func cut(method string, reached bool, err error) error {
 	return SayUnsure(err)
 }
 
-// strange is an answer that no Ringside gives.
+// strange returns the error for a reply that no Ringside sends.
 func (c *Client) strange(w *http.Response) error {
 	return &StatusError{w.StatusCode, fmt.Sprintf("the admin interface at %s answers %s: is it a Ringside's?", c.address, w.Status)}
 }
 
-// refused is an answer that says no, and why.
+// refused returns the error in an error reply.
 func (c *Client) refused(w *http.Response, answer []byte) error {
 	var said struct{ Error string }
 	if json.Unmarshal(answer, &said) != nil || said.Error == "" {
@@ -274,7 +272,7 @@ func (c *Client) refused(w *http.Response, answer []byte) error {
 	return &StatusError{w.StatusCode, said.Error}
 }
 
-// ask is send, and reads the answer into to.
+// ask is send, and decodes the reply into to.
 func (c *Client) ask(ctx context.Context, method, path string, body, to any) error {
 	w, err := c.send(ctx, method, path, body)
 	if err != nil {

@@ -15,18 +15,18 @@ import (
 	"ringside/proxy/stats"
 )
 
-// ClientState is one client as it is now.
+// ClientState is the current state of one client.
 type ClientState struct {
-	ID       uint64     `json:"id"` // counts clients from the start
+	ID       uint64     `json:"id"` // counts clients since the start
 	Address  string     `json:"address"`
-	Listener string     `json:"listener"` // where it came in
+	Listener string     `json:"listener"` // the one that it has connected to
 	AgeMS    int64      `json:"age_ms"`
-	IdleMS   int64      `json:"idle_ms"` // since it has last said something
+	IdleMS   int64      `json:"idle_ms"` // since it last sent something
 	Requests uint64     `json:"requests"`
 	In       uint64     `json:"bytes_in"`  // from it
 	Out      uint64     `json:"bytes_out"` // to it
-	InFlight int        `json:"in_flight"` // commands without an answer
-	Held     int64      `json:"held"`      // bytes that Ringside holds for it
+	InFlight int        `json:"in_flight"` // commands without a reply
+	Held     int64      `json:"held"`      // memory in bytes that Ringside uses for it
 	Waits    *WaitState `json:"waits,omitempty"`
 }
 
@@ -38,19 +38,19 @@ type WaitState struct {
 	Why    string `json:"why"`
 }
 
-// ClientsAnswer is what GET /control/clients says.
+// ClientsAnswer is the reply to GET /control/clients.
 type ClientsAnswer struct {
-	All     int           `json:"all"`     // clients that there are
-	Clients []ClientState `json:"clients"` // those that come first
+	All     int           `json:"all"`     // number of all clients
+	Clients []ClientState `json:"clients"` // the first ones in the order
 }
 
-// The bounds of an answer: a hundred thousand clients would be tens of megabytes.
+// Limits of a reply: a hundred thousand clients would be tens of megabytes.
 const (
 	DefaultClients = 50
 	MaxClients     = 10_000
 )
 
-// ClientOrders are the words that say which clients come first.
+// ClientOrders returns the valid values of the parameter sort.
 func ClientOrders() []string { return slices.Sorted(maps.Keys(stats.ClientOrders)) }
 
 func (s *Server) getClients(r *http.Request) (int, any, error) {
@@ -97,7 +97,7 @@ func clientState(c *stats.ClientSnapshot) ClientState {
 	return is
 }
 
-// Text says it for people.
+// Text returns the state as text for operators.
 func (w *WaitState) Text() string {
 	text := w.Why
 	if w.Server != "" {

@@ -1,6 +1,7 @@
 package admin
 
-// How many connections the admin interface has, and which of them end when there are too many.
+// The number of connections of the admin interface, and which ones are closed when there are
+// too many.
 
 import (
 	"context"
@@ -11,32 +12,32 @@ import (
 	"time"
 )
 
-// connections are the open connections of the admin interface.
+// connections has the open connections of the admin interface.
 //
-// A connection over maxConnections takes the place of the one that has waited longest for
-// a request. If all others are being answered, it is a spare: there are spareConnections
-// of them, which serve health probes only. So clients that keep connections open, or send
-// nothing, cannot hide from an orchestrator that Ringside is well.
+// A connection beyond maxConnections replaces the one that has waited longest for a request. If
+// requests are in progress on all others, it is a spare. There are spareConnections of these,
+// which serve only health probes. So clients that keep connections open, or send nothing,
+// cannot hide from an orchestrator that Ringside is healthy.
 type connections struct {
 	mu     sync.Mutex
 	open   map[net.Conn]*connection
 	closed atomic.Uint64 // connections closed because there were too many
 }
 
-// connection is one of them. Its fields are guarded by connections.mu.
+// connection is the state of one connection. Its fields are guarded by connections.mu.
 type connection struct {
-	waits bool      // it is being asked nothing
-	since time.Time // when that began
+	waits bool      // no request is in progress
+	since time.Time // when it began to wait
 	spare bool      // it serves health probes only
 }
 
-// The bounds of connections.
+// The limits of connections.
 const (
 	maxConnections   = 256
 	spareConnections = 16
 )
 
-// connectionKey is where a request's context has its *connection.
+// connectionKey is the key of the *connection in a request's context.
 type connectionKey struct{}
 
 // context is http.Server.ConnContext.
@@ -46,7 +47,7 @@ func (cs *connections) context(ctx context.Context, c net.Conn) context.Context 
 	return context.WithValue(ctx, connectionKey{}, cs.add(c))
 }
 
-// add returns what is known of c, which may be new.
+// add returns the state of c, and creates it if c is new.
 func (cs *connections) add(c net.Conn) *connection {
 	if cs.open == nil {
 		cs.open = map[net.Conn]*connection{}
@@ -59,7 +60,7 @@ func (cs *connections) add(c net.Conn) *connection {
 	return is
 }
 
-// changed is told of each change of a connection's state, and keeps the bounds.
+// changed handles each change of a connection's state, and enforces the limits.
 func (cs *connections) changed(c net.Conn, state http.ConnState) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -92,8 +93,8 @@ func (cs *connections) changed(c net.Conn, state http.ConnState) {
 	}
 }
 
-// longestWait returns the connection, not c, that has waited longest for a request; nil
-// if all are being answered.
+// longestWait returns the connection, other than c, that has waited longest for a request; nil
+// if requests are in progress on all of them.
 func (cs *connections) longestWait(c net.Conn) (oldest net.Conn) {
 	since := time.Time{}
 	for o, is := range cs.open {
@@ -104,7 +105,7 @@ func (cs *connections) longestWait(c net.Conn) (oldest net.Conn) {
 	return oldest
 }
 
-// isSpare says whether r came on a connection that serves health probes only.
+// isSpare reports whether r arrived on a connection that serves only health probes.
 func (cs *connections) isSpare(r *http.Request) bool {
 	is, _ := r.Context().Value(connectionKey{}).(*connection)
 	if is == nil {
@@ -115,5 +116,5 @@ func (cs *connections) isSpare(r *http.Request) bool {
 	return is.spare
 }
 
-// isProbe says whether r asks for the health of Ringside.
+// isProbe reports whether r is a health probe.
 func isProbe(r *http.Request) bool { return r.URL.Path == "/healthz" || r.URL.Path == "/readyz" }

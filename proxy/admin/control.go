@@ -1,7 +1,6 @@
 package admin
 
-// The control API: servers, and a person's orders to them; reading the configuration
-// again, and handing over.
+// The control API: servers and orders for them, reloads, and the handover to the next process.
 
 import (
 	"cmp"
@@ -19,16 +18,16 @@ import (
 	"ringside/proxy/table"
 )
 
-// steering is the header that a request must have to change something.
+// steering is the header that a request needs to change something.
 const steering = "Ringside-Control"
 
-// refused is an answer 4xx or 5xx.
+// refused is a reply with a status 4xx or 5xx.
 type refused struct {
 	status int
 	error
 }
 
-// Unwrap is why.
+// Unwrap returns the reason.
 func (r *refused) Unwrap() error { return r.error }
 
 func refuse(status int, format string, args ...any) error {
@@ -80,11 +79,11 @@ func (s *Server) control(mux *http.ServeMux) {
 	})
 }
 
-// maxBody bounds a request's body.
+// maxBody limits the size of a request's body, in bytes.
 const maxBody = 4 << 10
 
-// steerLife is how long the answer to an order may take: as long as a client waits. A reload
-// waits while keys are about to go to other servers, for some pings and deadlines.
+// steerLife limits the time until an order is answered; Client waits equally long. A reload may
+// wait for some pings and deadlines while keys are about to move.
 const steerLife = 2 * time.Minute
 
 // mayControl returns nil if r may use the control API.
@@ -98,7 +97,7 @@ func (s *Server) mayControl(r *http.Request) error {
 	return refuse(http.StatusNotFound, "control is off: see admin.control in the configuration")
 }
 
-// maySteer returns nil if r may do what it asks for.
+// maySteer returns nil if r may do what it requests.
 func (s *Server) maySteer(r *http.Request) error {
 	if err := s.mayControl(r); err != nil {
 		return err
@@ -109,13 +108,13 @@ func (s *Server) maySteer(r *http.Request) error {
 	return s.checkOrigin(r)
 }
 
-// SayUnsure is the answer to an order of which nobody knows whether it is carried out. It
-// must not read as if it were refused: who believes that gives the next one.
+// SayUnsure is the error for an order that may or may not have been executed. It must not look
+// like a rejection, because the operator would then repeat the order.
 func SayUnsure(why error) error {
 	return refuse(http.StatusGatewayTimeout, "nobody knows whether this is carried out: look before you ask again (ringside server list, the log): %w", why)
 }
 
-// tell writes answer as JSON, or err.
+// tell writes answer, or err, as JSON.
 func tell(w http.ResponseWriter, status int, answer any, err error) {
 	if err != nil {
 		if errors.Is(err, proxy.ErrUnsure) {
@@ -136,12 +135,12 @@ func tell(w http.ResponseWriter, status int, answer any, err error) {
 	e.Encode(answer)
 }
 
-// serversAnswer is what POST /control/servers/… says.
+// serversAnswer is the reply of POST /control/servers/….
 type serversAnswer struct {
 	Servers []live.ServerState `json:"servers"`
 }
 
-// allServers is what GET /control/servers says.
+// allServers is the reply of GET /control/servers.
 type allServers struct {
 	Servers []live.ServerState `json:"servers"`
 	*live.Overall
@@ -155,7 +154,7 @@ func (s *Server) getServers(*http.Request) (int, any, error) {
 	return http.StatusOK, allServers{list, is}, nil
 }
 
-// servers describes the servers of the table in force.
+// servers returns the state of all servers in the current table.
 func (s *Server) servers() ([]live.ServerState, error) {
 	sum, err := s.proxy.Snapshot()
 	if err != nil {
@@ -206,19 +205,19 @@ func (s *Server) postOrder(r *http.Request) (int, any, error) {
 	return http.StatusOK, serversAnswer{list}, err
 }
 
-// server describes the server of that name in a pool.
+// server returns the state of one server of a pool.
 func (s *Server) server(pool *table.Pool, t table.Target) ([]live.ServerState, error) {
 	list, err := s.servers()
 	return slices.DeleteFunc(list, func(is live.ServerState) bool { return is.Pool != pool.Name || is.Server != t.Name }), err
 }
 
-// keepsLastCopy says whether a server serves, and without it the last copy of a key that is
-// in use may be gone.
+// keepsLastCopy reports whether a server is in use and may have the last replica of a key in
+// use.
 func keepsLastCopy(is *live.ServerState) bool {
 	return is.State == live.Up && is.Copies != nil && is.Copies.Left == 0
 }
 
-// noPool says which pools there are, of which one was meant.
+// noPool returns the error for an unknown pool, with the names of all pools.
 func (s *Server) noPool(name string) error {
 	var have []string
 	for _, p := range s.proxy.Table().Pools {
@@ -227,7 +226,7 @@ func (s *Server) noPool(name string) error {
 	return refuse(http.StatusNotFound, "no pool %.100q; there are %s", name, listed(have))
 }
 
-// listed is a list of names that an answer has room for.
+// listed joins names, and shortens a long list.
 func listed(names []string) string {
 	if len(names) > 20 {
 		names = append(slices.Clone(names[:20]), "…")
@@ -235,7 +234,7 @@ func listed(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// addressOnly refuses what would not be read: a body, and what onlyQuery does.
+// addressOnly rejects a body, which would be ignored, and unknown parameters.
 func addressOnly(r *http.Request, known ...string) error {
 	if err := onlyQuery(r, known...); err != nil {
 		return err
@@ -246,8 +245,7 @@ func addressOnly(r *http.Request, known ...string) error {
 	return nil
 }
 
-// onlyQuery refuses parameters that mean nothing: a misspelt pool must not be
-// taken for none.
+// onlyQuery rejects unknown parameters: a misspelled pool must not be ignored.
 func onlyQuery(r *http.Request, known ...string) error {
 	for name := range r.URL.Query() {
 		if !slices.Contains(known, name) {
@@ -257,8 +255,8 @@ func onlyQuery(r *http.Request, known ...string) error {
 	return nil
 }
 
-// find finds a server by its name or address in a pool, or in all if pool is
-// empty. If several pools have it, that is an error where onePool.
+// find returns a server by its name or address, in one pool, or in all if pool is empty. With
+// onePool it is an error if several pools have the server.
 func (s *Server) find(pool, server string, onePool bool) (*table.Pool, table.Target, error) {
 	type place struct {
 		pool   *table.Pool
@@ -297,14 +295,14 @@ func (s *Server) find(pool, server string, onePool bool) (*table.Pool, table.Tar
 	return found[0].pool, found[0].target, nil
 }
 
-// Reloaded is what a reload has done.
+// Reloaded is the result of a reload.
 type Reloaded struct {
 	File       string   `json:"file"`
-	Generation uint64   `json:"generation"` // of the table that is in force now
-	Changes    []string `json:"changes"`    // that are in force, a sentence each
-	NextStart  []string `json:"next_start"` // what the file says and this process doesn't do: it takes another start
+	Generation uint64   `json:"generation"` // of the current table
+	Changes    []string `json:"changes"`    // changes in effect, one sentence each
+	NextStart  []string `json:"next_start"` // changes in the file that need a restart
 
-	Moves bool `json:"keys_move,omitempty"` // keys of several copies go to other servers, when all Ringsides have the file
+	Moves bool `json:"keys_move,omitempty"` // keys with several replicas will move to other servers when all instances have the file
 }
 
 // ErrStopping is what Options.ReadAgain returns once the process ends.
@@ -327,7 +325,7 @@ func (s *Server) postReload(r *http.Request) (int, any, error) {
 	}
 }
 
-// handOverAnswer is what POST /control/hand-over says.
+// handOverAnswer is the reply of POST /control/hand-over.
 type handOverAnswer struct {
 	Socket string `json:"socket"`
 }
@@ -343,19 +341,19 @@ func (s *Server) postHandOver(r *http.Request) (int, any, error) {
 	return http.StatusOK, handOverAnswer{socket}, err
 }
 
-// Invalidate names tags to be invalidated.
+// Invalidate names the tags to invalidate.
 type Invalidate struct {
 	Names []string `json:"names"`
-	Pool  string   `json:"pool,omitempty"` // only on the servers of this one
+	Pool  string   `json:"pool,omitempty"` // only on the servers of this pool; empty: on all
 }
 
-// Invalidated is what one server says to it.
+// Invalidated is the result for one server.
 type Invalidated struct {
 	Pool    string `json:"pool"`
 	Server  string `json:"server"`
 	Done    bool   `json:"done"`
-	Skipped bool   `json:"skipped,omitempty"` // it is out, and flushed before anybody reads it
-	Why     string `json:"why,omitempty"`     // it is not done
+	Skipped bool   `json:"skipped,omitempty"` // it is out, and will be flushed before it serves reads
+	Why     string `json:"why,omitempty"`     // the error; empty: it is done
 }
 
 func (s *Server) postInvalidate(r *http.Request) (int, any, error) {

@@ -1,6 +1,6 @@
 package admin
 
-// Who may steer, what is refused, and that what is refused changes nothing.
+// Access to the control API, rejected requests, and that these change nothing.
 
 import (
 	"context"
@@ -23,8 +23,8 @@ import (
 	"ringside/proxy/table"
 )
 
-// steered is a proxy of two pools that have the servers a and beta; beta of
-// the second is another address, and only there is a server on a socket.
+// steered returns a proxy of two pools with the servers a and beta. In the second pool beta has
+// another address, and there is a server on a unix socket.
 func steered(o Options) (*proxy.Proxy, http.Handler) {
 	second := pool("second")
 	second.Servers[1].Address = "10.0.0.3:11211"
@@ -35,7 +35,7 @@ func steered(o Options) (*proxy.Proxy, http.Handler) {
 	return p, New(p, o).Handler()
 }
 
-// request is one from this machine that may change things.
+// request returns a request from this machine that may change things.
 func request(method, path, body string) *http.Request {
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
 	r.RemoteAddr, r.Host = "127.0.0.1:1234", "localhost:9151"
@@ -110,7 +110,7 @@ func TestBadControlRequests(t *testing.T) {
 			faults := &fault.Set{}
 			p, h := steered(Options{Access: Access{Faults: true}, FaultSet: faults})
 			w := do(h, request(c.method, c.path, c.body))
-			if c.status == 0 { // the mux has its own way with empty segments
+			if c.status == 0 { // the mux handles empty segments itself
 				if w.Code < 300 {
 					t.Errorf("%d", w.Code)
 				}
@@ -172,7 +172,7 @@ func TestWhoMaySteer(t *testing.T) {
 			t.Errorf("%s: done is %v", c.name, done)
 		}
 	}
-	_, h := steered(Options{}) // to see is to steer
+	_, h := steered(Options{}) // reading needs the same access as changing
 	r := request("GET", "/control/servers", "")
 	r.RemoteAddr = "10.0.0.9:1"
 	if w := do(h, r); w.Code != 403 {
@@ -196,7 +196,7 @@ func TestFaultsNotAllowed(t *testing.T) {
 	}
 }
 
-// Client and Server over real sockets: orders and faults, seen and undone.
+// Client and Server over real sockets: orders and faults are set, listed and lifted.
 func TestClient(t *testing.T) {
 	second := pool("second")
 	second.Servers = append(second.Servers, table.Target{Name: "sock", Network: "unix", Address: "/run/m.sock", Weight: 1})
@@ -274,8 +274,7 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// How long a server is in its phase counts from the start of Ringside, not of the
-// machine.
+// The time of a server in its phase counts from the start of Ringside, not of the machine.
 func TestStatesAreThoseSinceTheStart(t *testing.T) {
 	moves := pool("moves")
 	moves.Failover.Mode = table.Rehash
@@ -310,7 +309,7 @@ func TestClientFindsNoRingside(t *testing.T) {
 	}
 }
 
-// What a FaultState says is what the documented names say.
+// A FaultState is encoded with the documented names.
 func TestFaultNames(t *testing.T) {
 	var f FaultState
 	err := json.Unmarshal([]byte(`{"server":"a","pool":"p","kind":"drop","delay":"100ms","percent":30,"for":"5s"}`), &f)
@@ -319,7 +318,7 @@ func TestFaultNames(t *testing.T) {
 	}
 }
 
-// A reload says what it has done, or why not; who may steer may reload.
+// A reload returns its changes or the error. It needs the access of the control API.
 func TestReload(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -347,8 +346,7 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// A reload that comes while keys are about to go to other servers waits, so its answer may
-// come later than that to other questions.
+// A reload waits while keys are about to move, so its reply may take longer than others.
 func TestAReloadMayTakeLong(t *testing.T) {
 	_, h := steered(Options{ReadAgain: func() (Reloaded, error) { return Reloaded{}, nil }})
 	w := &deadlineWriter{ResponseWriter: httptest.NewRecorder(), start: time.Now()}
@@ -358,7 +356,7 @@ func TestAReloadMayTakeLong(t *testing.T) {
 	}
 }
 
-// Who may do what changes while it serves.
+// The access can change while the server runs.
 func TestAllow(t *testing.T) {
 	s := New(newProxy(pool("first")), Options{FaultSet: &fault.Set{}})
 	fault := func() int {

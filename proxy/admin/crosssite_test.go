@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestOtherSitesGetNothing checks that a page of another site, which a browser of this
-// machine shows, can take no profile and read no control page.
+// TestOtherSitesGetNothing checks that a page of another site, in a browser on this machine,
+// cannot get a profile or a control page.
 func TestOtherSitesGetNothing(t *testing.T) {
 	_, h := steered(Options{Access: Access{Page: Everybody, Control: Everybody, Pprof: Everybody}})
 	for _, path := range []string{"/control/servers", "/control/clients", "/control/faults", "/debug/pprof/cmdline", "/debug/pprof/heap", "/api/route?key=a"} {

@@ -1,112 +1,110 @@
-// Package admin shows and steers a running proxy over HTTP.
+// Package admin serves the dashboard, metrics, health checks and control of a running proxy
+// over HTTP.
 //
-//	/              the page: the pool, its ring, its servers, their memory, live
-//	/api/          what the page shows, for clients on this machine unless Options.Page says otherwise
+//	/              the dashboard: the pool, its ring, its servers, their memory, live
+//	/api/          the data of the dashboard, for clients on this machine unless Options.Page says otherwise
 //	/metrics       for Prometheus
 //	/healthz       200 while every loop answers within a second, else 503
-//	/readyz        200 while clients should come here, else 503 and why not
+//	/readyz        200 while clients should use this instance, else 503 and the reason
 //	/debug/pprof/  Go profiles, for clients on this machine unless Options.Pprof says otherwise
 //	/control/      servers and faults, for clients on this machine unless Options.Control says otherwise
 //
-// Everything is read from copies of the loops' counters, which the loops make
-// between two wakeups when they are asked. Nothing here is on the way of a
-// request, and what nobody looks at costs nothing.
+// Everything is read from copies of the loops' counters. The loops make these on request,
+// between two wakeups. No request of a client passes through this package, and without admin
+// requests it costs nothing.
 //
 // # Choices
 //
-//   - Ready means: the listeners are open, nothing is being stopped, the loops
-//     answer. It does not ask whether servers are up. A proxy without servers
-//     still answers at once, and when a server goes all proxies see it: taking
-//     all of them out would make an outage of one cache an outage of the site.
-//   - A scrape is whole and of now, or it fails: when a loop does not report
-//     within a second the answer is 500 and says so, and Prometheus sets up to
-//     0. Old or partial numbers would hide that the clients of that loop wait.
-//   - Who may not see the page gets a list of links instead.
-//   - Outside /control/ only GET and HEAD are answered. Nothing that a client
-//     sends is shown to anybody, no header is believed, and connections,
-//     scrapes, headers and times have bounds.
-//   - Profiles for loopback also need a Host that is a loopback address or
-//     localhost, so that no web page can make a browser here fetch them. A
-//     reverse proxy on the same machine is on loopback: it must not pass
-//     /debug/pprof/ on.
+//   - Ready means: the listeners are open, nothing is being stopped, the loops answer. It does
+//     not depend on servers. A proxy without servers still answers at once, and when a server
+//     fails, all proxies see it. If all of them became unready, the outage of one cache would
+//     be an outage of the site.
+//   - A scrape is complete and current, or it fails: if a loop does not report within a
+//     second, the reply is 500 with the reason, and Prometheus sets up to 0. Old or partial
+//     numbers would hide that the clients of that loop wait.
+//   - A client that may not see the dashboard gets a list of links instead.
+//   - Outside /control/ only GET and HEAD are answered. Input of a client is never shown to
+//     others, no header is trusted, and connections, scrapes, headers and times are limited.
+//   - Profiles for loopback also need a Host that is a loopback address or localhost, so that
+//     no web page can make a browser on this machine fetch them. A reverse proxy on the same
+//     machine connects over loopback, so it must not pass on /debug/pprof/.
 //
-// # The page
+// # The dashboard
 //
 //	GET /api/stream[?pool=POOL]          server-sent events: hello, topo, history, then tick (1 s), mem and slabs (5 s),
-//	                                     event (as it happens), late (a loop does not report)
-//	GET /api/now[?pool=POOL][&for=2s]    one object: what was counted over that time
-//	GET /api/trace?pattern=P[&for=10m]   server-sent events: what happens to keys that fit one of the patterns, until that time is over
-//	GET /api/route?key=KEY[&pool=POOL]   what ringside route --json says, and where that is on the ring; key64= in base64
+//	                                     event (at once), late (a loop does not report)
+//	GET /api/now[?pool=POOL][&for=2s]    one object: the counts during that time
+//	GET /api/trace?pattern=P[&for=10m]   server-sent events: the requests on keys that match one of the patterns, for that time
+//	GET /api/route?key=KEY[&pool=POOL]   the output of ringside route --json, and the key's position on the ring; key64= in base64
 //	GET /api/ring[?pool=POOL]            the ring's points, in binary: live.RingBytes
 //
-// What the events hold is written at the types of package live. The page is made
-// of three files that are part of the program, and asks nobody but its Ringside; a
-// content security policy holds it to that. Every key is put in as text, with
-// what is no printable character as \xNN.
+// The content of the events is documented at the types of package live. The dashboard consists
+// of three files that are embedded in the program, and connects only to its own instance; a
+// content security policy enforces this. Every key is inserted as text, with unprintable
+// characters as \xNN.
 //
-//   - It shows keys, so who may see it is a setting of its own: clients on this
-//     machine unless Options.Page says otherwise.
-//   - A web page must not read it through the browser of somebody who may. So
-//     Host must be an address, localhost or one of Options.Names (else it could be a
-//     name that another page has made point here), and Sec-Fetch-Site, where the
-//     browser sends it, that of the page itself.
-//   - 16 may watch at a time. One that takes nothing for 15 seconds is let go;
-//     one that is slow is sent less. The server's time for an answer is renewed
-//     with each event, and Shutdown ends the streams.
+//   - It shows keys, so access to it is a separate setting: clients on this machine unless
+//     Options.Page says otherwise.
+//   - A web page must not read it through the browser of a user with access. So Host must be
+//     an address, localhost or one of Options.Names: any other name could be one that another
+//     page has made point to this instance. Sec-Fetch-Site, if the browser sends it, must be
+//     that of the dashboard itself.
+//   - At most 16 clients may watch at a time. One that reads nothing for 15 seconds is
+//     disconnected; a slow one is sent less. The write deadline is renewed with each event,
+//     and Shutdown ends the streams.
 //
 // # Control
 //
-//	GET    /control/servers                       every server of every pool, and how it is
-//	GET    /control/clients[?sort=held&limit=50]  the clients that come first, and what each waits for
+//	GET    /control/servers                       every server of every pool, with its state
+//	GET    /control/clients[?sort=held&limit=50]  the first clients in that order, and what each waits for
 //	POST   /control/servers/NAME/drain|down|restore[?pool=POOL][&force=true]
-//	POST   /control/reload                        reads the configuration again, and says what it has changed
+//	POST   /control/reload                        reloads the configuration, and returns the changes
 //	POST   /control/tags/invalidate               invalidates tags: {"names": [NAME], "pool": POOL}
 //	POST   /control/hand-over                     where the next process gets the listening sockets
-//	GET    /control/faults                        what is wrong on purpose, and whether that is allowed
+//	GET    /control/faults                        the injected faults, and whether they are allowed
 //	POST   /control/faults                        sets one: {"server": NAME, "pool": POOL, "kind": KIND,
 //	                                              "delay": "100ms", "percent": 30, "for": "5s"}
 //	DELETE /control/faults                        lifts all
 //	DELETE /control/faults/ID                     lifts one
 //
-// Client speaks it. NAME is the name of a server or its address (a slash in it
-// is written %2F); one that several pools have needs a pool, or is refused. An
-// order is in force when it is answered, and so is a fault. One that may take the last copy of
-// keys that is in use is refused with 409, unless force says otherwise; nobody else's order
-// is given between that look and the order. Faults and their kinds are explained in package
-// fault; a fault is one of an address, whatever pools name it.
+// Client implements the client side. NAME is the name of a server or its address (with a slash
+// written as %2F). If several pools have it, the request needs a pool. An order or a fault is
+// in effect when the request is answered. An order that may remove the last replica of keys in
+// use is rejected with 409, unless force is set. No other order is executed between that check
+// and the order. Faults and their kinds are documented in package fault. A fault applies to an
+// address, in all pools that name it.
 //
-// Answers are JSON. A request that is refused gets 4xx and {"error": …} with a
-// sentence, and changes nothing. 504 says that nobody knows whether something was
-// changed, by SayUnsure, or how the server is behind an order that was given.
+// Replies are JSON. A rejected request gets 4xx and {"error": …} with a sentence, and changes
+// nothing. 504 means that it is unknown whether something was changed (SayUnsure), or what
+// state the server is in after an order.
 //
-//   - Who may steer is who may take profiles, by a setting of its own: clients
-//     on this machine unless Options.Control says otherwise. That includes
-//     reading: why a server is down is nobody else's business.
-//   - A web page must not steer through the browser of somebody who may. A
-//     request that changes something needs the header Ringside-Control, which
-//     a page of another origin cannot set without asking first, and is never
-//     allowed to. One with an Origin (browsers send it with every POST and DELETE,
-//     tools do not) is refused, unless it is Ringside's own page: Origin and Host
-//     are the same, Host is known as above, and the header holds the token that
-//     this process has given to its page, which no other origin can read.
-//   - There is no password: who needs one puts a reverse proxy in front.
-//   - Faults need admin.allow_faults. A reload that takes it back lifts all faults.
-//   - A reload is answered when all loops go by the new configuration, or with
-//     422 and what is wrong with it; then the old one stays in force as a whole.
+//   - Access is a separate setting, as for profiles: clients on this machine unless
+//     Options.Control says otherwise. This includes reading, because the reason why a server
+//     is down is not public.
+//   - A web page must not control Ringside through the browser of a user with access. A
+//     request that changes something needs the header Ringside-Control. A page of another
+//     origin can't set it without a preflight request, which is never allowed. A request with
+//     an Origin (browsers send it with every POST and DELETE, tools do not) is rejected,
+//     unless it comes from Ringside's own dashboard: Origin and Host are the same, Host is
+//     known as above, and the header has the token that this process has given to its
+//     dashboard. No other origin can read that token.
+//   - There is no password; a reverse proxy can add one.
+//   - Faults need admin.allow_faults. A reload that disables it lifts all faults.
+//   - A reload is answered when all loops use the new configuration, or with 422 and the
+//     error. In that case the old one stays in effect completely.
 //
-// # What it does not do
+// # Limits
 //
-//   - It decides nothing about servers: an order is the keepers' to carry out (package
-//     failover), a fault the drivers' (package loop).
-//   - It reads no configuration and opens no listener: the command does both, and hands
-//     it what they came to (Options.Reload, Options.ReadAgain, Allow).
-//   - It remembers nothing of its own. What the page draws of the last minutes package
-//     live keeps.
-//   - It speaks no TLS.
+//   - It does not decide about servers: the keepers execute orders (package failover), and the
+//     drivers execute faults (package loop).
+//   - It does not read the configuration or open listeners: the command does both, and passes
+//     in the results (Options.Reload, Options.ReadAgain, Allow).
+//   - It stores no history. Package live keeps what the dashboard shows of the last minutes.
+//   - It does not support TLS.
 //
 // # Metrics
 //
-// docs/metrics.md lists them, with the queries that are asked most.
+// docs/metrics.md lists them, with the most common queries.
 package admin
 
-// The package's manual.
+// The package documentation.

@@ -16,11 +16,11 @@ import (
 	"ringside/proxy/table"
 )
 
-// FaultState is a fault as the control API writes it. Server, Pool, Kind,
-// Delay, Percent and For are what a request may say.
+// FaultState is a fault in the control API. A request may set Server, Pool, Kind, Delay,
+// Percent and For.
 type FaultState struct {
 	ID      int        `json:"id,omitempty"`
-	Server  string     `json:"server"` // name or address; in an answer, the name if a pool has one for it
+	Server  string     `json:"server"` // name or address; in a reply, the name if a pool has one for it
 	Pool    string     `json:"pool,omitempty"`
 	Address string     `json:"address,omitempty"`
 	Kind    fault.Kind `json:"kind"`
@@ -30,7 +30,7 @@ type FaultState struct {
 	Since   *time.Time `json:"since,omitempty"`
 }
 
-// Duration is written as Go writes it: "1.5s".
+// Duration is formatted like a Go duration: "1.5s".
 type Duration time.Duration
 
 // MarshalText implements encoding.TextMarshaler.
@@ -43,7 +43,7 @@ func (d *Duration) UnmarshalText(b []byte) error {
 	return err
 }
 
-// faultsAnswer is what /control/faults says.
+// faultsAnswer is the reply of /control/faults.
 type faultsAnswer struct {
 	Allowed bool         `json:"allowed"`
 	Faults  []FaultState `json:"faults"`
@@ -106,7 +106,7 @@ func (s *Server) postFault(r *http.Request) (int, any, error) {
 	return http.StatusCreated, s.faultState(f), nil
 }
 
-// readJSON reads the body of r: one object without unknown names.
+// readJSON reads the body of r, which must be one object without unknown names.
 func readJSON(r *http.Request, to any) error {
 	if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); strings.TrimSpace(kind) != "application/json" {
 		return refuse(http.StatusUnsupportedMediaType, "the body must be of Content-Type application/json")

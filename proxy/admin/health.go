@@ -1,6 +1,6 @@
 package admin
 
-// Is it alive, and should clients come here?
+// Liveness and readiness.
 
 import (
 	"errors"
@@ -14,11 +14,11 @@ import (
 	"ringside/proxy"
 )
 
-// patience is how long a loop may take to answer. The longest thing that a
-// healthy loop does between two wakeups takes milliseconds.
+// patience is how long a loop may take to answer. In a healthy loop the longest wakeup takes
+// milliseconds.
 const patience = time.Second
 
-// heart asks the loops whether they still turn.
+// heart checks whether the loops are running.
 type heart struct {
 	p *proxy.Proxy
 
@@ -26,8 +26,8 @@ type heart struct {
 	asked *question
 }
 
-// question is one question to every loop. Until all have answered it serves
-// everybody who asks, so that a loop that hangs has at most one to answer.
+// question is one check of every loop. All callers share it until all loops have answered, so
+// that a loop that hangs has at most one check queued.
 type question struct {
 	done    chan struct{}
 	missing atomic.Int32
@@ -85,7 +85,7 @@ func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
 	say(w, "ready", err)
 }
 
-// say answers 200 and good, or 503 and what is wrong.
+// say replies 200 with good, or 503 with the error.
 func say(w http.ResponseWriter, good string, err error) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	if err != nil {

@@ -1,6 +1,6 @@
 package admin
 
-// A proxy serves, is scraped, and the numbers must be those of what it did.
+// A proxy serves requests and is scraped. The metrics must match the requests.
 
 import (
 	"compress/gzip"
@@ -33,14 +33,14 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// get asks h for path as a scraper elsewhere would.
+// get requests path from h, as a scraper on another machine.
 func get(h http.Handler, path string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
 	return w
 }
 
-// scrape returns what /metrics shows, by name and labels.
+// scrape returns the samples of /metrics, by name and labels.
 func scrape(t *testing.T, h http.Handler) map[string]float64 {
 	t.Helper()
 	w := get(h, "/metrics")
@@ -73,8 +73,8 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s[:i], s[i+len(sep):], true
 }
 
-// busy is a proxy of two loops that has seen some of everything: server a
-// answers, b refuses connections, and a third client was one too many.
+// busy returns a proxy of two loops after many kinds of events: server a replies, b refuses
+// connections, and a third client exceeded the limit.
 func busy(t *testing.T) *proxy.Proxy {
 	t.Helper()
 	second := pool("second")
@@ -104,14 +104,13 @@ func busy(t *testing.T) *proxy.Proxy {
 	return p
 }
 
-// moving makes a proxy of a pool whose keys move, and whose servers don't
-// answer its pings.
+// moving returns a proxy of a pool whose keys move. Its servers do not answer pings.
 func moving(t *testing.T) *proxy.Proxy {
 	t.Helper()
 	p := pool("moving")
 	p.Failover.Mode = table.Rehash
 	made := newProxy(p)
-	made.Name = "host/1" // so its roll is called
+	made.Name = "host/1" // so it has a roll
 	l := newLoop(made)
 	for range 20 {
 		l.now += 300e6
@@ -120,7 +119,7 @@ func moving(t *testing.T) *proxy.Proxy {
 	return made
 }
 
-// withGuard makes a proxy of guarded routes, which only their labels tell apart.
+// withGuard returns a proxy of guarded routes that differ only in their labels.
 func withGuard() *proxy.Proxy {
 	of := tableOf(pool("guarded"))
 	guard := &table.Guard{Lease: time.Second}
@@ -130,7 +129,7 @@ func withGuard() *proxy.Proxy {
 	return p
 }
 
-// forgotten makes a proxy whose only connection was found dead, by a ping.
+// forgotten returns a proxy whose only connection was found dead, by a ping.
 func forgotten(t *testing.T) *proxy.Proxy {
 	t.Helper()
 	main := pool("main")
@@ -157,7 +156,7 @@ func forgotten(t *testing.T) *proxy.Proxy {
 	return p
 }
 
-// judged makes a proxy that has seen a miss, and the set that follows.
+// judged returns a proxy after a miss and the set that follows it.
 func judged(t *testing.T) *proxy.Proxy {
 	t.Helper()
 	of := tableOf(pool("main"))
@@ -167,7 +166,7 @@ func judged(t *testing.T) *proxy.Proxy {
 	l.answer["get a1"], l.answer["set a1 0 0 2"] = "END\r\n", "STORED\r\n"
 	c := l.client()
 	l.mustSay(t, c, "get a1\r\n", "END\r\n")
-	l.now += 300e6 // and each wakeup a millisecond
+	l.now += 300e6 // each wakeup adds a millisecond
 	l.mustSay(t, c, "set a1 0 0 2\r\nhi\r\n", "STORED\r\n")
 	got := scrape(t, New(p, Options{}).Handler())
 	for name, want := range map[string]float64{
@@ -181,7 +180,7 @@ func judged(t *testing.T) *proxy.Proxy {
 	return p
 }
 
-// allFamilies is every metric there is.
+// allFamilies lists every metric.
 func allFamilies(t *testing.T) (all []*dto.MetricFamily) {
 	t.Helper()
 	ordered := busy(t)
@@ -214,11 +213,11 @@ func TestScrape(t *testing.T) {
 		`ringside_requests_total{command="get",outcome="hit"}`:              2,
 		`ringside_requests_total{command="get",outcome="miss"}`:             1,
 		`ringside_requests_total{command="get",outcome="unavailable"}`:      2,
-		`ringside_requests_total{command="get",outcome="timeout"}`:          0, // in use: its failures wait
+		`ringside_requests_total{command="get",outcome="timeout"}`:          0, // the command is in use, so its failures have series
 		`ringside_requests_total{command="set",outcome="stored"}`:           1,
 		`ringside_requests_total{command="incr",outcome="not_found"}`:       1,
 		`ringside_requests_total{command="bad",outcome="client_error"}`:     1,
-		`ringside_requests_total{command="delete",outcome="ok"}`:            0, // common: there from the start
+		`ringside_requests_total{command="delete",outcome="ok"}`:            0, // common: has a series from the start
 		`ringside_request_duration_seconds_count{command="get"}`:            5,
 		`ringside_request_duration_seconds_bucket{command="get",le="+Inf"}`: 5,
 		`ringside_keys_total{result="hit"}`:                                 2,
@@ -311,7 +310,7 @@ func TestScrape(t *testing.T) {
 	}
 }
 
-// A new proxy shows what dashboards and alerts start from.
+// A new proxy has the metrics that dashboards and alerts need.
 func TestScrapeAtStart(t *testing.T) {
 	p := newProxy(pool("main"))
 	newLoop(p)
@@ -333,7 +332,7 @@ func TestScrapeAtStart(t *testing.T) {
 	}
 }
 
-// A scrape is whole and of now, or it fails.
+// A scrape is complete and current, or it fails.
 func TestScrapeOfAHungLoop(t *testing.T) {
 	t.Parallel()
 	p := newProxy(pool("main"))
@@ -345,7 +344,7 @@ func TestScrapeOfAHungLoop(t *testing.T) {
 	}
 }
 
-// A scrape is compressed for whom that suits, and one too many is told so.
+// A scrape is compressed if the client accepts that, and rejected if too many are in progress.
 func TestScrapeCompressed(t *testing.T) {
 	s := New(busy(t), Options{})
 	ask := func(encoding string) *httptest.ResponseRecorder {
@@ -354,7 +353,7 @@ func TestScrapeCompressed(t *testing.T) {
 		s.Handler().ServeHTTP(w, r)
 		return w
 	}
-	for range 2 { // the second by a compressor that was used
+	for range 2 { // the second one with a reused compressor
 		w := ask("deflate;q=0.5, gzip")
 		z, err := gzip.NewReader(w.Body)
 		if err != nil || w.Header().Get("Content-Encoding") != "gzip" {
@@ -375,7 +374,7 @@ func TestScrapeCompressed(t *testing.T) {
 	}
 }
 
-// A server that a pool lists twice, and a name that no series can carry.
+// A server that a pool lists twice, and a name that is not valid in a label.
 func TestScrapeOfOddNames(t *testing.T) {
 	twice := pool("main")
 	twice.Servers = append(twice.Servers, twice.Servers[0],
@@ -396,7 +395,7 @@ func TestScrapeOfOddNames(t *testing.T) {
 	}
 }
 
-// Prometheus's buckets are every fourth of the engine's: bounds that double.
+// Prometheus gets every fourth bucket of the engine: bounds that double.
 func TestHistogramBuckets(t *testing.T) {
 	p := newProxy(pool("main"))
 	l := newLoop(p)
@@ -428,7 +427,7 @@ func TestLint(t *testing.T) {
 
 var update = flag.Bool("update", false, "write docs/metrics.md anew")
 
-// The table in docs/metrics.md is what /metrics says, word for word.
+// The table in docs/metrics.md must have the same text as /metrics.
 func TestMetricsPage(t *testing.T) {
 	families := map[string]*dto.MetricFamily{}
 	for _, f := range allFamilies(t) {

@@ -1,6 +1,6 @@
 package admin
 
-// What becomes of orders: two at once, and those of which nobody knows.
+// The results of orders: two at once, and those with an unknown result.
 
 import (
 	"bufio"
@@ -22,7 +22,8 @@ import (
 	"ringside/replicate"
 )
 
-// copied is a proxy whose servers one, two and three keep two copies of each key, and are up.
+// copied returns a proxy whose servers one, two and three are up and keep two replicas of each
+// key.
 func copied(t *testing.T) (*proxy.Proxy, *loop) {
 	t.Helper()
 	main := pool("main")
@@ -42,8 +43,8 @@ func copied(t *testing.T) (*proxy.Proxy, *loop) {
 	return p, l
 }
 
-// Two who drain at once, each server the other's last copy, can't both have looked before one
-// of them has done it: the second is told why not.
+// Two operators drain at once, and each server has the last replica for the other. Only one
+// check may run before the first order is executed: the second order is rejected.
 func TestDrainsAtOnce(t *testing.T) {
 	p, l := copied(t)
 	h := New(p, Options{}).Handler()
@@ -55,7 +56,7 @@ func TestDrainsAtOnce(t *testing.T) {
 		}
 		held, met = nil, true
 	}
-	l.e.Post = func(f func(*proxy.Engine)) { // the first look waits for the second, if that comes
+	l.e.Post = func(f func(*proxy.Engine)) { // the first check waits for the second one, if that starts
 		mu.Lock()
 		defer mu.Unlock()
 		if held = append(held, f); met || len(held) == 2 {
@@ -85,15 +86,15 @@ func TestDrainsAtOnce(t *testing.T) {
 	}
 }
 
-// An order whose loop does not answer in time may be carried out: so it says, and by the same
-// words through the client.
+// An order may be executed although its loop does not answer in time. The error must say so,
+// with the same text through the client.
 func TestOrderNobodyKnows(t *testing.T) {
 	p, l := copied(t)
 	h := New(p, Options{}).Handler()
 	l.run(t)
 	post, late := l.e.Post, make(chan func(*proxy.Engine), 10)
 	n := 0
-	l.e.Post = func(f func(*proxy.Engine)) { // the look is answered, the order is late
+	l.e.Post = func(f func(*proxy.Engine)) { // the check is answered, the order is late
 		if n++; n == 2 {
 			late <- f
 			return
@@ -111,7 +112,8 @@ func TestOrderNobodyKnows(t *testing.T) {
 	}
 }
 
-// An order that is given, and whose server nobody can describe then, is no failed order.
+// An order that was executed is not a failed order, even if the state of the server can't be
+// read afterwards.
 func TestOrderGiven(t *testing.T) {
 	p, l := copied(t)
 	h := New(p, Options{}).Handler()
@@ -132,8 +134,8 @@ func TestOrderGiven(t *testing.T) {
 	}
 }
 
-// A tag may be invalidated though no server has answered in time; a tag that no route has is
-// refused.
+// A tag may be invalidated although no server has replied in time. A tag without a route is
+// rejected.
 func TestUnsureIsNotRefused(t *testing.T) {
 	for _, c := range []struct {
 		err    error
@@ -149,8 +151,8 @@ func TestUnsureIsNotRefused(t *testing.T) {
 	}
 }
 
-// Who gives an order, and hears no answer or half of one, is not told that it failed; who
-// reached nobody, or asked only, is.
+// A client that gets no reply to an order, or a part of it, must not report a failure. It must
+// if it has reached no instance, or only sent a query.
 func TestClientHearsNothing(t *testing.T) {
 	unsure := func(err error) bool {
 		return err != nil && strings.Contains(err.Error(), "nobody knows whether this is carried out") && strings.Contains(err.Error(), "the admin interface at ")

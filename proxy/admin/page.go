@@ -1,7 +1,7 @@
 package admin
 
-// The page, whose files are part of the program, and what it, ringside top and scripts
-// read: a stream, and single answers.
+// The dashboard, and the API that it, ringside top and scripts use: a stream, and single
+// replies.
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 	"ringside/proxy/watch"
 )
 
-// pagePolicy lets the page load its own files and ask its own Ringside, and nothing
-// else: no script in a key could run, and nobody can frame it.
+// pagePolicy allows the dashboard only to load its own files and to connect to its own
+// instance. A script in a key could not run, and no other page can frame the dashboard.
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; " +
 	"frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
@@ -44,19 +44,19 @@ func (s *Server) page(mux *http.ServeMux) {
 }
 
 const (
-	streamLife  = 15 * time.Second // of a write: a watcher that takes nothing for so long is let go
-	streamQuiet = 15 * time.Second // then a comment is sent, so that both sides know the other is there
+	streamLife  = 15 * time.Second // write timeout: a client that reads nothing for this long is disconnected
+	streamQuiet = 15 * time.Second // after this time a comment is sent, so that both sides detect a broken connection
 	mostWindow  = time.Minute      // of /api/now
 	mostTrace   = time.Hour        // of /api/trace
 )
 
-// api adds what is behind the page to mux.
+// api adds the dashboard's API to mux.
 func (s *Server) api(mux *http.ServeMux) {
 	for _, one := range []struct {
 		path  string
 		do    func(http.ResponseWriter, *http.Request, *table.Pool) error
 		known []string // parameters
-		worst bool     // without a pool's name it is about the pool that is worst off, not about the first
+		worst bool     // without a pool name it is about the pool in the worst state, not the first one
 	}{
 		{"/api/stream", s.getStream, []string{"pool"}, true},
 		{"/api/trace", s.getTrace, []string{"pattern", "for"}, false},
@@ -83,11 +83,11 @@ func (s *Server) api(mux *http.ServeMux) {
 	}
 }
 
-// pool is the pool of that name. If name is empty, it is the pool that is worst off, or the
-// first pool.
+// pool returns the pool with that name. If name is empty, it returns the pool in the worst
+// state, or the first one.
 func (s *Server) pool(name string, worst bool) (*table.Pool, error) {
 	if name == "" && worst && len(s.proxy.Table().Pools) > 1 {
-		if _, is, err := s.sampler.Servers(); err == nil { // else a loop hangs, and the first pool does as well
+		if _, is, err := s.sampler.Servers(); err == nil { // otherwise a loop hangs, and the first pool is used
 			for _, p := range s.proxy.Table().Pools {
 				if p.Name == is.Worst {
 					return p, nil
@@ -103,7 +103,7 @@ func (s *Server) pool(name string, worst bool) (*table.Pool, error) {
 	return nil, s.noPool(name)
 }
 
-// hello is what a watcher is told first. Token lets a page change something: a page
+// hello is the first event of a stream. Token allows the dashboard to change something: a page
 // of another origin can't read it.
 type hello struct {
 	Version  string   `json:"version"`
@@ -132,12 +132,13 @@ func (s *Server) getStream(w http.ResponseWriter, r *http.Request, pool *table.P
 	if s.mayControl(r) == nil {
 		h.Control, h.Token = true, s.token
 	}
-	first, _ := json.Marshal(h) // of such values nothing can fail
+	first, _ := json.Marshal(h) // marshaling such values cannot fail
 	sendEvents(r.Context(), w, live.AppendEvent([]byte("retry: 2000\n"), "hello", first), watcher.Ready, watcher.Take)
 	return nil
 }
 
-// getTrace tells what happens to keys, until a person has seen enough.
+// getTrace streams the requests on traced keys, until the client disconnects or the time is
+// over.
 func (s *Server) getTrace(w http.ResponseWriter, r *http.Request, _ *table.Pool) error {
 	patterns := watch.Patterns(r.URL.Query()["pattern"])
 	if err := watch.Check(patterns); err != nil {
@@ -156,13 +157,13 @@ func (s *Server) getTrace(w http.ResponseWriter, r *http.Request, _ *table.Pool)
 	defer end()
 	defer context.AfterFunc(s.leaving, end)()
 	sendEvents(ctx, w, []byte(":\n\n"), f.Ready, func(dst []byte) []byte {
-		b, _ := json.Marshal(f.Take()) // of such values nothing can fail
+		b, _ := json.Marshal(f.Take()) // marshaling such values cannot fail
 		return live.AppendEvent(dst, "trace", b)
 	})
 	return nil
 }
 
-// timeOf is the time that r asks for, or usual.
+// timeOf returns the duration in r, or usual.
 func timeOf(r *http.Request, usual, least, most time.Duration) (time.Duration, error) {
 	text := r.URL.Query().Get("for")
 	if text == "" {
@@ -175,12 +176,12 @@ func timeOf(r *http.Request, usual, least, most time.Duration) (time.Duration, e
 	return is, nil
 }
 
-// sendEvents sends first, and then what take appends whenever ready says so, until ready
-// is closed, ctx ends, or the watcher takes nothing.
+// sendEvents sends first, and then what take appends each time ready receives. It returns when
+// ready is closed, ctx ends, or the client does not read.
 func sendEvents(ctx context.Context, w http.ResponseWriter, first []byte, ready <-chan struct{}, take func(dst []byte) []byte) {
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	out := http.NewResponseController(w)
-	out.SetReadDeadline(time.Time{}) // else the end of the request's own would end the stream
+	out.SetReadDeadline(time.Time{}) // otherwise the read timeout of the request would end the stream
 	send := func(b []byte) error {
 		out.SetWriteDeadline(time.Now().Add(streamLife))
 		if _, err := w.Write(b); err != nil {
@@ -229,8 +230,8 @@ func (s *Server) getRing(w http.ResponseWriter, r *http.Request, pool *table.Poo
 	return nil
 }
 
-// getRoute says where a key goes on the first listener whose route leads it to the
-// pool that was named; on the first of all, unless there is one.
+// getRoute returns the route of a key on the first listener that sends it to the given pool, or
+// else on the first listener.
 func (s *Server) getRoute(w http.ResponseWriter, r *http.Request, pool *table.Pool) error {
 	q := r.URL.Query()
 	key := []byte(q.Get("key"))

@@ -1,7 +1,6 @@
 package admin
 
-// Who may see the page and what it shows, which orders of a browser count, and the
-// stream's bounds.
+// Access to the dashboard, its content, orders of a browser, and the limits of the stream.
 
 import (
 	"bufio"
@@ -50,7 +49,7 @@ func TestPageGuard(t *testing.T) {
 		{Access{Page: Everybody, Names: []string{"cache.example"}}, request{"/api/ring", there, "cache.example", ""}, 200},
 		{Access{Page: Everybody}, request{"/api/ring", there, "192.0.2.1:9151", "cross-site"}, 403},
 		{Access{Page: Nobody}, request{"/api/ring", here, "127.0.0.1:9151", ""}, 404},
-		{Access{}, request{"/", here, "127.0.0.1:9151", "cross-site"}, 200}, // anybody may link to it
+		{Access{}, request{"/", here, "127.0.0.1:9151", "cross-site"}, 200}, // any site may link to it
 		{Access{}, request{"/", here, "evil.example", ""}, 0},
 		{Access{}, request{"/", there, "192.0.2.1:9151", ""}, 0},
 		{Access{Page: Nobody}, request{"/", here, "127.0.0.1:9151", ""}, 0},
@@ -73,7 +72,7 @@ func TestPageGuard(t *testing.T) {
 	}
 }
 
-// A browser's order counts only from the page that this process has given out.
+// An order of a browser is only accepted from the dashboard of this process.
 func TestOrdersOfBrowsers(t *testing.T) {
 	s := New(running(), Options{Access: Access{Names: []string{"cache.example"}}})
 	for _, test := range []struct {
@@ -108,7 +107,7 @@ func TestOrdersOfBrowsers(t *testing.T) {
 			t.Errorf("%+v: %d %s", test, w.Code, w.Body)
 		}
 	}
-	// Where everybody may steer, a page that has made its own name point here may not.
+	// Even if all clients may control, a page whose own name points to this instance may not.
 	open := New(running(), Options{Access: Access{Control: Everybody}})
 	for host, want := range map[string]int{"192.0.2.1:9151": 200, "evil.example": 421} {
 		r := httptest.NewRequest("POST", "/control/servers/a/restore", nil)
@@ -194,8 +193,7 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// Watchers are bounded; one that reads nothing holds up neither the others nor the
-// end.
+// Watchers are limited. One that reads nothing delays neither the others nor the shutdown.
 func TestWatchersAreBounded(t *testing.T) {
 	p := newProxy(pool("main"))
 	newLoop(p).run(t)
@@ -206,7 +204,7 @@ func TestWatchersAreBounded(t *testing.T) {
 	}
 	defer stalled.Close()
 	fmt.Fprintf(stalled, "GET /api/stream HTTP/1.1\r\nHost: %s\r\n\r\n", a)
-	if _, err := stalled.Read(make([]byte, 1)); err != nil { // it watches
+	if _, err := stalled.Read(make([]byte, 1)); err != nil { // it is watching
 		t.Fatal(err)
 	}
 	var last *bufio.Reader
@@ -234,7 +232,7 @@ func TestWatchersAreBounded(t *testing.T) {
 	}
 }
 
-// A key is told as ringside route tells it, whatever is in it.
+// A key is displayed as by ringside route, whatever its bytes.
 func TestRouteOfThePage(t *testing.T) {
 	p := newProxy(pool("main"))
 	newLoop(p)

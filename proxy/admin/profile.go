@@ -1,6 +1,6 @@
 package admin
 
-// Go profiles, and who may take them.
+// Go profiles, and access to them.
 
 import (
 	"net"
@@ -20,7 +20,7 @@ func (s *Server) profiles(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	if err := refuseOtherSites(r); err != nil { // a profile costs CPU, also one that the page can't read
+	if err := refuseOtherSites(r); err != nil { // a profile costs CPU, even if the other page can't read it
 		http.Error(w, err.Error(), http.StatusForbidden)
 		return
 	}
@@ -38,10 +38,9 @@ func (s *Server) profiles(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// onThisMachine reports whether r comes from this machine and means it. The
-// peer's address alone would not do: a web page that names its own host
-// 127.0.0.1 makes the browser of somebody at this machine ask for it, and only
-// Host tells. Host is never believed, it can only refuse.
+// onThisMachine reports whether r was sent by a client on this machine on purpose. The peer's
+// address is not enough: a web page whose own name points to 127.0.0.1 makes a local browser
+// send requests here, and only Host shows this. Host can only cause a rejection.
 func onThisMachine(r *http.Request) bool {
 	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && local.Network() == "unix" {
 		return true
@@ -61,8 +60,8 @@ func onLoopback(r *http.Request) bool {
 	return err == nil && peer.Addr().Unmap().IsLoopback()
 }
 
-// hostName is hostport without the port, if it has one, and without the
-// brackets of an IPv6 address.
+// hostName returns hostport without the port, if it has one, and without the brackets of an
+// IPv6 address.
 func hostName(hostport string) string {
 	if host, _, err := net.SplitHostPort(hostport); err == nil {
 		return host

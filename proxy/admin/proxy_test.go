@@ -1,7 +1,7 @@
 package admin
 
-// A real proxy without sockets, for the other tests: engines fed by hand, and
-// servers that answer each line as they were told.
+// A real proxy without sockets, for the other tests: the tests feed the engines, and the
+// servers reply to each line as configured.
 
 import (
 	"errors"
@@ -17,7 +17,7 @@ import (
 	"ringside/ring"
 )
 
-// byFirstByte gives keys that begin with a to server 0, with b to 1.
+// byFirstByte places keys that begin with a on server 0, and with b on server 1.
 type byFirstByte int
 
 func (n byFirstByte) Len() int { return int(n) }
@@ -57,8 +57,8 @@ func pool(name string) *table.Pool {
 	}
 }
 
-// routesTo leads keys with the prefix s: to the second pool, if there is one, and the
-// others to the first.
+// routesTo routes keys with the prefix s: to the second pool, if there is one, and the others
+// to the first.
 func routesTo(pools []*table.Pool) []table.Route {
 	routes := []table.Route{{Pool: pools[0]}}
 	if len(pools) > 1 {
@@ -76,12 +76,12 @@ func tableOf(pools ...*table.Pool) *table.Table {
 	}
 }
 
-// loop drives one engine, and is the servers behind it.
+// loop drives one engine, and acts as its servers.
 type loop struct {
 	e      *proxy.Engine
 	now    int64
-	answer map[string]string // by request line; a server says nothing to others
-	items  map[string]string // what servers keep for keepers, by address and key; nil: they have no meta commands
+	answer map[string]string // by request line; a server does not reply to other lines
+	items  map[string]string // items that keepers have stored, by address and key; nil: the servers have no meta commands
 	dead   map[string]bool   // addresses that refuse connections
 	sent   map[*link.Link]*strings.Builder
 }
@@ -96,7 +96,7 @@ func newProxyOf(t *table.Table) *proxy.Proxy {
 
 func newLoop(p *proxy.Proxy) *loop { return newLoopAt(p, 0, nil) }
 
-// newLoopAt makes a loop whose clock, which began with the machine, is at now.
+// newLoopAt returns a loop with a clock that started with the machine, and is at now.
 func newLoopAt(p *proxy.Proxy, now int64, items map[string]string) *loop {
 	l := &loop{
 		now:    now,
@@ -111,8 +111,7 @@ func newLoopAt(p *proxy.Proxy, now int64, items map[string]string) *loop {
 	return l
 }
 
-// run lets l turn on a goroutine of its own from now on, until the test ends: it does
-// what is posted.
+// run makes l handle posted functions on a separate goroutine, until the test ends.
 func (l *loop) run(t *testing.T) {
 	posted, end := make(chan func(*proxy.Engine), 1000), make(chan struct{})
 	t.Cleanup(func() { close(end) })
@@ -151,7 +150,7 @@ func (l *loop) wakeup(f func()) {
 					got.Write(b)
 				}
 				l.e.Wrote(sock, got.Len(), false)
-				if out := l.sent[sock]; out != nil { // a client's
+				if out := l.sent[sock]; out != nil { // a client's socket
 					out.WriteString(got.String())
 					continue
 				}
@@ -173,13 +172,13 @@ func (l *loop) wakeup(f func()) {
 	}
 }
 
-// meta is what a server says to a keeper: it keeps what is written, and adds nothing up.
+// meta replies to a keeper. It stores what is written, but does not add up counters.
 func (l *loop) meta(addr, line string) string {
 	f := strings.Fields(line)
 	switch {
 	case line == "mn":
 		return "MN\r\n"
-	case len(f) < 2 || l.items[addr] != "": // a value
+	case len(f) < 2 || l.items[addr] != "": // an existing value
 		if key := l.items[addr]; key != "" {
 			l.items[key] = line
 			delete(l.items, addr)
@@ -208,7 +207,7 @@ func (l *loop) meta(addr, line string) string {
 	return ""
 }
 
-// client connects.
+// client connects a client.
 func (l *loop) client() (link *link.Link) {
 	l.wakeup(func() {
 		link = l.e.Accepted("tcp", "l", nil)
@@ -217,7 +216,8 @@ func (l *loop) client() (link *link.Link) {
 	return link
 }
 
-// says sends bytes of a client and returns what it has got when all is still.
+// says sends bytes of a client, and returns what the client has received when nothing is left
+// to do.
 func (l *loop) says(client *link.Link, text string) string {
 	l.wakeup(func() { l.e.Bytes(client, []byte(text)) })
 	got := l.sent[client].String()

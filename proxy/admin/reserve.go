@@ -1,7 +1,7 @@
 package admin
 
-// Descriptors that the admin interface has for itself: it is wanted most when
-// clients have used up all others.
+// File descriptors that are reserved for the admin interface: it is needed most when clients
+// have used up all others.
 
 import (
 	"errors"
@@ -12,19 +12,19 @@ import (
 	"time"
 )
 
-// reserved is how many connections the admin interface can have when the process may
-// open no more files.
+// reserved is the number of connections that the admin interface can have when the process may
+// not open more files.
 const reserved = 8
 
-// reserve is files that stand for descriptors, to be given up for connections.
+// reserve has open files that hold descriptors. They are closed when a connection needs one.
 type reserve struct {
 	mu     sync.Mutex
 	files  []*os.File
-	lent   bool // some were given up, and are not all back
+	lent   bool // some were closed for connections, and not all are reopened
 	closed bool
 }
 
-// fill opens what is missing, as far as there are descriptors.
+// fill opens the missing files, as far as descriptors are available.
 func (r *reserve) fill() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -38,7 +38,7 @@ func (r *reserve) fill() {
 	r.lent = false
 }
 
-// give closes one, and reports whether there was one.
+// give closes one file, and reports whether there was one.
 func (r *reserve) give() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,9 +67,9 @@ func (r *reserve) inUse() bool {
 	return r.lent
 }
 
-// reservedListener accepts with a descriptor of the reserve when there is no other.
-// When that has none either it tries again, without a word: net/http would log each
-// time, and the bound that is reached is logged anyway.
+// reservedListener accepts a connection with a descriptor of the reserve if there is no other.
+// If the reserve is empty too, it retries without a log line: net/http would log each attempt,
+// and the limit is logged elsewhere.
 type reservedListener struct {
 	net.Listener
 	reserve *reserve

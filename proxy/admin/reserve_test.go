@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// fullListener is one of a process that may open no more files while its reserve has
-// more than left.
+// fullListener belongs to a process that may not open more files while its reserve has more
+// than left files.
 type fullListener struct {
 	net.Listener
 	reserve *reserve
@@ -25,8 +25,8 @@ func (l *fullListener) Accept() (net.Conn, error) {
 	return nil, net.ErrClosed
 }
 
-// A connection that finds no descriptor gets one of the reserve, and the reserve is
-// full again when it is closed.
+// A connection without a free descriptor gets one of the reserve. The reserve is full again
+// after the connection is closed.
 func TestReserve(t *testing.T) {
 	r := &reserve{}
 	r.fill()

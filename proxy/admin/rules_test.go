@@ -1,6 +1,6 @@
 package admin
 
-// The alerts in deploy/ ask only for what /metrics has.
+// The alerts in deploy/ may only use metrics that exist.
 
 import (
 	"os"
@@ -38,7 +38,7 @@ func TestAlerts(t *testing.T) {
 	if err := d.Decode(&file); err != nil {
 		t.Fatal(err)
 	}
-	labels := map[string]map[string]bool{"up": {"job": true, "instance": true}} // Prometheus's own
+	labels := map[string]map[string]bool{"up": {"job": true, "instance": true}} // from Prometheus itself
 	for _, f := range allFamilies(t) {
 		labels[f.GetName()] = map[string]bool{"job": true, "instance": true}
 		for _, l := range f.Metric[0].Label {

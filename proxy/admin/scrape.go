@@ -1,6 +1,6 @@
 package admin
 
-// /metrics: what the proxy has counted, and what Go and the system say of the process.
+// /metrics: the counters of the proxy, and the metrics of the Go runtime and the process.
 
 import (
 	"bytes"
@@ -17,15 +17,15 @@ import (
 	"ringside/proxy/admin/metrics"
 )
 
-// newProcess returns what collects what Go and the system say.
+// newProcess returns the registry with the metrics of the Go runtime and the process.
 func newProcess() *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r
 }
 
-// compressors are kept: each has tables of some hundred KB. The names of labels stand
-// in every line, so that the least effort saves nearly all there is to save.
+// compressors are reused: each has tables of some hundred KB. Label names are repeated in every
+// line, so the fastest level already saves nearly everything.
 var compressors = sync.Pool{New: func() any {
 	z, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
 	if err != nil {
@@ -34,7 +34,7 @@ var compressors = sync.Pool{New: func() any {
 	return z
 }}
 
-// scrape answers a scrape, whole or not at all.
+// scrape replies to a scrape, completely or with an error.
 func (s *Server) scrape(w http.ResponseWriter, r *http.Request) {
 	defer s.scraping.Add(-1)
 	if s.scraping.Add(1) > maxScrapes {
@@ -48,7 +48,7 @@ func (s *Server) scrape(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", metrics.ContentType)
-	// Who has left hears no error.
+	// Write errors are ignored: the client has disconnected.
 	if !takesGzip(r) {
 		_, _ = w.Write(text)
 		return

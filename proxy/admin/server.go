@@ -1,6 +1,6 @@
 package admin
 
-// The HTTP server: what is where, for whom, and for how long.
+// The HTTP server: paths, access and timeouts.
 
 import (
 	"cmp"
@@ -26,49 +26,48 @@ import (
 	"ringside/proxy/live/trace"
 )
 
-// Options is what a Server must be told. The zero Options work.
+// Options configure a Server. The zero value works.
 type Options struct {
 	Access
 
-	// Events are what the page shows of the log; nil: nothing.
+	// Events are the log events that the dashboard shows; nil: none.
 	Events *live.Events
 
-	// Tracer is who asks the loops for traces; nil: the server has one of its own.
+	// Tracer requests traces from the loops; nil: the server creates one.
 	Tracer *trace.Tracer
 
-	// FaultSet is where the control API sets faults; nil: they are not allowed.
+	// FaultSet stores the faults of the control API; nil: faults are not allowed.
 	FaultSet *fault.Set
 
-	// Ready returns nil while the listeners are open and take clients, else
-	// why not: "starting", "stopping". /readyz shows it. If nil, Ringside is
-	// ready whenever its loops answer. It is called from many goroutines.
+	// Ready returns nil while the listeners are open and accept clients, else the reason:
+	// "starting", "stopping". /readyz shows it. If Ready is nil, the instance is ready whenever
+	// its loops answer. It is called from many goroutines.
 	Ready func() error
 
-	// Reload returns how the configuration stands. If nil, it was read once,
-	// when the proxy was made. It is called from many goroutines.
+	// Reload returns the state of the configuration. If nil, it was read once, when the proxy
+	// was created. It is called from many goroutines.
 	Reload func() live.Reload
 
-	// ReadAgain reads the configuration again, puts it in force, and returns
-	// when all loops go by it. The error says why it was refused. If nil, there
-	// is no file. It is called from many goroutines.
+	// ReadAgain reloads the configuration, and returns when all loops use it. The error is the
+	// reason of a rejection. If nil, there is no file. It is called from many goroutines.
 	ReadAgain func() (Reloaded, error)
 
-	// HandOver offers the listening sockets to the process that asks for them, and
-	// returns the name of a socket where it gets them. If nil, nobody does. It is
-	// called from many goroutines.
+	// HandOver offers the listening sockets to the next process, and returns the name of the
+	// socket where that gets them. If nil, a handover is not possible. It is called from many
+	// goroutines.
 	HandOver func() (socket string, err error)
 }
 
-// Access says who may do what. It may change while a Server serves: see Allow.
+// Access says which clients may do what. It may change while a Server runs: see Allow.
 type Access struct {
-	Pprof   Who      // may take Go profiles: one shows memory, and costs CPU while it runs
-	Control Who      // may use the control API
+	Pprof   Who      // access to Go profiles: these show memory, and cost CPU while they run
+	Control Who      // access to the control API
 	Faults  bool     // faults may be set
-	Page    Who      // may look at the page: it shows keys
-	Names   []string // that the listener has, in small letters: a browser may use them
+	Page    Who      // access to the dashboard, which shows keys
+	Names   []string // names of the listener in lower case, which browsers may use as Host
 }
 
-// Server serves the admin pages of one proxy.
+// Server serves the admin interface of one proxy.
 type Server struct {
 	proxy   *proxy.Proxy
 	options Options
@@ -79,23 +78,23 @@ type Server struct {
 	sampler *live.Sampler
 	leaving context.Context // ends when Shutdown begins
 	leave   context.CancelFunc
-	token   string // what a page must show to change something
+	token   string // a page must send it to change something
 	http    http.Server
 	conns   connections
-	limit   link.LogLimit // of complaints
+	limit   link.LogLimit // of log lines from net/http
 
-	scraping atomic.Int64 // scrapes that are being answered
+	scraping atomic.Int64 // scrapes in progress
 	reserve  reserve
 }
 
-// The bounds of the admin interface. It shares memory and file descriptors
-// with the proxy, and must not take them from it.
+// Limits of the admin interface. It shares memory and file descriptors with the proxy, and must
+// not exhaust them.
 const (
-	maxScrapes = 8 // at once; the next one gets 503
+	maxScrapes = 8 // at the same time; the next one gets 503
 	maxHeader  = 16 << 10
 )
 
-// New makes a server for p. Its handler may be used once p's loops are made.
+// New returns a server for p. Its handler may be used once p's loops exist.
 func New(p *proxy.Proxy, o Options) *Server {
 	if o.Reload == nil {
 		o.Reload = func() live.Reload { return live.Reload{At: p.Started, Generation: 1} }
@@ -137,16 +136,17 @@ func New(p *proxy.Proxy, o Options) *Server {
 	return s
 }
 
-// Allow changes who may do what, from the next request on.
+// Allow changes the access, starting with the next request.
 func (s *Server) Allow(a Access) {
 	a.Pprof, a.Control, a.Page = cmp.Or(a.Pprof, Loopback), cmp.Or(a.Control, Loopback), cmp.Or(a.Page, Loopback)
 	s.access.Store(&a)
 }
 
-// Handler returns what Serve serves.
+// Handler returns the handler of Serve.
 func (s *Server) Handler() http.Handler { return s.http.Handler }
 
-// Serve answers on l until Shutdown, then returns nil. Several may run.
+// Serve answers requests on l until Shutdown, then returns nil. It may be called for several
+// listeners.
 func (s *Server) Serve(l net.Listener) error {
 	s.sampler.Run()
 	s.reserve.fill()
@@ -156,8 +156,8 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// Shutdown closes the listeners and waits until ctx ends for requests being
-// answered; then it cuts them off, which it reports as ctx's error.
+// Shutdown closes the listeners and waits for requests in progress until ctx ends. It then
+// aborts them, and returns ctx's error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.leave()
 	s.sampler.Close()
@@ -169,7 +169,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// bound keeps the bounds of connections.
+// bound enforces the limits of connections.
 func (s *Server) bound(c net.Conn, state http.ConnState) {
 	s.conns.changed(c, state)
 	if state == http.StateClosed || state == http.StateHijacked {
@@ -177,11 +177,12 @@ func (s *Server) bound(c net.Conn, state http.ConnState) {
 	}
 }
 
-// Closed returns how many connections were closed, or serve health probes only, because
-// there were too many.
+// Closed returns how many connections were closed, or served only health probes, because there
+// were too many.
 func (s *Server) Closed() uint64 { return s.conns.closed.Load() }
 
-// complaints are what net/http has to say: clients can make it say it with each request.
+// complaints logs messages of net/http, with a limit, because clients can cause one with each
+// request.
 type complaints struct{ s *Server }
 
 func (c complaints) Write(text []byte) (int, error) {
@@ -190,8 +191,8 @@ func (c complaints) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// withHeaders tells browsers not to make anything of an answer but what it says
-// it is, and caches not to keep it. Nobody stays who has a descriptor of the reserve.
+// withHeaders tells browsers to use a reply only as its content type, and caches not to store
+// it. Connections are closed after the reply while some of them use descriptors of the reserve.
 func (s *Server) withHeaders(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		spare := s.conns.isSpare(r)
@@ -209,8 +210,8 @@ func (s *Server) withHeaders(h http.Handler) http.Handler {
 	})
 }
 
-// index says what is here, to those who may not see the page. Its links are
-// relative: they work behind a path.
+// index lists the links for clients that may not see the dashboard. The links are relative, so
+// they also work with a path prefix.
 func (s *Server) index(w http.ResponseWriter, r *http.Request) {
 	page := "<!DOCTYPE html>\n<title>Ringside</title>\n<h1>Ringside " + html.EscapeString(s.version) + "</h1>\n<ul>\n" +
 		`<li><a href="metrics">metrics</a>: for Prometheus` + "\n" +

@@ -1,6 +1,6 @@
 package admin
 
-// Who gets what from the admin pages, over real sockets where that matters.
+// Access to the admin pages, over real sockets where that matters.
 
 import (
 	"bytes"
@@ -95,7 +95,7 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// Nothing that a client sends comes back.
+// The input of a client must not be part of a reply.
 func TestNoReflection(t *testing.T) {
 	const mark = "evil<script>"
 	h := New(running(), Options{Ready: func() error { return errors.New("starting") }}).Handler()
@@ -133,13 +133,13 @@ func TestHealth(t *testing.T) {
 	want("/readyz", 503, "not ready: stopping\n")
 	notReady = nil
 
-	// With every server down Ringside is as ready as before.
+	// With every server down the instance is still ready.
 	l.dead[alpha], l.dead[beta] = true, true
 	l.mustSay(t, l.client(), "get a\r\nget b\r\n", "END\r\nEND\r\n")
 	want("/readyz", 200, "ready\n")
 }
 
-// A loop that hangs is asked once, however many ask about it.
+// A loop that hangs gets only one check, even with many callers.
 func TestHealthOfAHungLoop(t *testing.T) {
 	t.Parallel()
 	p := running()
@@ -155,7 +155,7 @@ func TestHealthOfAHungLoop(t *testing.T) {
 	if len(asked) != 1 {
 		t.Fatalf("asked %d times", len(asked))
 	}
-	asked[0]() // it goes on
+	asked[0]() // the loop continues
 	e.Post = func(f func(*proxy.Engine)) { f(e) }
 	if w := get(h, "/healthz"); w.Code != 200 {
 		t.Errorf("/healthz: %d %s", w.Code, w.Body)
@@ -199,7 +199,7 @@ func TestWhoMayProfile(t *testing.T) {
 	}
 }
 
-// A unix socket is on this machine, whatever the client calls its host.
+// A unix socket is on this machine, whatever Host the client sends.
 func TestUnixSocket(t *testing.T) {
 	addr := serve(t, New(running(), Options{}), "unix", filepath.Join(t.TempDir(), "admin.sock"))
 	client := http.Client{Transport: &http.Transport{
@@ -220,8 +220,8 @@ func TestUnixSocket(t *testing.T) {
 	}
 }
 
-// A profile may take longer than other answers: its time to be written begins at
-// its end, and the time in which a request must be read does not end it.
+// A profile may take longer than other replies. Its write timeout starts when it ends, and the
+// read timeout of the request does not end it.
 func TestLongProfile(t *testing.T) {
 	t.Parallel()
 	s := New(running(), Options{})
@@ -234,7 +234,7 @@ func TestLongProfile(t *testing.T) {
 		handled <- d
 	})
 	addr := serve(t, s, "tcp", "127.0.0.1:0")
-	for end := time.Now().Add(testenv.Hang); time.Now().Before(end); { // until a request is read in its time
+	for end := time.Now().Add(testenv.Hang); time.Now().Before(end); { // until a request is read in time
 		res, err := http.Get("http://" + addr.String() + "/debug/pprof/profile?seconds=1")
 		if err != nil {
 			continue
@@ -255,11 +255,11 @@ func TestLongProfile(t *testing.T) {
 	t.Error("no request was served")
 }
 
-// deadlineWriter notes until when an answer must be written.
+// deadlineWriter records the write deadline.
 type deadlineWriter struct {
 	http.ResponseWriter
 	start, until time.Time
-	ended        error // why the request ended before its answer
+	ended        error // why the request ended before its reply
 }
 
 func (d *deadlineWriter) SetWriteDeadline(t time.Time) error {
@@ -267,8 +267,8 @@ func (d *deadlineWriter) SetWriteDeadline(t time.Time) error {
 	return http.NewResponseController(d.ResponseWriter).SetWriteDeadline(t)
 }
 
-// One connection too many takes the place of the one that has waited longest, and those
-// between them live on. While all are being answered, health probes are served.
+// A connection beyond the limit replaces the one that has waited longest; others stay open. If
+// requests are in progress on all of them, only health probes are served.
 func TestTooManyConnections(t *testing.T) {
 	s := New(running(), Options{})
 	addr := serve(t, s, "tcp", "127.0.0.1:0")
@@ -306,7 +306,7 @@ func TestTooManyConnections(t *testing.T) {
 	}
 }
 
-// While 256 requests are being answered, more connections serve probes and nothing else.
+// While 256 requests are in progress, further connections serve only probes.
 func TestProbesBesideBusyConnections(t *testing.T) {
 	s := New(running(), Options{})
 	hang, entered := make(chan bool), make(chan bool, maxConnections)
@@ -346,7 +346,7 @@ func TestProbesBesideBusyConnections(t *testing.T) {
 	}
 }
 
-// Shutdown waits for what is being answered, but no longer than it may.
+// Shutdown waits for requests in progress, but only until its deadline.
 func TestShutdown(t *testing.T) {
 	asked, goOn := make(chan bool, 1), make(chan bool)
 	s := New(running(), Options{Ready: func() error {

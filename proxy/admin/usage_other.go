@@ -2,7 +2,7 @@
 
 package admin
 
-// What the process has used, where the system does not tell as unix does.
+// CPU time of the process: not available on this system.
 
 import "time"
 

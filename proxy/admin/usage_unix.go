@@ -2,7 +2,7 @@
 
 package admin
 
-// What the process has used, where the system tells.
+// CPU time of the process, on unix systems.
 
 import (
 	"syscall"

@@ -17,45 +17,45 @@ import (
 	"ringside/proxy/wire/frame"
 )
 
-// Clients are the clients of one loop, and what they have asked for.
+// Clients has the clients of one loop and their commands in flight.
 type Clients struct {
 	*link.IO
 	Servers *upstream.Servers // of the same loop
-	Limits  *table.Limits     // of the table in force
+	Limits  *table.Limits     // of the current table
 	OnGone  func(s *Session)  // called when a client is gone; set by the engine
 
-	// OnReplyFault is called when a command would end without a reply or with two, which
-	// is a bug: see reply.go. If it is nil a test binary panics.
+	// OnReplyFault is called when a command would end with no reply or with two, which is a
+	// bug: see reply.go. If it is nil, a test binary panics.
 	OnReplyFault func(what string)
-	faultLogAt   int64 // on the loop's clock: not before this is the next one logged
+	faultLogAt   int64 // on the loop's clock: the next fault is not logged earlier
 
-	Sessions   map[*Session]struct{} // that are connected
-	Wake       []*Session            // sessions that had to stop parsing and may go on
-	Held       HoldList              // sessions whose answers wait for the rest of their group
+	Sessions   map[*Session]struct{} // the connected ones
+	Wake       []*Session            // sessions that stopped parsing and may continue
+	Held       HoldList              // sessions with output that waits for the rest of its group
 	slow       slowLog
-	pacedUntil int64  // clients that connect before are paced: see pace.go
-	Awaiting   int    // how many sessions wait for an answer
+	pacedUntil int64  // clients that connect earlier than this are paced: see pace.go
+	Awaiting   int    // number of sessions that wait for a reply
 	More       int    // keys in flight beyond the first of each command, of all clients
-	Share      int    // keys that a client may have in flight however busy the loop is: see SetLimits
-	left       turn   // what is left of this round of the loop, for all clients
-	restLine   []byte // scratch: the piece of a read that is asked for next
+	Share      int    // keys that a client may have in flight however busy the loop is: see SetShare
+	left       turn   // the work that is left in this round of the loop, for all clients
+	restLine   []byte // scratch: the next piece of a multi-key read
 
-	Req           wire.Request // scratch: the request being served
-	Frame         frame.Frame  // scratch: the frame that it was, of a binary client
-	frameKey      []byte       // scratch: the key of that, in the input
-	spelled       []byte       // scratch: the request that the frame is to servers
-	framed        []byte       // scratch: the frame that an answer is
-	framedReply   wire.Reply   // scratch: the answer that becomes a frame
-	batch         *Exchange    // the quiet gets that are being gathered; nil: none are
+	Req           wire.Request // scratch: the current request
+	Frame         frame.Frame  // scratch: the frame of the current request, of a binary client
+	frameKey      []byte       // scratch: the key of that frame, in the input
+	spelled       []byte       // scratch: the text or meta form of that frame
+	framed        []byte       // scratch: the frame of a reply
+	framedReply   wire.Reply   // scratch: the reply that is converted to a frame
+	batch         *Exchange    // the quiet gets that are being collected; nil: none are
 	FreeExchanges *Exchange    // kept for reuse, linked by Next
-	freeShares    free[shares] // of reads whose keys have several routes
+	freeShares    free[shares] // of reads with keys of several routes
 	freeBatches   free[batch]  // of quiet gets
 }
 
-// free are values that are kept for reuse.
+// free has values that are kept for reuse.
 type free[T any] []*T
 
-// take gives one as it was when it was kept, or a new one.
+// take returns a kept value, unchanged since it was kept, or a new one.
 func (f *free[T]) take() *T {
 	n := len(*f)
 	if n == 0 {
@@ -66,39 +66,40 @@ func (f *free[T]) take() *T {
 	return v
 }
 
-// Handler serves what clients of one listener ask for.
+// Handler handles the requests of the clients of one listener.
 type Handler interface {
-	// Serve answers the request in Clients.Req, whose bytes are raw, or asks those
-	// who can. It reports whether it has taken the bytes out of the input.
+	// Serve handles the request in Clients.Req, which has the bytes raw: it answers the request
+	// or sends it to servers. It reports whether it has moved the bytes out of the input.
 	Serve(s *Session, raw []byte) (taken bool)
 
-	// ServeQuiet asks for the key of a quiet get in a batch: see Session.Batch. It
-	// reports false, and has done nothing, if the key takes more than a get.
+	// ServeQuiet adds the key of a quiet get to a batch: see Session.Batch. It does nothing and
+	// returns false if the key needs more than a get.
 	ServeQuiet(s *Session, key []byte) bool
 
-	// EndBatch sends what was gathered in x.
+	// EndBatch sends the gets that were collected in x.
 	EndBatch(x *Exchange)
 
-	// AskRest asks for the keys of the request in Clients.Req, whose bytes are raw, as a part of x.
+	// AskRest sends the read in Clients.Req, which has the bytes raw, as a part of x.
 	AskRest(x *Exchange, raw []byte)
 
-	// NeedsFence says whether commands may take several requests, of which the last
-	// could come to a server on the wrong side of a flush_all. Then flush_all, and
-	// what comes behind it, waits until what its client asked before is answered.
+	// NeedsFence reports whether a command may need several requests, so that the last of them
+	// could reach a server on the wrong side of a flush_all. If so, flush_all and the commands
+	// after it wait until the earlier commands of the client are answered.
 	NeedsFence() bool
 
-	// NoMemory refuses a storage command for whose data block there is no memory.
-	// rest bytes of it are still to come.
+	// NoMemory rejects a storage command if there is no memory for its data block. rest bytes
+	// of the block are still to come.
 	NoMemory(s *Session, raw []byte, rest int)
 }
 
-// ByAge returns the sessions, the oldest first, so that what is done to several of them
-// does not depend on the order of a map. It is for rare events.
+// ByAge returns the sessions, oldest first, so that operations on several of them do not depend
+// on map order. It is only for rare events.
 func (e *Clients) ByAge() []*Session {
 	return slices.SortedFunc(maps.Keys(e.Sessions), func(a, b *Session) int { return cmp.Compare(a.ID&^upstream.Bulky, b.ID&^upstream.Bulky) })
 }
 
-// SweepIdle closes the clients that have said nothing for too long, or have not said in time who they are.
+// SweepIdle closes the clients that have been silent for too long, or have not logged in in
+// time.
 func (e *Clients) SweepIdle() {
 	e.WatchIdle()
 	for s := range e.Sessions {
@@ -124,7 +125,7 @@ func (e *Clients) SweepIdle() {
 	}
 }
 
-// WatchIdle makes sure that a client is looked at that begins to say nothing now.
+// WatchIdle sets the timer to check a client that may become idle now.
 func (e *Clients) WatchIdle() {
 	for _, d := range [...]time.Duration{e.Limits.Idle, e.Limits.Unfinished} {
 		if d > 0 {
@@ -133,25 +134,26 @@ func (e *Clients) WatchIdle() {
 	}
 }
 
-// sweepWait is between two looks at all clients: one at each when its time comes would cost more.
+// sweepWait is the minimum time between two checks of all clients: a timer for each client
+// would cost more.
 const sweepWait = 10 * time.Millisecond
 
-// HoldList remembers clients whose answers wait for the rest of their group.
-// The wait is the same for all, so the order of arrival is the order of release.
+// HoldList has the clients with output that waits for the rest of its group. All wait equally
+// long, so they are released in order of arrival.
 type HoldList struct {
-	List  []HeldClient // in order of arrival; what is before First has been released
+	List  []HeldClient // in order of arrival; those before First were released
 	First int
 }
 
-// HeldClient is one of a HoldList.
+// HeldClient is an entry of a HoldList.
 type HeldClient struct {
 	Session *Session
-	Until   int64 // the Session.HoldUntil that it had then: another one says that it was flushed meanwhile
+	Until   int64 // the Session.HoldUntil at that time; if it differs now, the output was flushed in between
 }
 
-// Add puts s at the end.
+// Add adds s to the end of the list.
 func (h *HoldList) Add(s *Session, until int64) {
-	if h.First > 64 && h.First > len(h.List)/2 { // where somebody always waits Due never empties it
+	if h.First > 64 && h.First > len(h.List)/2 { // if clients always wait, Due never empties the list
 		n := copy(h.List, h.List[h.First:])
 		clear(h.List[n:])
 		h.List, h.First = h.List[:n], 0
@@ -159,19 +161,19 @@ func (h *HoldList) Add(s *Session, until int64) {
 	h.List = append(h.List, HeldClient{s, until})
 }
 
-// Due is when the first is to be released; link.Never: nobody waits.
+// Due returns when the first client is to be released; link.Never: no client waits.
 func (h *HoldList) Due() int64 {
 	for h.First < len(h.List) {
 		if c := &h.List[h.First]; c.Session.HoldUntil == c.Until {
 			return c.Until
 		}
-		h.First++ // it was flushed meanwhile
+		h.First++ // it was flushed in between
 	}
 	h.List, h.First = h.List[:0], 0
 	return link.Never
 }
 
-// Release sends the answers of clients that have waited long enough for a group.
+// Release sends the output of clients that have waited long enough for their group.
 func (e *Clients) Release() {
 	for e.Held.Due() <= e.Now {
 		s := e.Held.List[e.Held.First].Session
@@ -181,7 +183,7 @@ func (e *Clients) Release() {
 	}
 }
 
-// AddTo adds the clients to what is told of all loops.
+// AddTo adds the clients to the snapshot of all loops.
 func (e *Clients) AddTo(into *stats.Snapshot) {
 	into.Clients += len(e.Sessions)
 	for x := e.FreeExchanges; x != nil; x = x.Next {
@@ -192,7 +194,7 @@ func (e *Clients) AddTo(into *stats.Snapshot) {
 	}
 }
 
-// Buffered is how many bytes closing s gives back.
+// Buffered returns how many bytes of memory closing s would free.
 func (s *Session) Buffered() int64 {
 	n := s.Out.Room() + s.Handed + s.InFlight*int(ExchangeSize)
 	if s.In != nil {
@@ -204,13 +206,14 @@ func (s *Session) Buffered() int64 {
 	return int64(n)
 }
 
-// ExchangeSize is what an exchange counts against limits.memory: itself, and the lines that it may keep.
+// ExchangeSize is the size that counts against limits.memory for one exchange and the lines
+// that it may store.
 const ExchangeSize = int64(unsafe.Sizeof(Exchange{})) + 128
 
-// valueSize is what a value that waits for its place counts, beside its bytes.
+// valueSize is the size that counts for a stored value in addition to its bytes.
 const valueSize = 160
 
-// TrimExchanges gives up the exchanges that are kept for reuse.
+// TrimExchanges frees the exchanges that are kept for reuse.
 func (e *Clients) TrimExchanges() {
 	for x := e.FreeExchanges; x != nil; x = x.Next {
 		e.Buffers.Held -= ExchangeSize

@@ -1,6 +1,6 @@
 package client
 
-// One client command in flight: its parts, and what ends its answer.
+// One client command in flight: its parts, and the end of its reply.
 
 import (
 	"log/slog"
@@ -13,81 +13,82 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Exchange is one client command between its request and its answer, in its
-// place in the client's order.
+// Exchange is one client command between its request and the end of its reply. It has a fixed
+// position in the order of the client's commands.
 //
-//	parse ► Exchange ► Attempt, Attempt … ► finish ► answer in the client's order
+//	parse ► Exchange ► Attempt, Attempt … ► finish ► reply in the client's order
 //
-// Only the first of a session writes to the client. Parts of a multi-get write
-// as they come, but never into the middle of a value: see streams.
+// Only the first exchange of a session writes to the client. Parts of a multi-get write as
+// their replies arrive, but never into the middle of a value: see streams.
 type Exchange struct {
 	e       *Clients
-	Session *Session  // nil when the client is gone: answers are swallowed
-	Next    *Exchange // in the client's order; in the list of free ones
+	Session *Session  // nil when the client is gone: replies are discarded
+	Next    *Exchange // in the client's order; in the free list
 
 	Op        wire.Op
 	dialect   wire.Dialect
 	Flags     wire.Flags
-	frames    framed        // of a binary client
-	endsGroup bool          // it is the last request of one read from the client
-	Settled   bool          // the answer is complete
-	ended     bool          // the END of a read went with its last VALUE
-	Outcome   stats.Outcome // so far, then for good
-	Waiting   int           // parts without their end, and one while parts are being made
-	more      int           // keys in flight beyond the first; see AddWork
+	frames    framed        // only used for a binary client
+	endsGroup bool          // it is the last request in one read of the client's socket
+	Settled   bool          // the reply is complete
+	ended     bool          // the END of a read was sent with its last VALUE
+	Outcome   stats.Outcome // preliminary until the reply is complete
+	Waiting   int           // unfinished parts, plus one while parts are being created
+	more      int           // keys in flight beyond the first: see AddWork
 	Start     int64         // when the request was parsed, on the loop's clock
 
-	MissErrors bool // of a read that no server could answer a miss is shown, not the error
-	cut        bool // it ends in the middle of a value, and with it all that its client gets
+	MissErrors bool // a read that no server could answer is sent as a miss, not as the error
+	cut        bool // its reply ends in the middle of a value, and the client connection with it
 
-	Out       link.Queue  // the answer, while the exchange is not first
-	Rest      []byte      // a read of keys that have not been asked for yet: the command, then each key after a space; empty: all have
-	restHead  int         // bytes of the command in Rest
-	restAt    int         // where in Rest the first key is that has not been asked for
-	Streaming *streams    // large values on their way in pieces; nil: there has been none
-	trouble   string      // why a part could not be answered; empty: all could
-	replies   uint32      // replies given to the client, and values of a text read: see checkReplies
-	Miss      []byte      // of an mg: the line that says so; of a binary client the key that its answer carries
-	ErrLine   []byte      // a server's error line, which stands where END would; empty: there is none
-	InOrder   *inOrder    // keeps the values until they can go in the order of the keys; nil: they go as they come
-	Stake     *near.Stake // what it has to do with values that are kept here; nil: nothing
+	Out       link.Queue  // the reply, while the exchange is not the first one
+	Rest      []byte      // keys of a read that were not requested yet: the command, then each key after a space; empty: none
+	restHead  int         // length of the command in Rest
+	restAt    int         // where in Rest the first key is that was not requested yet
+	Streaming *streams    // large values that are passed on in pieces; nil: none so far
+	trouble   string      // why a part has failed; empty: none has
+	replies   uint32      // number of replies sent to the client, including each VALUE of a text read: see checkReplies
+	Miss      []byte      // of an mg: the line for a miss; of a binary client: the key in its reply
+	ErrLine   []byte      // a server's error line, sent instead of END; empty: none
+	InOrder   *inOrder    // stores the values until they can be sent in the order of the keys; nil: they are sent as they arrive
+	Stake     *near.Stake // its use of the near cache; nil: none
 
 	tally
 	gathering
 }
 
-// gathering is for a command to every server.
+// gathering is for a command that is sent to every server.
 type gathering struct {
-	Gather        Gather // makes one answer of theirs; nil: it is no such command
-	GatheredBytes int    // of answers that Gather keeps
+	Gather        Gather // combines the replies of the servers; nil: it is no such command
+	GatheredBytes int    // size of the replies that Gather stores
 }
 
-// streams says which part's value goes to the client now, while some values are so
-// large that they go in pieces. The other parts keep theirs meanwhile: a value must
-// not go into the middle of another.
+// streams decides which part may send its value to the client now, while some values are so
+// large that they are sent in pieces. The other parts store theirs, because a value must not be
+// sent in the middle of another.
 type streams struct {
-	Turn *upstream.Attempt // the part in the middle of the value that goes to the client; nil: none does
-	Next []*heldPart       // other parts that are in the middle of a value
-	Late link.Queue        // whole values that wait until Turn is through
+	Turn *upstream.Attempt // the part that is sending a value to the client; nil: none is
+	Next []*heldPart       // other parts that have received part of a value
+	Late link.Queue        // complete values that wait until Turn has finished
 
-	bodyLeft int // bytes still to come of the value of a binary client's
+	bodyLeft int // bytes still to come of the value of a binary client
 }
 
-// heldPart is a part in the middle of a value that waits for its turn.
+// heldPart is a part that has received part of a value and waits for its turn.
 type heldPart struct {
 	a    *upstream.Attempt
-	Held link.Queue // what has come of its value
+	Held link.Queue // what has arrived of its value
 }
 
-// Gather makes one answer of the answers of several servers.
+// Gather combines the replies of several servers into one.
 type Gather interface {
-	// Add takes one server's whole answer; failed says why there is none.
+	// Add adds the complete reply of one server. failed says why there is none.
 	Add(srv *upstream.Server, answer []byte, failed string)
-	// Answer appends what the client gets.
+	// Answer appends the combined reply to dst.
 	Answer(dst []byte) ([]byte, stats.Outcome)
 }
 
-// NewExchange begins the exchange of the request in e.Req, which is the last of s now.
+// NewExchange creates the exchange for the request in e.Req, and adds it to the end of s's
+// list.
 func (e *Clients) NewExchange(s *Session) *Exchange {
 	x := e.FreeExchanges
 	if x == nil {
@@ -117,7 +118,7 @@ func (e *Clients) NewExchange(s *Session) *Exchange {
 }
 
 func (e *Clients) freeExchange(x *Exchange) {
-	if x.Out.Head != nil || x.Streaming != nil { // most have nothing: it is asked here, for every command comes by
+	if x.Out.Head != nil || x.Streaming != nil { // checked here because this runs for every command, and most have nothing to drop
 		x.drop()
 	}
 	x.Stake.Over()
@@ -130,17 +131,17 @@ func (e *Clients) freeExchange(x *Exchange) {
 	e.Buffers.Held -= int64(x.GatheredBytes)
 	e.More -= x.more
 	miss, errLine := x.Miss[:0], x.ErrLine[:0]
-	*x = Exchange{} // a literal that mentioned x would be made aside and copied
+	*x = Exchange{} // a literal that mentions x would be built separately and copied
 	x.Next, x.Miss, x.ErrLine = e.FreeExchanges, miss, errLine
 	e.FreeExchanges = x
 }
 
-// Quiet says that the client does not wait for an answer before it goes on.
+// Quiet reports whether the client continues without waiting for a reply.
 func (x *Exchange) Quiet() bool {
 	return x.Flags&wire.Quiet != 0 || x.Flags&wire.Binary != 0 && x.frames.head.Quiet()
 }
 
-// drop lets go of the bytes that x keeps for the client.
+// drop frees the bytes that x stores for the client.
 func (x *Exchange) drop() {
 	x.Out.Drop(&x.e.Buffers)
 	if x.Streaming != nil {
@@ -151,7 +152,8 @@ func (x *Exchange) drop() {
 	}
 }
 
-// Emit sends b towards the client, as part of the answer to a; nil: of Ringside's own answer.
+// Emit sends b towards the client, as part of the reply to a, or of Ringside's own reply if a
+// is nil.
 func (x *Exchange) Emit(a *upstream.Attempt, b []byte) {
 	if x.Flags&wire.Binary != 0 {
 		x.emitFrames(a, b)
@@ -163,7 +165,7 @@ func (x *Exchange) Emit(a *upstream.Attempt, b []byte) {
 	}
 }
 
-// dest is where bytes of a go now; nil if nobody waits for them.
+// dest returns the queue for bytes of a; nil if the client is gone.
 func (x *Exchange) dest(a *upstream.Attempt) *link.Queue {
 	switch {
 	case x.Session == nil:
@@ -181,7 +183,7 @@ func (x *Exchange) dest(a *upstream.Attempt) *link.Queue {
 	}
 }
 
-// Attempt makes an attempt of the client's command, as one more part of x.
+// Attempt creates an attempt for the client's command, as another part of x.
 func (x *Exchange) Attempt() *upstream.Attempt {
 	a := x.e.Servers.NewAttempt(x)
 	a.Op, a.Dialect, a.Flags = x.Op, x.dialect, x.Flags
@@ -192,19 +194,19 @@ func (x *Exchange) Attempt() *upstream.Attempt {
 	return a
 }
 
-// of is what is kept of a's value, which waits for its turn.
+// of returns what is stored of a's value, which waits for its turn.
 func (st *streams) of(a *upstream.Attempt) *heldPart {
 	return st.Next[slices.IndexFunc(st.Next, func(b *heldPart) bool { return b.a == a })]
 }
 
-// remove takes a off those that wait for their turn.
+// remove removes a from the parts that wait for their turn.
 func (st *streams) remove(a *upstream.Attempt) *heldPart {
 	b := st.of(a)
 	st.Next = slices.DeleteFunc(st.Next, func(o *heldPart) bool { return o == b })
 	return b
 }
 
-// begin notes that a is in the middle of a value.
+// begin records that a has received part of a value.
 func (x *Exchange) begin(a *upstream.Attempt) {
 	a.Streams = true
 	if x.Streaming == nil {
@@ -217,10 +219,10 @@ func (x *Exchange) begin(a *upstream.Attempt) {
 	}
 }
 
-// end notes that a's value is whole. If it had the turn, what the others kept
-// meanwhile follows, and the next part in the middle of a value has the turn.
+// end records that the value of a is complete. If a had the turn, the values that other parts
+// stored follow, and the next part with an incomplete value gets the turn.
 func (x *Exchange) end(a *upstream.Attempt) {
-	if x.Session == nil { // the client is gone, and with it what was kept
+	if x.Session == nil { // the client is gone, and the stored bytes were freed
 		return
 	}
 	st := x.Streaming
@@ -238,9 +240,9 @@ func (x *Exchange) end(a *upstream.Attempt) {
 	}
 }
 
-// breakOff says that the value that a is in the middle of will never be whole. A
-// part whose turn it is not has only kept what came of it, so that its key is a
-// miss. Else the client has the beginning of the value, or will have: with that its answers end.
+// breakOff records that the value of a will never be complete. If a did not have the turn, its
+// bytes were only stored, so its key is a miss. Otherwise the client has the beginning of the
+// value, or will get it, and its connection ends with that: breakOff returns true.
 func (x *Exchange) breakOff(a *upstream.Attempt) (cut bool) {
 	st := x.Streaming
 	if st.Turn != a {
@@ -252,20 +254,20 @@ func (x *Exchange) breakOff(a *upstream.Attempt) (cut bool) {
 	return true
 }
 
-// Answer ends x with one whole answer that Ringside makes itself.
+// Answer ends x with one complete reply that Ringside makes itself.
 func (x *Exchange) Answer(b []byte, o stats.Outcome) {
 	x.Outcome = o
 	x.Emit(nil, b)
 	x.FinishOne()
 }
 
-// NoRoute is why a key that no route takes gets no answer.
+// NoRoute is the error for a key without a route.
 const NoRoute = "no route for this key: add one without a prefix"
 
-// Fail notes that a part of x, on keys of that share, got no answer, and why. NoRoute
-// counts before all else: nothing but the configuration can end it.
+// Fail records that a part of x, with keys of that share, has failed, and why. NoRoute is never
+// replaced by another reason, because only a change of the configuration can fix it.
 func (x *Exchange) Fail(share int32, why string, o stats.Outcome) {
-	if why == "" { // else it would pass for a part that was answered
+	if why == "" { // otherwise the part would count as answered
 		x.e.replyFault(x.Session, x.Op, unexplained)
 		why = unexplained
 	}
@@ -277,21 +279,22 @@ func (x *Exchange) Fail(share int32, why string, o stats.Outcome) {
 	}
 }
 
-// FailByServer is Fail for a read that server answered with the error line. It is logged,
-// because a client that gets a miss in its place learns nothing of it.
+// FailByServer is Fail for a read that a server answered with an error line. It is logged,
+// because a client that gets a miss instead does not see the error.
 func (x *Exchange) FailByServer(share int32, server, line string) {
 	x.e.LogLimited(slog.LevelWarn, server, "a server answered a read with an error", "server", server, "error", line)
 	x.Fail(share, "server "+server+": "+line, stats.ServerFault)
 }
 
-// FinishOne counts one of x's parts as finished. With the last, x is settled.
+// FinishOne counts one part of x as finished. After the last one, x is settled.
 func (x *Exchange) FinishOne() {
 	if x.Waiting--; x.Waiting == 0 {
 		x.settle()
 	}
 }
 
-// settle ends x, of which all parts are in: its client gets the end of the answer.
+// settle ends x after all its parts have finished: it sends the end of the reply, or requests
+// the next keys in Rest.
 func (x *Exchange) settle() {
 	if x.Session == nil {
 		x.e.freeExchange(x)
@@ -311,11 +314,11 @@ func (x *Exchange) settle() {
 	}
 }
 
-// finish writes what ends the answer, once every part is in.
+// finish writes the end of the reply, after all parts have finished.
 func (x *Exchange) finish() {
 	read := x.Op >= wire.Get && x.Op <= wire.Gats
 	if x.InOrder != nil {
-		if x.InOrder.batch != nil { // each of its gets has its answer
+		if x.InOrder.batch != nil { // each of its gets has its reply already
 			x.checkBatch()
 			x.observeBatch()
 			return
@@ -345,7 +348,7 @@ func (x *Exchange) finish() {
 	x.observe()
 }
 
-// finishTroubled answers a command that at least one server could not answer.
+// finishTroubled writes the reply to a command that at least one server could not answer.
 func (x *Exchange) finishTroubled(read bool) {
 	switch {
 	case read && x.MissErrors && x.trouble != NoRoute:
@@ -364,7 +367,7 @@ func (x *Exchange) finishTroubled(read bool) {
 	}
 }
 
-// kept is how many bytes x keeps of an answer that waits for something.
+// kept returns how many bytes x stores of a reply that waits for something.
 func (x *Exchange) kept() int {
 	n := x.Out.Room() + x.GatheredBytes
 	if st := x.Streaming; st != nil {
@@ -379,7 +382,7 @@ func (x *Exchange) kept() int {
 	return n
 }
 
-// orphan lets go of a client that is gone. x stays until its parts are finished.
+// orphan detaches x from a client that is gone. x is freed when its parts have finished.
 func (x *Exchange) orphan() {
 	x.drop()
 	if x.InOrder != nil && x.InOrder.batch != nil {
@@ -392,7 +395,8 @@ func (x *Exchange) orphan() {
 	}
 }
 
-// advance lets go of the answered exchanges at the head of the order, and hands the output to the next.
+// advance frees the answered exchanges at the head of the list. The first unanswered one then
+// writes to the client.
 func (s *Session) advance() {
 	e := s.e
 	for s.Head != nil && s.Head.Settled {

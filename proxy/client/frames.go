@@ -1,7 +1,7 @@
 package client
 
-// Clients of the binary protocol: their frames become text or meta requests, and
-// the answers to those become frames.
+// Clients of the binary protocol: their frames are converted to text or meta requests, and the
+// replies back to frames.
 
 import (
 	"ringside/proxy/link"
@@ -11,8 +11,8 @@ import (
 	"ringside/proxy/wire/frame"
 )
 
-// parseFrames serves the frames in the engine's current input, but for quiet gets
-// that are still being gathered: see endBatch.
+// parseFrames handles the frames in the current input. Quiet gets are only collected: see
+// endBatch.
 func (s *Session) parseFrames() {
 	e := s.e
 	for s.hasInput() {
@@ -34,11 +34,11 @@ func (s *Session) parseFrames() {
 			return
 		}
 		login := s.unknown || e.Frame.Op == wire.Auth
-		if login && s.Tail != nil { // it is answered here and now
+		if login && s.Tail != nil { // it is answered synchronously
 			s.stall()
 			return
 		}
-		s.Swallow = e.Frame.Swallow // a refused value is swallowed, too
+		s.Swallow = e.Frame.Swallow // a rejected value is skipped, too
 		if login {
 			e.Input.Start += n
 			s.loginFrame(buf)
@@ -47,7 +47,7 @@ func (s *Session) parseFrames() {
 		s.turn.keys--
 		s.turn.bytes -= n
 		e.frameKey = e.Frame.Key.Of(buf)
-		if n+maxSpelled >= link.BigSpan { // spelled it may be handed over
+		if n+maxSpelled >= link.BigSpan { // the converted request may be moved to another buffer without a copy
 			s.endBatch()
 			s.serveLarge(buf, n)
 			if s.Tail != nil {
@@ -55,7 +55,7 @@ func (s *Session) parseFrames() {
 			}
 			continue
 		}
-		e.Input.Start += n // what Serve sees is not in the input
+		e.Input.Start += n // the bytes that Serve gets are not in the input
 		if e.Frame.IsQuietGet() && s.joins(buf, n) && s.Handler.ServeQuiet(s, e.frameKey) {
 			continue
 		}
@@ -65,8 +65,8 @@ func (s *Session) parseFrames() {
 	}
 }
 
-// serveLarge serves a frame of n bytes with a value that is worth more than one
-// copy: the request is spelled in a chunk, which may be handed over.
+// serveLarge handles a frame of n bytes with a large value. It builds the request in a chunk of
+// its own, which can be passed on without another copy.
 func (s *Session) serveLarge(buf []byte, n int) {
 	e := s.e
 	in := e.Input
@@ -76,11 +76,11 @@ func (s *Session) serveLarge(buf []byte, n int) {
 	in.Start += n
 	e.Input = c
 	s.Handler.Serve(s, line)
-	e.Buffers.Put(e.Input) // the chunk, or what has come in its place
+	e.Buffers.Put(e.Input) // the chunk, or another one that has replaced it
 	e.Input = in
 }
 
-// maxSpelled is more than a request is longer than its frame.
+// maxSpelled is an upper bound of how much longer a request is than its frame.
 const maxSpelled = 512
 
 // shortFrame waits for the rest of a frame.
@@ -90,7 +90,7 @@ func (s *Session) shortFrame(buf []byte) {
 	if !e.Frame.Op.Stores() || e.Frame.Value.End == 0 || !e.Scarce(s.Need) {
 		return
 	}
-	s.endBatch() // it goes first
+	s.endBatch() // the collected gets are sent first
 	rest := s.Need - len(buf)
 	s.Need = 0
 	e.spelled = frame.Spell(&e.Wire, e.spelled[:0], buf, &e.Frame, &e.Req)
@@ -98,7 +98,7 @@ func (s *Session) shortFrame(buf []byte) {
 	e.Input.Start = e.Input.End
 }
 
-// beginFrame keeps what the answer to the frame being served repeats of it.
+// beginFrame stores what the reply must repeat of the current frame.
 func (x *Exchange) beginFrame() {
 	x.frames = framed{x, x.e.Frame.Head}
 	if x.frames.head.ReturnsKey() {
@@ -106,13 +106,13 @@ func (x *Exchange) beginFrame() {
 	}
 }
 
-// framed is an exchange of a binary client, as the receiver of its attempts.
+// framed is an exchange of a binary client in its role as the receiver of attempts.
 type framed struct {
 	*Exchange
-	head frame.Head // what the answer repeats of its frame
+	head frame.Head // what the reply repeats of the request frame
 }
 
-// Reply settles what one reply line or value, the bytes b, says about a.
+// Reply handles one reply to a: a line or value with the bytes b.
 func (f *framed) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
 	x := f.Exchange
 	switch {
@@ -121,7 +121,7 @@ func (f *framed) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b [
 		x.Stake.FoundText(a.Share, r, b)
 		x.Outcome = stats.Hit
 		return x.forwardValue(a, r, b)
-	case r.Kind == wire.End: // whether it is a miss is known when all have answered
+	case r.Kind == wire.End: // whether it is a miss is known after all replies
 	case r.Kind.Failed() && x.Op <= wire.Gats:
 		return x.Reply(c, a, r, b)
 	default:
@@ -134,7 +134,7 @@ func (f *framed) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b [
 	return 0
 }
 
-// emitFrame sends the frame that the reply r, whose bytes are b, is.
+// emitFrame sends the reply r, which has the bytes b, as a frame.
 func (x *Exchange) emitFrame(a *upstream.Attempt, r *wire.Reply, b []byte) {
 	if q := x.dest(a); q != nil {
 		e := x.e
@@ -144,8 +144,8 @@ func (x *Exchange) emitFrame(a *upstream.Attempt, r *wire.Reply, b []byte) {
 	}
 }
 
-// emitFrames is Emit for a binary client: b is one whole answer in the dialect of
-// the request, or of a text read its value or its end.
+// emitFrames is Emit for a binary client. b is one complete reply in the dialect of the
+// request; of a text read it is a value or the end.
 func (x *Exchange) emitFrames(a *upstream.Attempt, b []byte) {
 	e, r := x.e, &x.e.framedReply
 	q := x.dest(a)
@@ -160,7 +160,7 @@ func (x *Exchange) emitFrames(a *upstream.Attempt, b []byte) {
 		e.framed = x.frames.head.AppendStats(e.framed, b, statusOf(x.Outcome))
 		q.Append(&e.Buffers, e.framed)
 		return
-	case wire.Quit: // to which no server has an answer
+	case wire.Quit: // no server has replied to it
 		*r = wire.Reply{Kind: wire.OK}
 	default:
 		_, err = wire.NextReply(x.Op, x.dialect, b, r)
@@ -177,7 +177,7 @@ func (x *Exchange) emitFrames(a *upstream.Attempt, b []byte) {
 	q.Append(&e.Buffers, e.framed)
 }
 
-// statusOf is what a binary client is told where a SERVER_ERROR says why.
+// statusOf returns the status of a binary reply for a request that failed with a SERVER_ERROR.
 func statusOf(o stats.Outcome) frame.Status {
 	switch o {
 	case stats.Crowded:
@@ -188,21 +188,21 @@ func statusOf(o stats.Outcome) frame.Status {
 	return frame.Internal
 }
 
-// forwardValue sends a value that is whole.
+// forwardValue sends a complete value.
 func (x *Exchange) forwardValue(a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
 	x.replies++
 	return x.sendValue(x.dest(a), x.frames.head, x.Miss, a, r, b)
 }
 
-// sendValue puts a value that is whole into q, as the answer to h with the key that it
-// carries; if q is nil nobody waits for it.
+// sendValue appends a complete value to q, as the reply to h. key is the key in the reply. If q
+// is nil, the client is gone.
 func (x *Exchange) sendValue(q *link.Queue, h frame.Head, key []byte, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
 	if q == nil {
 		return 0
 	}
 	e := x.e
 	e.framed = h.AppendValue(e.framed[:0], r, b, key)
-	if r.Size <= smallValue { // copied twice, which costs less than another Append
+	if r.Size <= smallValue { // the second copy costs less than another Append
 		e.framed = append(e.framed, r.Body.Of(b)...)
 		q.Append(&e.Buffers, e.framed)
 		return 0
@@ -239,7 +239,7 @@ func (f *framed) Begin(_ *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b [
 	return 0
 }
 
-// More forwards more of a value, and leaves out the line ending behind it.
+// More forwards the next bytes of a value, without the line end after it.
 func (f *framed) More(_ *upstream.Conn, a *upstream.Attempt, b []byte, last bool) (taken int) {
 	x := f.Exchange
 	taken = x.sendMore(x.dest(a), &x.Streaming.bodyLeft, b)
@@ -249,8 +249,8 @@ func (f *framed) More(_ *upstream.Conn, a *upstream.Attempt, b []byte, last bool
 	return taken
 }
 
-// sendMore puts b, more of a value of which so much is left and its line ending, into
-// q; if that is nil nobody waits for it.
+// sendMore appends b to q. b is the next part of a value, of which left bytes are still to
+// come, and its line end. If q is nil, the client is gone.
 func (x *Exchange) sendMore(q *link.Queue, left *int, b []byte) (taken int) {
 	n := min(len(b), *left)
 	*left -= n

@@ -10,8 +10,9 @@ import (
 	"ringside/proxy/link"
 )
 
-// TestFramesOfAnySize: a frame whose value is just too small to be handed over makes a
-// request that is not. It was taken out of the input, where it is not.
+// TestFramesOfAnySize uses values around the size from which a request is passed on without a
+// copy. A frame may be slightly below that size and its request above it. Such a request was once
+// taken out of the input buffer, although it is in another one.
 func TestFramesOfAnySize(t *testing.T) {
 	s := conversation.New(t)
 	s.Play("frames", "pool main servers=s1")
@@ -29,8 +30,8 @@ c1 <f get #2 cas=9 x=5 v=%[2]s
 	}
 }
 
-// TestFrameWithoutRoom: gets that were gathered go before what is done about a frame
-// behind them for which there is no memory. That went into the middle of their line.
+// TestFrameWithoutRoom checks that batched gets are sent before a later frame is rejected for
+// lack of memory. The delete for that frame was once written into the middle of their line.
 func TestFrameWithoutRoom(t *testing.T) {
 	s := conversation.New(t)
 	s.Play("frames", "pool main servers=s1\nlimits memory=1000000\nc2 > get a1\ns1 < get a1\ns1 > END\nc2 < END")

@@ -1,7 +1,7 @@
 package client
 
-// Reads of many keys whose values go to the client in the order of its keys, and quiet
-// gets of a binary client, which are asked together.
+// Multi-key reads with values in request order, and quiet gets of a binary client, which are
+// sent together.
 
 import (
 	"ringside/proxy/link"
@@ -11,41 +11,42 @@ import (
 	"ringside/proxy/wire/frame"
 )
 
-// inOrder keeps the values of one read of many keys until all servers have
-// answered. Cache::Memcached::Fast reads an answer key by key and takes a
-// value that comes out of order for a miss; twemproxy answers in order. It
-// costs the wait for the slowest server and a copy of the keys.
+// inOrder stores the values of one multi-key read until all servers have replied.
+// Cache::Memcached::Fast parses a reply key by key, and treats a value in the wrong order as a
+// miss; twemproxy replies in order. The cost is the wait for the slowest server and a copy of
+// the keys.
 type inOrder struct {
-	keys   []byte                // of the request, as the client wrote them
-	Values []inOrderValue        // as they came
-	of     map[string]inOrderKey // where in Values those of a key are, as the client knows it
-	Held   int                   // bytes beside the values' own
+	keys   []byte                // of the request, as the client sent them
+	Values []inOrderValue        // in order of arrival
+	of     map[string]inOrderKey // for each key, as the client knows it, its positions in Values
+	Held   int                   // memory in addition to the values
 
-	batch *batch // of quiet gets; nil: it is one read of many keys, and of the above
+	batch *batch // set for quiet gets, which do not use the fields above; nil: it is a multi-key read
 }
 
 type inOrderValue struct {
 	Block link.Queue // VALUE line and data
-	next  int        // the next value of the same key, which was asked for twice; -1: none
+	next  int        // position of the next value of the same key, if it was requested twice; -1: none
 }
 
-// inOrderKey is where the values of one key are: the first that is not sent
-// yet, -1 if there is none, and the last.
+// inOrderKey has the positions of the values of one key: the first that was not sent yet, -1 if
+// there is none, and the last.
 type inOrderKey struct{ first, last int }
 
-// KeepOrder makes x answer in the order of the keys of the request in e.Req, whose bytes are raw.
+// KeepOrder makes x reply in the order of the keys of the request in e.Req, which has the bytes
+// raw.
 func (x *Exchange) KeepOrder(raw []byte) {
 	x.InOrder = &inOrder{keys: append([]byte(nil), x.e.Req.Keys.Of(raw)...), of: map[string]inOrderKey{}}
 	x.InOrder.hold(&x.e.Buffers, len(x.InOrder.keys))
 }
 
-// hold counts n more bytes, or fewer.
+// hold adds n, which may be negative, to the counted memory.
 func (o *inOrder) hold(p *link.Buffers, n int) {
 	o.Held += n
 	p.Hold(n)
 }
 
-// Keep takes the block of one value of the key that the client knows as key.
+// Keep stores the block of one value. key is in the form that the client knows.
 func (o *inOrder) Keep(p *link.Buffers, key string, block []byte) {
 	v := inOrderValue{next: -1}
 	v.Block.Append(p, block)
@@ -81,7 +82,7 @@ func (o *inOrder) send(p *link.Buffers, q *link.Queue) {
 	}
 }
 
-// freeOrder lets go of what was not sent.
+// freeOrder frees what was not sent.
 func (e *Clients) freeOrder(o *inOrder) {
 	for i := range o.Values {
 		o.Values[i].Block.Drop(&e.Buffers)
@@ -93,7 +94,7 @@ func (e *Clients) freeOrder(o *inOrder) {
 	}
 }
 
-// kept is how many bytes wait for their turn.
+// kept returns how many bytes wait to be sent.
 func (o *inOrder) kept() int {
 	n := o.Held
 	for i := range o.Values {
@@ -105,42 +106,42 @@ func (o *inOrder) kept() int {
 	return n
 }
 
-// batch are quiet gets that came one behind the other. They are one exchange, and
-// each server gets one read of its keys, but each has a place of its own in the
-// client's order: a value that comes before its turn is kept.
+// batch has consecutive quiet gets. They are one exchange, and each server gets one multi-key
+// read, but each get has its own place in the client's order. A value that arrives before its
+// turn is stored.
 //
 //	getkq a, getkq b, getkq c, noop ► gets a c ► server 1, gets b ► server 2
 //
-// Batches are for keys that need no task: what a task brings, and what a paced client
-// may ask for, goes key by key.
+// Keys that need a task are not batched, and neither are the keys of a paced client: these are
+// handled one by one.
 type batch struct {
-	link.Sequence          // of the answers
-	order         inOrder  // what its exchange knows it by
-	places        []place  // in the order of asking, from 1 on
-	parts         []*quiet // the receivers of its attempts, and behind these others that are kept for reuse
-	used          int      // how many of these are in use
+	link.Sequence          // of the replies
+	order         inOrder  // embedded here, so that its exchange can point to it
+	places        []place  // in request order, numbered from 1
+	parts         []*quiet // the receivers of its attempts; those after used are kept for reuse
+	used          int      // number of parts in use
 }
 
 // place is one quiet get.
 type place struct {
 	head frame.Head
-	next int32 // the place whose key the same attempt asks for next; 0: none is
-	left int   // bytes still to come of its value, while that comes in pieces
+	next int32 // the place of the next key in the same attempt; 0: none
+	left int   // bytes still to come of its value, if that is passed on in pieces
 }
 
-// quiet receives the answer to one attempt of a batch.
+// quiet receives the reply to one attempt of a batch.
 type quiet struct {
 	x      *Exchange
-	place  int32 // of its first key without an answer; 0: none is left
+	place  int32 // of its first key without a reply; 0: none is left
 	last   int32 // of its last key
-	passed int   // how many of its keys have their answer
+	passed int   // number of its keys with a reply
 }
 
-// maxBatch bounds the places of a batch. More gets are more batches.
+// maxBatch limits the places of a batch. Further gets start another batch.
 const maxBatch = 256
 
-// joins says whether the quiet get of n bytes at the start of buf may go with others:
-// it is in the middle of a batch, or more follow it. Then e.Req is such a get.
+// joins reports whether the quiet get of n bytes at the start of buf may be batched: a batch
+// was started, or another quiet get follows. In the second case it sets e.Req to a quiet get.
 func (s *Session) joins(buf []byte, n int) bool {
 	e := s.e
 	switch {
@@ -153,8 +154,8 @@ func (s *Session) joins(buf []byte, n int) bool {
 	return true
 }
 
-// batchOn puts the quiet get at the start of buf into the batch at hand. It reports
-// false, and has done nothing, if there is none at once.
+// batchOn adds the quiet get at the start of buf to the current batch. If the input does not
+// start with one, or it can't be added, it does nothing and returns false.
 func (s *Session) batchOn(buf []byte) bool {
 	e := s.e
 	key := e.Frame.NextQuietGet(&e.Wire, buf)
@@ -168,7 +169,7 @@ func (s *Session) batchOn(buf []byte) bool {
 	return true
 }
 
-// endBatch lets the gets go that were gathered.
+// endBatch sends the gets of the current batch.
 func (s *Session) endBatch() {
 	if x := s.e.batch; x != nil {
 		s.e.batch = nil
@@ -176,8 +177,8 @@ func (s *Session) endBatch() {
 	}
 }
 
-// Batch is the exchange that the quiet get in e.Frame has its place in, which is the
-// last one now. missErrors is as in Exchange.
+// Batch adds the quiet get in e.Frame to the current batch, and returns the exchange of that.
+// It starts a new batch if necessary. missErrors is Exchange.MissErrors.
 func (s *Session) Batch(missErrors bool) (x *Exchange) {
 	e := s.e
 	if x = e.batch; x == nil || x.MissErrors != missErrors {
@@ -198,8 +199,8 @@ func (s *Session) Batch(missErrors bool) (x *Exchange) {
 	return x
 }
 
-// AsksLast says that a asks for the key of the last place, behind those that it asks
-// for already. If a is nil nobody can be asked: x knows why.
+// AsksLast records that a requests the key of the last place, after the keys that it has
+// already. If a is nil, no server can be asked: x has the reason.
 func (x *Exchange) AsksLast(a *upstream.Attempt) {
 	b := x.InOrder.batch
 	at := int32(len(b.places))
@@ -222,17 +223,17 @@ func (x *Exchange) AsksLast(a *upstream.Attempt) {
 	q.last = at
 }
 
-// destAt is where bytes for a place go now; nil if nobody waits for them.
+// destAt returns the queue for bytes of a place; nil if the client is gone.
 func (x *Exchange) destAt(at int32) *link.Queue {
 	return x.InOrder.batch.Dest(int(at)-1, x.dest(nil))
 }
 
-// settlePlace notes that nothing more comes for a place.
+// settlePlace records that the reply of a place is complete.
 func (x *Exchange) settlePlace(at int32) {
 	x.InOrder.batch.Settle(&x.e.Buffers, int(at)-1, x.dest(nil))
 }
 
-// failPlace answers a get that no server has answered; x.trouble says why.
+// failPlace replies to a get that no server has answered, with the reason in x.trouble.
 func (x *Exchange) failPlace(at int32) {
 	if x.MissErrors {
 		x.settlePlace(at)
@@ -244,7 +245,7 @@ func (x *Exchange) failPlace(at int32) {
 	x.refusePlace(at, &e.framedReply, e.Line)
 }
 
-// refusePlace answers a get with the error line r, whose bytes are b.
+// refusePlace replies to a get with the error line r, which has the bytes b.
 func (x *Exchange) refusePlace(at int32, r *wire.Reply, b []byte) {
 	e := x.e
 	if q := x.destAt(at); q != nil {
@@ -254,13 +255,13 @@ func (x *Exchange) refusePlace(at int32, r *wire.Reply, b []byte) {
 	x.settlePlace(at)
 }
 
-// pass goes on to the next place.
+// pass moves on to the next place.
 func (q *quiet) pass() {
 	q.place = q.x.InOrder.batch.places[q.place-1].next
 	q.passed++
 }
 
-// hit goes on to the place of the value r. The gets before it have missed.
+// hit moves on to the place of the value r. The gets before it have missed.
 func (q *quiet) hit(a *upstream.Attempt, r *wire.Reply) *place {
 	nth := int(a.Nth) - 1
 	if r.Awaited && r.Last {
@@ -273,18 +274,17 @@ func (q *quiet) hit(a *upstream.Attempt, r *wire.Reply) *place {
 	return &q.x.InOrder.batch.places[q.place-1]
 }
 
-// fail answers the gets that have no answer.
+// fail replies to the gets without a reply.
 func (q *quiet) fail() {
 	for ; q.place != 0; q.pass() {
 		q.x.failPlace(q.place)
 	}
 }
 
-// Client is the number of the client that waits for the answer; 0: it is gone.
+// Client returns the number of the client that waits for the reply; 0: it is gone.
 func (q *quiet) Client() uint64 { return q.x.Client() }
 
-// keyShown is the key that the answer r carries, as the client knows it; nil: it
-// carries none.
+// keyShown returns the key for the reply r, as the client knows it; nil: the reply has no key.
 func (q *quiet) keyShown(a *upstream.Attempt, r *wire.Reply, b []byte) []byte {
 	switch {
 	case !q.x.InOrder.batch.places[q.place-1].head.ReturnsKey():
@@ -296,7 +296,7 @@ func (q *quiet) keyShown(a *upstream.Attempt, r *wire.Reply, b []byte) []byte {
 	return q.x.e.Line
 }
 
-// Reply settles what one VALUE, END or error line, the bytes b, says about a.
+// Reply handles one VALUE, END or error line with the bytes b, from the reply to a.
 func (q *quiet) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
 	switch r.Kind {
 	case wire.Value:
@@ -312,7 +312,7 @@ func (q *quiet) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []
 		o.Settle(&e.Buffers, i, out)
 		q.pass()
 		return taken
-	case wire.End: // the others are misses: Done
+	case wire.End: // the other gets are misses: see Done
 	case wire.ServerError:
 		q.x.FailByServer(a.Share, c.Server.Label(), string(r.Line.Of(b)))
 		q.fail()
@@ -325,7 +325,7 @@ func (q *quiet) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []
 	return 0
 }
 
-// smallValue is the largest reply whose value is copied to be beside others.
+// smallValue is the maximum size of a reply with a value that is copied next to others.
 const smallValue = 1 << 10
 
 func (q *quiet) Done(c *upstream.Conn, a *upstream.Attempt) {
@@ -335,8 +335,8 @@ func (q *quiet) Done(c *upstream.Conn, a *upstream.Attempt) {
 	q.x.Done(c, a)
 }
 
-// Failed is told that the gets of a that have no answer get none. Where a value has
-// begun to go to the client, its answers end.
+// Failed fails the gets of a that have no reply. If the client has received part of a value,
+// its connection ends.
 func (q *quiet) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failure) {
 	x := q.x
 	if x.Slow() {
@@ -362,7 +362,7 @@ func (q *quiet) Behind() bool { return q.x.Behind() }
 
 func (q *quiet) Streams(r *wire.Reply, _ []byte) bool { return r.Body.Len() > wholeValue }
 
-// Begin sends, or keeps, the beginning of a value.
+// Begin sends or stores the beginning of a value.
 func (q *quiet) Begin(_ *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
 	p := q.hit(a, r)
 	here := b[min(int(r.Body.Start), len(b)):min(int(r.Body.End), len(b))]
@@ -375,7 +375,7 @@ func (q *quiet) Begin(_ *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []
 	return 0
 }
 
-// More sends, or keeps, more of a value.
+// More sends or stores the next bytes of a value.
 func (q *quiet) More(_ *upstream.Conn, _ *upstream.Attempt, b []byte, last bool) (taken int) {
 	taken = q.x.sendMore(q.x.destAt(q.place), &q.x.InOrder.batch.places[q.place-1].left, b)
 	if last {

@@ -1,6 +1,6 @@
 package client
 
-// Clients that have to say who they are before they are served.
+// Clients that must log in before their requests are handled.
 
 import (
 	"bytes"
@@ -13,38 +13,39 @@ import (
 	"ringside/proxy/wire/frame"
 )
 
-// loginTime is how long a client may be connected without having said who it is.
+// loginTime is how long a client may be connected without logging in.
 const loginTime = 10 * time.Second
 
-// loginLimits bound what a client that is not known can make Ringside hold.
+// loginLimits limits the memory that a client can use before it has logged in.
 var loginLimits = wire.Limits{Value: 1 << 10, Line: 2 << 10}
 
 const (
 	loginDelay = time.Second // before a wrong user or password is answered
-	loginsMost = 3           // wrong ones after which a client is closed
+	loginsMost = 3           // number of failed logins in a row after which a client is closed
 )
 
-// identity is what is known of who a client is.
+// identity is the login state of a client.
 type identity struct {
-	users    *table.Users // who may use its listener; nil: everybody
-	unknown  bool         // it has to say who it is before it is served
-	stepping bool         // it has begun to, and is to go on in the next frame
-	user     table.UserID // who it is, once it has said so
-	loginBy  int64        // when it is closed if it has not said who it is; on the loop's clock
+	users    *table.Users // the users of its listener; nil: no login is needed
+	unknown  bool         // it must log in before its requests are handled
+	stepping bool         // it has started a SASL login, which continues in the next frame
+	user     table.UserID // valid after the login
+	loginBy  int64        // when it is closed if it has not logged in; on the loop's clock
 
-	wrong    int    // users or passwords that were wrong, in a row
-	answerAt int64  // when the client hears of the last of these; 0: it has
-	answer   []byte // what it hears then
+	wrong    int    // failed logins in a row
+	answerAt int64  // when the reply to the last failed login is sent; 0: no such reply is due
+	answer   []byte // that reply
 }
 
-// RequireLogin serves s nothing until it has said which of these users it is.
+// RequireLogin makes s reject all requests until the client has logged in as one of these
+// users.
 func (s *Session) RequireLogin(users *table.Users) {
 	s.users, s.unknown = users, true
 	s.loginBy = s.e.Now + int64(loginTime)
 	s.e.At(link.IdleTimer, s.loginBy)
 }
 
-// SetUsers says who may use the listener of s from now on; nil: everybody. A client that is
+// SetUsers changes the users of the listener of s; nil: no login is needed. A client that is
 // none of them is closed.
 func (s *Session) SetUsers(users *table.Users) {
 	if s.users == users {
@@ -57,15 +58,15 @@ func (s *Session) SetUsers(users *table.Users) {
 	s.unknown = s.unknown && users != nil
 }
 
-// delayAnswer lets the answer to a wrong user or password wait, and with it all that the
-// client sends meanwhile.
+// delayAnswer delays the reply to a failed login. Everything that the client sends until then
+// waits, too.
 func (s *Session) delayAnswer(answer []byte) {
 	s.answer, s.answerAt = append(s.answer[:0], answer...), s.e.Now+int64(loginDelay)
 	s.e.At(link.IdleTimer, s.answerAt)
 	s.stall()
 }
 
-// endDelay answers a wrong user or password, and closes the client that had too many.
+// endDelay sends the reply to a failed login, and closes the client after too many of them.
 func (s *Session) endDelay() {
 	s.answerAt = 0
 	s.Out.Append(&s.e.Buffers, s.answer)
@@ -86,8 +87,8 @@ var (
 	answerWrongLogin    = wire.AppendClientError(nil, "bad authentication token format")
 )
 
-// parseLogin serves a text client that is not known: it must set anything to
-// "user password", as memcached -Y has it.
+// parseLogin handles the requests of a text client that has not logged in. To log in it must
+// set any key to "user password", as with memcached -Y.
 func (s *Session) parseLogin() {
 	e := s.e
 	for s.unknown && s.hasInput() {
@@ -121,8 +122,8 @@ func (s *Session) parseLogin() {
 	s.parseLines()
 }
 
-// login reports whether s is one of the users of its listener. If not it is nobody from now
-// on, whoever it was before.
+// login reports whether the name and password are those of a user of the listener. If not, s is
+// logged out.
 func (s *Session) login(name, password []byte) bool {
 	id, known := s.users.Know(name, password)
 	if !known {
@@ -136,17 +137,17 @@ func (s *Session) login(name, password []byte) bool {
 	return true
 }
 
-// revoke makes a client unknown that has tried in vain to say who it is.
+// revoke logs s out after a failed login.
 func (s *Session) revoke() {
 	if !s.unknown {
 		s.RequireLogin(s.users)
 	}
 }
 
-const plain = "PLAIN" // the mechanism: RFC 4616
+const plain = "PLAIN" // the SASL mechanism: RFC 4616
 
-// loginFrame answers a frame of a binary client that is about who it is, or that
-// comes before that is known, as memcached -S does.
+// loginFrame handles a login frame of a binary client, or a frame that arrives before the
+// login, as memcached -S does.
 func (s *Session) loginFrame(buf []byte) {
 	e, f := s.e, &s.e.Frame
 	status, text := frame.AuthFailed, ""
@@ -165,7 +166,7 @@ func (s *Session) loginFrame(buf []byte) {
 	case len(message) == 0 && f.Opcode != frame.Step:
 		status, s.stepping = frame.Continue, true
 	default:
-		// On behalf of whom, user, password. Nobody may act for another.
+		// Authorization identity, user, password. A user may not act for another one.
 		parts := bytes.Split(message, []byte{0})
 		switch {
 		case len(parts) != 3 || len(parts[0]) > 0 && !bytes.Equal(parts[0], parts[1]):

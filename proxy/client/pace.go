@@ -1,6 +1,6 @@
 package client
 
-// How much a client may ask for that does not take what it gets.
+// Limits for a client that does not read its replies.
 
 import (
 	"bytes"
@@ -11,54 +11,54 @@ import (
 	"ringside/proxy/wire"
 )
 
-// A client falls behind when its socket takes no more and limits.output is reached.
-// From then on it is paced: it has window keys in flight at most. A read of more
-// keys is asked in pieces; the next follows when the one before is answered and half
-// of limits.output is free. The window begins at one key, because nobody knows how
-// large the values are before they come, and grows as their size allows, to the
-// double each time. At freeWindow the client is as any other again.
+// A client falls behind when its socket accepts no more data and limits.output is reached. From
+// then on it is paced: it may have at most window keys in flight. A read of more keys is sent
+// in pieces. The next piece follows when the one before is answered and half of limits.output
+// is free. The window starts at one key, because the size of the values is not known before
+// they arrive. It grows as far as their size allows, at most to the double each time. At
+// freeWindow the client is a normal one again.
 //
-//	get k1 … k20 ► k1 ► k2 ► … each time the client has taken enough
+//	get k1 … k20 ► k1 ► k2 ► … each time the client has read enough
 //
-// A client that falls behind, or whose values are large while it is paced, is bulky: as
-// soon as it has nothing in flight, what it asks goes by connections that only bulky
-// clients use. So others wait behind one large value of it, and not behind all.
+// A client is bulky if it has fallen behind, or if its values are large while it is paced. As
+// soon as it has nothing in flight, its requests use connections that only bulky clients use.
+// Other clients then wait for at most one of its large values.
 //
-// While there has been such a client within paceTime, others are paced from their
-// first request on: two hundred of them would each have asked for all they want
-// before the first is known to read none of it.
+// For paceTime after a client has fallen behind, new clients are paced from their first request
+// on. Without this, two hundred of them could each request everything before the first is known
+// not to read.
 const (
 	freeWindow = 128
 	paceTime   = 10 * time.Second
 )
 
-// pacing is whether a client may ask for more now, and for how much.
+// pacing decides whether a client may send more requests now, and for how many keys.
 type pacing struct {
-	Stalled bool // parsing stopped at a bound, or at a flush_all
+	Stalled bool // parsing stopped at a limit, or at a flush_all
 	waking  bool // it is in Clients.Wake
 
-	turn   turn   // what the client may still have handled in this wakeup
-	round  uint64 // the wakeup that turn is of
+	turn   turn   // the work that the client may still use in this wakeup
+	round  uint64 // the wakeup of turn
 	more   int    // keys in flight beyond the first of each command: see Exchange.AddWork
-	window int    // keys that it may have in flight; 0: as many as limits.in_flight allows
-	before uint64 // bytes that were made for it when the window was last set
-	rests  int    // exchanges in its list of which keys are still to be asked for
-	bulky  bool   // it is to use the connections of bulky clients
+	window int    // keys that it may have in flight; 0: not paced, so limits.in_flight applies
+	before uint64 // value of made when the window was last set
+	rests  int    // number of its exchanges with keys that were not requested yet
+	bulky  bool   // it should use the connections of bulky clients
 }
 
-// behind says that the client does not take what has come for it, of which more
-// bytes wait to be the first.
+// behind reports whether the client does not read its replies. more is the size of its replies
+// that are not in Out yet.
 func (s *Session) behind(more int) bool { return s.Full && s.Out.Size+more >= s.e.Limits.Output }
 
-// fallBehind paces a client that does not take what comes, and those that connect
-// within paceTime.
+// fallBehind paces a client that does not read its replies, and all clients that connect within
+// paceTime.
 func (s *Session) fallBehind() {
 	s.e.pacedUntil = s.e.Now + int64(paceTime)
 	s.setWindow(1)
 	s.bulky = true
 }
 
-// pace paces a client that was not.
+// pace paces a client that is not paced yet.
 func (s *Session) pace() {
 	if s.window == 0 {
 		s.setWindow(1)
@@ -72,10 +72,10 @@ func (s *Session) setWindow(keys int) {
 	}
 }
 
-// made is how many bytes have been made for the client.
+// made returns how many bytes of replies were produced for the client.
 func (s *Session) made() uint64 { return s.BytesOut + uint64(s.Out.Size) }
 
-// widen sets the window by the values that came of late.
+// widen sets the window according to the size of recent values.
 func (s *Session) widen() {
 	if s.window > 0 {
 		mean := max(1, int(s.made()-s.before)/s.window)
@@ -84,8 +84,8 @@ func (s *Session) widen() {
 	}
 }
 
-// MayGoOn says whether a stalled client may: it has taken enough, and what it waits
-// for has come.
+// MayGoOn reports whether a stalled client may continue: it has read enough, and the replies
+// that it waits for have arrived.
 func (s *Session) MayGoOn() bool {
 	l := s.e.Limits
 	switch {
@@ -99,7 +99,7 @@ func (s *Session) MayGoOn() bool {
 	return s.InFlight+s.more <= s.e.inFlight()/2
 }
 
-// mustWait says whether a paced client must wait for what it has asked.
+// mustWait reports whether a paced client must wait for replies before its next request.
 func (s *Session) mustWait() bool {
 	if s.Head == nil {
 		s.chooseConns()
@@ -107,8 +107,7 @@ func (s *Session) mustWait() bool {
 	return s.InFlight >= s.window || s.rests > 0
 }
 
-// chooseConns chooses the connections for what a client asks that has nothing in
-// flight.
+// chooseConns selects the connections for a client that has nothing in flight.
 func (s *Session) chooseConns() {
 	s.ID &^= upstream.Bulky
 	if s.bulky {
@@ -116,7 +115,7 @@ func (s *Session) chooseConns() {
 	}
 }
 
-// askRest asks for more of the keys that are left of the first exchange.
+// askRest requests the next of the remaining keys of the first exchange.
 func (s *Session) askRest() {
 	x, e := s.Head, s.e
 	x.endWork()
@@ -141,7 +140,7 @@ func (s *Session) askRest() {
 	}
 }
 
-// keysEnd returns where the first n keys end in keys, each of which follows a space.
+// keysEnd returns the end of the first n keys in keys. Each key has a space before it.
 func keysEnd(keys []byte, n int) int {
 	at := 0
 	for ; n > 0 && at < len(keys); n-- {
@@ -154,10 +153,10 @@ func keysEnd(keys []byte, n int) int {
 	return at
 }
 
-// Window is how many of n keys the client may be asked for now.
+// Window returns how many of n keys may be requested for the client now.
 func (s *Session) Window(n int) int { return min(n, s.mayAsk()) }
 
-// mayAsk is for how many keys one read may ask at once; at least one.
+// mayAsk returns how many keys one read may request at once; at least one.
 func (s *Session) mayAsk() int {
 	switch {
 	case s.window > 0:
@@ -168,8 +167,8 @@ func (s *Session) mayAsk() int {
 	return TurnKeys
 }
 
-// KeepRest keeps keys that x is to ask for, by the command, when the client has taken
-// more, or when its next turn has come: each has a space before it.
+// KeepRest stores keys that x will request with command, after the client has read more or in
+// its next turn. Each key has a space before it.
 func (x *Exchange) KeepRest(command, keys []byte) {
 	before := cap(x.Rest)
 	if len(x.Rest) == 0 {
@@ -182,7 +181,7 @@ func (x *Exchange) KeepRest(command, keys []byte) {
 	x.Session.stall()
 }
 
-// dropRest forgets the keys that are still to be asked for.
+// dropRest removes the keys that were not requested yet.
 func (x *Exchange) dropRest() {
 	if len(x.Rest) > 0 {
 		x.Session.rests--

@@ -1,7 +1,7 @@
 package client
 
-// What people see of single clients: each as it is now, and of commands whose answers
-// took long a few.
+// Data about single clients for operators: the current state of each, and a log of some slow
+// commands.
 
 import (
 	"fmt"
@@ -14,16 +14,16 @@ import (
 	"ringside/proxy/upstream"
 )
 
-// activity is what a client has done so far.
+// activity counts what a client has done so far.
 type activity struct {
-	since, Last int64 // when it connected; when it was last read, or allowed to say more; in nanoseconds on the loop's clock
+	since, Last int64 // when it connected; when it last sent something, or could continue after a stall; in nanoseconds on the loop's clock
 	requests    uint64
 }
 
-// Requested counts a request that gets no exchange.
+// Requested counts a request without an exchange.
 func (s *Session) Requested() { s.requests++ }
 
-// Snapshot is s as it is now, without its names.
+// Snapshot returns the current state of s, without its names.
 func (s *Session) Snapshot() stats.ClientSnapshot {
 	now := s.e.Now
 	return stats.ClientSnapshot{
@@ -32,7 +32,7 @@ func (s *Session) Snapshot() stats.ClientSnapshot {
 	}
 }
 
-// waits is what s waits for, as far as it is not a server.
+// waits returns what s waits for, unless it is a server.
 func (s *Session) waits() stats.Wait {
 	wait := func(phase, format string, args ...any) stats.Wait {
 		return stats.Wait{Phase: phase, Why: fmt.Sprintf(format, args...)}
@@ -42,7 +42,7 @@ func (s *Session) waits() stats.Wait {
 		return wait(stats.Client, "the client to take %d bytes of its answers", s.Out.Size+s.Handed)
 	case s.unknown:
 		return wait(stats.Login, "the client to say who it is")
-	case s.Head != nil: // servers, or its other commands on the key
+	case s.Head != nil: // it waits for servers, or for its other commands on the key
 		return stats.Wait{}
 	case s.Swallow > 0:
 		return wait(stats.Command, "%d more bytes of a command that was refused", s.Swallow)
@@ -54,13 +54,13 @@ func (s *Session) waits() stats.Wait {
 	return stats.Wait{}
 }
 
-// slowLog says which slow commands are logged: in each ten seconds the first ten,
-// and then each whose number is a power of two. So it has few lines, from all of the
-// time, and says how many there were.
+// slowLog selects the slow commands that are logged. In each ten seconds these are the first
+// ten, and then those with a number that is a power of two. So there are few lines, spread over
+// the time, and the last one shows how many there were.
 type slowLog struct {
-	after int64 // commands that took so many nanoseconds are slow; link.Never: none is
-	until int64 // the end of the ten seconds
-	count int   // slow commands in them so far
+	after int64 // a command is slow from this duration on, in nanoseconds; link.Never: none is
+	until int64 // the end of the current ten seconds
+	count int   // slow commands in the current ten seconds
 }
 
 const (
@@ -68,25 +68,25 @@ const (
 	slowFirst = 10
 )
 
-// LogSlow logs commands from now on that take so long; 0: none.
+// LogSlow logs commands that take at least this long from now on; 0: none.
 func (e *Clients) LogSlow(after time.Duration) {
 	if e.slow.after = int64(after); after == 0 {
 		e.slow.after = link.Never
 	}
 }
 
-// Slow is what is said of a slow command, or of one server's part of it.
+// Slow describes a slow command, or one server's part of it, in the log.
 type Slow struct {
-	Key           []byte // as the client knows it; of a part with several the first
+	Key           []byte // as the client knows it; if there are several, the first
 	Keys          int
 	Server, Phase string
-	Why           string // why it got no answer; empty: it did
+	Why           string // why it has failed; empty: it was answered
 }
 
-// Slow says whether x has taken long.
+// Slow reports whether x has taken long enough to count as slow.
 func (x *Exchange) Slow() bool { return x.e.Now-x.Start >= x.e.slow.after }
 
-// LogSlow logs x, which has taken long, unless there are too many such.
+// LogSlow logs the slow command x, unless there are too many.
 func (x *Exchange) LogSlow(is Slow) {
 	e := x.e
 	l := &e.slow
@@ -108,13 +108,13 @@ func (x *Exchange) LogSlow(is Slow) {
 	e.Log.Info("slow command", more...)
 }
 
-// escaped is a key without what a terminal or a log could take for something else.
+// escaped returns the key without characters that a terminal or a log could interpret.
 func escaped(key []byte) string {
 	quoted := strconv.QuoteToASCII(string(key))
 	return quoted[1 : len(quoted)-1]
 }
 
-// slowPart logs the part a, on c, of x.
+// slowPart logs the part a of x, which was sent on c.
 func (x *Exchange) slowPart(c *upstream.Conn, a *upstream.Attempt, phase, why string) {
 	key, keys := a.FirstKey()
 	x.LogSlow(Slow{append([]byte(a.Strip), key...), keys, c.Server.Label(), phase, why})

@@ -1,6 +1,6 @@
 package client
 
-// What servers say to the parts of a client's command, on its way to the client.
+// Replies of servers to the parts of a client's command, and how they are sent to the client.
 
 import (
 	"fmt"
@@ -12,11 +12,12 @@ import (
 	"ringside/proxy/wire"
 )
 
-// wholeValue is the largest value that is forwarded only when all of it is here. A
-// larger one is forwarded as it comes; if its server dies under it, the client is closed.
+// wholeValue is the maximum size of a value that is only forwarded when all of it has arrived.
+// A larger one is forwarded as it arrives. If its server fails in the middle, the client is
+// closed.
 const wholeValue = 64 << 10
 
-// Client is the number of the client that waits for x; 0: it is gone.
+// Client returns the number of the client that waits for x; 0: it is gone.
 func (x *Exchange) Client() uint64 {
 	if x.Session == nil {
 		return 0
@@ -24,8 +25,8 @@ func (x *Exchange) Client() uint64 {
 	return x.Session.ID
 }
 
-// Reply takes what one reply, the bytes b, says to the part a: it is forwarded, or
-// noted until all parts are in.
+// Reply handles one reply to the part a, with the bytes b. It forwards the reply, or records it
+// until all parts have finished.
 func (x *Exchange) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
 	switch {
 	case a.Dialect == wire.Text && a.Op <= wire.Gats:
@@ -45,7 +46,7 @@ func (x *Exchange) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b
 	return 0
 }
 
-// Done is told that the part a has all of its answer.
+// Done is called when the reply to the part a is complete.
 func (x *Exchange) Done(c *upstream.Conn, a *upstream.Attempt) {
 	if x.Slow() {
 		x.slowPart(c, a, c.Slowest(a), "")
@@ -53,7 +54,7 @@ func (x *Exchange) Done(c *upstream.Conn, a *upstream.Attempt) {
 	x.FinishOne()
 }
 
-// Failed is told that the part a gets no answer, or no more of it.
+// Failed is called when the part a has failed, perhaps after a part of its reply.
 func (x *Exchange) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failure) {
 	if f.Foreign {
 		x.refuse(wire.AppendClientError(nil, f.Why))
@@ -63,13 +64,13 @@ func (x *Exchange) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Fail
 		x.slowPart(c, a, c.FailedIn(a, f), f.Why)
 	}
 	x.Fail(a.Share, f.Why, f.Outcome)
-	if a.Streams && x.Session != nil && x.InOrder == nil && x.breakOff(a) { // in order nothing has gone to the client
+	if a.Streams && x.Session != nil && x.InOrder == nil && x.breakOff(a) { // in order, nothing has been sent to the client yet
 		x.Session.cut(x)
 	}
 	x.FinishOne()
 }
 
-// refuse ends a part that its server would not have understood by an error line.
+// refuse ends a part with an error line, because its server would not have understood it.
 func (x *Exchange) refuse(line []byte) {
 	if x.dialect == wire.Meta || x.Flags&wire.Quiet == 0 {
 		x.ErrLine = append(x.ErrLine[:0], line...)
@@ -78,7 +79,7 @@ func (x *Exchange) refuse(line []byte) {
 	x.FinishOne()
 }
 
-// textRead takes one VALUE, END or error line of a part of a text read.
+// textRead handles one VALUE, END or error line of a part of a text read.
 func (x *Exchange) textRead(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
 	switch r.Kind {
 	case wire.Value:
@@ -89,7 +90,7 @@ func (x *Exchange) textRead(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply
 			return 0
 		}
 		switch {
-		case a.Joined && r.Last && len(b) < link.BigSpan && x.Session != nil && !a.Renames() && x.endsWith(): // its line has no END here
+		case a.Joined && r.Last && len(b) < link.BigSpan && x.Session != nil && !a.Renames() && x.endsWith(): // on a shared line there is no END yet
 			x.dest(a).AppendTwo(&x.e.Buffers, b, wire.AnswerEnd)
 			return 0
 		case len(b) > r.Size && !x.endsWith(): // the client gets the END of another part, or Ringside's
@@ -99,14 +100,14 @@ func (x *Exchange) textRead(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply
 	case wire.End:
 	case wire.ServerError:
 		x.FailByServer(a.Share, c.Server.Label(), string(r.Line.Of(b)))
-	default: // the client gets one such line, however many parts have one
+	default: // the client gets only one such line, even if several parts have one
 		x.ErrLine = append(x.ErrLine[:0], b...)
 		x.Outcome = stats.ClientFault
 	}
 	return 0
 }
 
-// endsWith says, and notes, whether the client gets the END of the part at hand.
+// endsWith reports and records whether the client gets the END of the current part.
 func (x *Exchange) endsWith() bool {
 	x.ended = x.Waiting == 1 && x.InOrder == nil && len(x.Rest) == 0 && x.trouble == "" && len(x.ErrLine) == 0
 	return x.ended
@@ -120,7 +121,7 @@ func (x *Exchange) forward(a *upstream.Attempt, r *wire.Reply, b []byte) (taken 
 	case q == nil:
 	case a.Renames():
 		q.Append(&x.e.Buffers, x.clientForm(a, r, b))
-	case a.AsText != nil: // b was made here, and can't be taken out of the input
+	case a.AsText != nil: // b was built here, so it can't be moved out of the input
 		q.Append(&x.e.Buffers, b)
 	case len(b) >= link.BigSpan:
 		q.Push(&x.e.Buffers, x.e.Take(len(b)))
@@ -131,9 +132,8 @@ func (x *Exchange) forward(a *upstream.Attempt, r *wire.Reply, b []byte) (taken 
 	return 0
 }
 
-// Value forwards a value that came as the meta reply b as the one of the key that a
-// asked for, to a client that reads otherwise: in text with client flags and, if cas
-// is not nil, with that token.
+// Value forwards a value that arrived as the meta reply b, to a client that has not sent a meta
+// request. a has the key. A text client gets the client flags and, if cas is not nil, the cas.
 func (x *Exchange) Value(a *upstream.Attempt, r *wire.Reply, b, flags, cas []byte) (taken int) {
 	e := x.e
 	x.Hit(a.Share)
@@ -165,7 +165,8 @@ func (x *Exchange) Value(a *upstream.Attempt, r *wire.Reply, b, flags, cas []byt
 	return 0
 }
 
-// valueHead makes the line VALUE, and says where it goes; nil if nowhere.
+// valueHead writes the VALUE line to e.Line, and returns the queue for it; nil if the client is
+// gone.
 func (x *Exchange) valueHead(a *upstream.Attempt, size int, flags, cas []byte) *link.Queue {
 	e := x.e
 	key, _ := a.Named()
@@ -179,7 +180,7 @@ func (x *Exchange) valueHead(a *upstream.Attempt, size int, flags, cas []byte) *
 	return x.dest(a)
 }
 
-// BeginValue is Value for the head of a value that comes in pieces: see Begin.
+// BeginValue is Value for the head of a value that arrives in pieces: see Begin.
 func (x *Exchange) BeginValue(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b, flags, cas []byte) {
 	switch {
 	case x.Flags&wire.Binary != 0:
@@ -198,7 +199,7 @@ func (x *Exchange) BeginValue(c *upstream.Conn, a *upstream.Attempt, r *wire.Rep
 	}
 }
 
-// clientForm is the reply b with the key as the client knows it.
+// clientForm returns the reply b with the key as the client knows it.
 func (x *Exchange) clientForm(a *upstream.Attempt, r *wire.Reply, b []byte) []byte {
 	if !a.Renames() {
 		return b
@@ -207,8 +208,8 @@ func (x *Exchange) clientForm(a *upstream.Attempt, r *wire.Reply, b []byte) []by
 	return x.e.Line
 }
 
-// Streams says whether a value is too large to wait for. One that is kept until its
-// turn is waited for anyway, unless limits.memory has no room for it.
+// Streams reports whether a value is too large to wait for all of it. A value that is stored
+// until its turn is not streamed, unless limits.memory has no room for it.
 func (x *Exchange) Streams(r *wire.Reply, _ []byte) bool {
 	if x.InOrder != nil {
 		return x.e.Scarce(r.Size)
@@ -228,12 +229,12 @@ func (x *Exchange) Begin(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b
 	return x.forward(a, r, b)
 }
 
-// More forwards more of a value.
+// More forwards the next bytes of a value.
 func (x *Exchange) More(c *upstream.Conn, a *upstream.Attempt, b []byte, last bool) (taken int) {
 	switch {
-	case x.Flags&wire.Binary != 0: // a BeginValue was before
+	case x.Flags&wire.Binary != 0: // after BeginValue
 		return x.frames.More(c, a, b, last)
-	case x.InOrder != nil: // there was no room for it
+	case x.InOrder != nil: // there was no room to store it
 		return 0
 	}
 	if q := x.dest(a); q == nil {
@@ -249,7 +250,7 @@ func (x *Exchange) More(c *upstream.Conn, a *upstream.Attempt, b []byte, last bo
 	return taken
 }
 
-// Behind says, and notes, that the client does not take what has come for it.
+// Behind reports whether the client does not read its replies. If so, it also paces the client.
 func (x *Exchange) Behind() bool {
 	if x.Session == nil || !x.Session.behind(x.Out.Size) {
 		return false
@@ -258,13 +259,13 @@ func (x *Exchange) Behind() bool {
 	return true
 }
 
-// TakeBack takes back the part a, a read to which no answer has begun: its keys are
-// asked for again, with the rest.
+// TakeBack takes back the part a, a read without any reply so far: its keys are requested again
+// later, with the rest.
 func (x *Exchange) TakeBack(a *upstream.Attempt) {
 	x.Session.pace()
 	x.e.Line = a.AppendKeys(x.e.Line[:0], a.Strip)
 	command := wire.Get
-	if x.Op == wire.Gets || x.Flags&wire.Binary != 0 { // a frame's answer shows the cas
+	if x.Op == wire.Gets || x.Flags&wire.Binary != 0 { // the reply to a binary request includes the cas
 		command = wire.Gets
 	}
 	x.KeepRest([]byte(command.String()), x.e.Line)
@@ -273,8 +274,7 @@ func (x *Exchange) TakeBack(a *upstream.Attempt) {
 	}
 }
 
-// Instead is a part of an exchange whose client gets Answer, whatever the server
-// says.
+// Instead is a part of an exchange. Its client gets Answer, whatever the server replies.
 type Instead struct {
 	*Exchange
 	Answer []byte
@@ -296,15 +296,15 @@ func (i *Instead) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failu
 
 func (i *Instead) Streams(*wire.Reply, []byte) bool { return false }
 
-// Part is one server's part of a command to every server, of whose answers
-// Exchange.Gather makes one.
+// Part is one server's part of a command that is sent to every server. Exchange.Gather combines
+// the replies.
 type Part struct {
 	*Exchange
-	answer []byte // so far
-	cut    bool   // more of it came than there was room for
+	answer []byte // received so far
+	cut    bool   // more of it arrived than there was memory for
 }
 
-// GatherAttempt makes an attempt of x whose answer is gathered.
+// GatherAttempt creates an attempt of x with a reply for Exchange.Gather.
 func (x *Exchange) GatherAttempt() *upstream.Attempt {
 	a := x.Attempt()
 	a.To = &Part{Exchange: x}
@@ -314,7 +314,7 @@ func (x *Exchange) GatherAttempt() *upstream.Attempt {
 func (p *Part) Reply(_ *upstream.Conn, _ *upstream.Attempt, _ *wire.Reply, b []byte) (taken int) {
 	switch x := p.Exchange; {
 	case x.Session == nil: // the client is gone
-	case p.cut || x.e.Scarce(len(b)): // a cachedump may bring 2 MiB a server
+	case p.cut || x.e.Scarce(len(b)): // a cachedump may return 2 MiB per server
 		p.cut = true
 	default:
 		p.answer = append(p.answer, b...)

@@ -1,7 +1,7 @@
 package client
 
-// Every command gets exactly one reply, unless it is quiet: this is checked where its
-// exchange ends.
+// Every command gets exactly one reply, unless it is quiet. This is checked at the end of its
+// exchange.
 
 import (
 	"flag"
@@ -12,15 +12,14 @@ import (
 	"ringside/proxy/wire"
 )
 
-// A reply fault is a bug of Ringside: a command would get no reply, or got two. The
-// client of a text protocol then takes every later reply for that of another command. A
-// command without a reply gets an error, which ends the fault for its client. In a test
-// binary a fault panics.
+// A reply fault is a bug of Ringside: a command would get no reply, or got two. A client of a
+// text protocol then assigns every later reply to the wrong command. A command without a reply
+// gets an error, so that its client is not affected. In a test binary a fault panics.
 
 const (
 	unexplained  = "the command failed without a reason: this is a bug in Ringside"
 	noReplyMade  = "the command ended without a reply: this is a bug in Ringside"
-	faultLogWait = 10 * time.Second // at least so long between two log lines
+	faultLogWait = 10 * time.Second // minimum time between two log lines
 )
 
 // replyFault counts and logs a reply fault of the command op.
@@ -44,22 +43,22 @@ func (e *Clients) replyFault(s *Session, op wire.Op, what string) {
 	e.Log.Error("reply fault: please report this bug", "client", peer, "fault", what, "faults", e.Count.ReplyFaults)
 }
 
-// CheckLocal returns the reply to a command that Ringside answers itself, without an
-// exchange: an error if there is none and the command is not quiet.
+// CheckLocal returns the reply to a command that Ringside answers itself, without an exchange.
+// It returns an error if there is no reply and the command is not quiet.
 func (e *Clients) CheckLocal(s *Session, reply []byte) []byte {
-	if len(reply) > 0 || e.Req.Flags&wire.Quiet != 0 || e.Req.Op == wire.Bad { // Bad: its parser says what memcached replies
+	if len(reply) > 0 || e.Req.Flags&wire.Quiet != 0 || e.Req.Op == wire.Bad { // Bad: its parser decides whether memcached would reply
 		return reply
 	}
 	e.replyFault(s, e.Req.Op, noReplyMade)
 	return wire.AppendServerError(nil, noReplyMade)
 }
 
-// checkReplies is called when x ends. It reports a reply fault unless x has exactly one
-// reply, or none where the client asked for silence.
+// checkReplies is called at the end of x. It reports a reply fault unless x has exactly one
+// reply, or none if it is quiet.
 func (x *Exchange) checkReplies() {
 	switch {
-	case x.cut: // its client is closed in the middle of a value: nothing after that counts
-	case x.isTextRead(): // finish writes its END, or the error in the place of END
+	case x.cut: // the client is closed in the middle of a value, so nothing after that matters
+	case x.isTextRead(): // finish writes END, or the error instead of it
 		if x.ended && (x.trouble != "" || len(x.ErrLine) > 0) {
 			x.e.replyFault(x.Session, x.Op, "an error follows END")
 		}
@@ -75,14 +74,14 @@ func (x *Exchange) checkReplies() {
 	}
 }
 
-// isTextRead reports whether x is a read in the text protocol, whose reply is any number
-// of values and END. A frame has one value at most.
+// isTextRead reports whether x is a read in the text protocol. The reply to that is any number
+// of values and END. A binary get has at most one value.
 func (x *Exchange) isTextRead() bool {
 	return x.dialect == wire.Text && x.Op <= wire.Gats && x.Op >= wire.Get && x.Flags&wire.Binary == 0
 }
 
-// checkBatch ends the gets of a batch that were never answered: what the gets after them
-// have found would wait for them for ever.
+// checkBatch ends the gets of a batch that were never answered. Otherwise the values of later
+// gets would wait forever.
 func (x *Exchange) checkBatch() {
 	b := x.InOrder.batch
 	if b.Settled() {

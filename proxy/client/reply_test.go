@@ -1,6 +1,6 @@
 package client_test
 
-// What clients get where a bug leaves a command without a reply.
+// The reply to a command that a bug leaves without one.
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 	"ringside/proxy/wire"
 )
 
-// faulty is a leader with a bug: it ends each task by end.
+// faulty is a leader with a bug: it ends each task with end.
 type faulty struct{ end func(t *task.Task) }
 
 func (f faulty) Lead(t *task.Task) bool {
@@ -46,7 +46,7 @@ func TestMissingReply(t *testing.T) {
 	}
 }
 
-// playFault plays lines twice, with a bug where commands end.
+// playFault plays lines twice, with a bug at the end of each command.
 func playFault(t *testing.T, end func(t *task.Task), lines []string) {
 	var log bytes.Buffer
 	s := conversation.New(t)
@@ -56,7 +56,7 @@ func playFault(t *testing.T, end func(t *task.Task), lines []string) {
 	s.Begin()
 	s.Engine.Leaders = []task.Leader{faulty{end}}
 	var faults []string
-	s.Engine.OnReplyFault = func(what string) { faults = append(faults, what) } // else a test binary panics
+	s.Engine.OnReplyFault = func(what string) { faults = append(faults, what) } // without it a test binary panics
 	for n := uint64(1); n <= 2; n++ {
 		for _, line := range lines {
 			s.Line(line)

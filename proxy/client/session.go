@@ -11,53 +11,52 @@ import (
 	"ringside/proxy/wire/frame"
 )
 
-// longLine is how long a line without an end may be before memcached takes it
-// for junk, unless it is a read.
+// longLine is the length from which memcached rejects a line without an end, unless it is a
+// read.
 const longLine = 2048
 
-// Session is one client. Its exchanges form a list in the order of the
-// client's requests; only the first writes to the client, the others keep
-// their answers until it is their turn.
+// Session is one client. Its exchanges form a list in request order. Only the first writes to
+// the client. The others store their replies until it is their turn.
 type Session struct {
 	link.Link
 	e       *Clients
-	Handler Handler // of its listener: serves what it asks for
-	ID      uint64  // its number over all loops, for what it asks may be led on another; and upstream.Bulky
+	Handler Handler // of its listener: handles its requests
+	ID      uint64  // unique over all loops, because another loop may execute its tasks; may have the bit upstream.Bulky
 
 	identity
 
-	Head, Tail *Exchange // its commands, in the order of asking; only Head writes to Out
-	InFlight   int       // exchanges in that list
-	Tasks      int       // parts of these that tasks answer
-	Reads      []uint64  // hashes of the keys of those that need no task, where others on the key do: see package task
-	Companion  Companion // what wants to know what it does besides; nil: nothing does
+	Head, Tail *Exchange // its commands, in request order; only Head writes to Out
+	InFlight   int       // number of exchanges in that list
+	Tasks      int       // number of parts in that list that tasks answer
+	Reads      []uint64  // key hashes of reads in flight that need no task, on routes where other commands use tasks: see package task
+	Companion  Companion // is notified of other events of this client; nil: nothing is
 
 	activity
-	TryAt   int   // how long a line without an end must be before another look at it pays; 0: any length
-	Swallow int64 // bytes of a refused data block that are still to come
+	TryAt   int   // length from which a line without an end is parsed again; 0: any length
+	Swallow int64 // bytes still to come of a rejected data block
 
 	pacing
 
 	spoken    bool  // it has sent something
-	binary    bool  // what it has sent began with a frame of the binary protocol
-	ended     bool  // the client sends no more; what it has sent is served
-	Quitting  bool  // no more input is served; it is closed when all is answered and sent
-	reset     bool  // it is closed by a reset: the client must not take what it has for whole
-	ready     bool  // what is in Out may be sent now
-	Whole     bool  // Out has the end of an answer
-	HoldUntil int64 // when Out must be sent, though its group is not whole; 0: it is not held
+	binary    bool  // its first byte was that of a binary frame
+	ended     bool  // the client has closed its sending side; what it sent is still handled
+	Quitting  bool  // no more input is handled; it is closed when all is answered and sent
+	reset     bool  // it is closed with a reset, so that the client does not consider its data complete
+	ready     bool  // Out may be sent now
+	Whole     bool  // Out has the end of a reply
+	HoldUntil int64 // when Out must be sent even if its group is not complete; 0: it is not held
 }
 
-// Companion is told what a client does beside its requests.
+// Companion is notified of what a client does beside its current requests.
 type Companion interface {
-	// Followed is told that one more request has come before all others are answered.
+	// Followed reports a further request before all earlier ones are answered.
 	Followed(s *Session, x *Exchange)
 
-	// Gone is told that the client is gone.
+	// Gone reports that the client is gone.
 	Gone()
 }
 
-// NewSession is the client of this number that has just connected.
+// NewSession returns the session of a client that has just connected, with the number id.
 func (e *Clients) NewSession(id uint64, h Handler, sock link.Sock) *Session {
 	s := &Session{e: e, Handler: h, ID: id, activity: activity{since: e.Now, Last: e.Now}}
 	s.End, s.Sock = s, sock
@@ -68,7 +67,7 @@ func (e *Clients) NewSession(id uint64, h Handler, sock link.Sock) *Session {
 	return s
 }
 
-// Peer names the client, for people.
+// Peer returns the address of the client, for logs.
 func (s *Session) Peer() string {
 	if s.Sock == nil {
 		return "-"
@@ -76,7 +75,7 @@ func (s *Session) Peer() string {
 	return s.Sock.Peer()
 }
 
-// Parse serves the requests in IO.Input, until a bound is reached.
+// Parse handles the requests in IO.Input, until a limit is reached.
 func (s *Session) Parse() {
 	e := s.e
 	if !s.spoken {
@@ -108,11 +107,12 @@ func (s *Session) Parse() {
 	}
 }
 
-// parseLines serves the text and meta requests in the engine's current input.
+// parseLines handles the text and meta requests in the current input.
 func (s *Session) parseLines() {
 	e := s.e
 	for e.Input.Len() > 0 && !s.Closed && !s.Quitting {
-		// What hasInput says of nearly all is asked here: a call costs each request more.
+		// This repeats the checks of hasInput that matter for most requests, because a call
+		// would cost more.
 		if (s.Swallow > 0 || s.InFlight+s.more >= e.Share || s.Out.Size >= e.Limits.Output || s.window|s.rests > 0 || s.turn.over()) && !s.hasInput() {
 			break
 		}
@@ -133,7 +133,7 @@ func (s *Session) parseLines() {
 		s.turn.keys--
 		s.turn.bytes -= n
 		if !s.Handler.Serve(s, buf[:n]) {
-			e.Input.Start += n // else the bytes were handed over
+			e.Input.Start += n // otherwise the bytes were moved out of the input
 		}
 		if n >= keyBytes && s.Tail != nil {
 			s.Tail.AddWork(n / keyBytes)
@@ -141,8 +141,8 @@ func (s *Session) parseLines() {
 	}
 }
 
-// hasInput says whether there is input to be served now, behind what is here of a
-// refused data block. It stalls s if a bound is reached.
+// hasInput skips the rest of a rejected data block, and reports whether there is input to
+// handle now. It stalls s if a limit is reached.
 func (s *Session) hasInput() bool {
 	e := s.e
 	if s.Swallow > 0 {
@@ -164,20 +164,20 @@ func (s *Session) hasInput() bool {
 	return true
 }
 
-// fenced says that op waits until all before it, of which there is some, is answered.
+// fenced reports whether op must wait until all earlier commands are answered. There must be
+// one.
 func (s *Session) fenced(op wire.Op) bool {
 	return (op == wire.FlushAll || s.Tail.Op == wire.FlushAll) && s.Handler.NeedsFence()
 }
 
-// short waits for the rest of a request of which have bytes are here.
+// short waits for the rest of a request, of which have bytes have arrived.
 func (s *Session) short(have int) {
 	s.Need = s.e.Req.Need
 	if s.Need == 0 {
-		// No line end yet. Look again when one comes or the line has grown by
-		// half: a client that sends byte by byte then costs no more than one
-		// that doesn't.
+		// No line end yet. Parse again when one arrives, or when the line has grown by half. A
+		// client that sends byte by byte then costs no more than another.
 		s.TryAt = have + have/2 + 1
-		for _, most := range [...]int{longLine, s.e.Limits.Line} { // what is longer is junk
+		for _, most := range [...]int{longLine, s.e.Limits.Line} { // longer lines are rejected
 			if have <= most {
 				s.TryAt = min(s.TryAt, most+1)
 			}
@@ -192,7 +192,7 @@ func (s *Session) short(have int) {
 	}
 }
 
-// stall stops parsing, and then reading. resume goes on.
+// stall stops parsing, and then reading. resume continues.
 func (s *Session) stall() {
 	s.Stalled = true
 	s.e.Mark(&s.Link)
@@ -205,8 +205,8 @@ func (s *Session) unstall() {
 	}
 }
 
-// wake lets a stalled session that may go on have its turn in Clients.Resume. The
-// rest of an answer may wait for what is in Out, which then must not wait for it.
+// wake adds a stalled session that may continue to Clients.Wake. If the rest of a read waits
+// until the client has read Out, Out is sent at once.
 func (s *Session) wake() {
 	switch {
 	case s.waking:
@@ -219,14 +219,14 @@ func (s *Session) wake() {
 	}
 }
 
-// resume goes on with what a stalled session has sent.
+// resume continues with the input of a stalled session.
 func (s *Session) resume() {
 	s.waking, s.Stalled = false, false
-	s.Last = s.e.Now // it could say nothing meanwhile
+	s.Last = s.e.Now // the stall does not count as idle time
 	if s.Closed {
 		return
 	}
-	if s.rests > 0 && !s.MayGoOn() { // a piece was taken back meanwhile
+	if s.rests > 0 && !s.MayGoOn() { // a piece was taken back in between
 		s.stall()
 		return
 	}
@@ -248,13 +248,13 @@ func (s *Session) resume() {
 	s.e.Mark(&s.Link)
 }
 
-// idleUntil is when s is closed if it says nothing until then, or has not said who
-// it is, and what counts that.
+// idleUntil returns when s is closed if it stays idle or does not log in, and the counter for
+// that.
 func (s *Session) idleUntil() (at int64, count *uint64) {
 	l, c := s.e.Limits, &s.e.Count
 	at = link.Never
 	switch {
-	case s.Quitting && s.Head == nil && l.Unfinished > 0: // it takes nothing of what it gets
+	case s.Quitting && s.Head == nil && l.Unfinished > 0: // it does not read its replies
 		return s.Last + int64(l.Unfinished), &c.UnfinishedClosed
 	case s.Quitting:
 		return at, nil
@@ -272,15 +272,15 @@ func (s *Session) idleUntil() (at int64, count *uint64) {
 	return at, count
 }
 
-// EndInput is told that the client sends no more.
+// EndInput is called when the client sends no more.
 func (s *Session) EndInput() {
 	s.ended = true
-	if !s.Stalled { // else resume finds the end
+	if !s.Stalled { // otherwise resume handles the end
 		s.Quit()
 	}
 }
 
-// Quit serves no more input, and closes the client when it has all its answers.
+// Quit handles no more input, and closes the client when it has received all its replies.
 func (s *Session) Quit() {
 	s.Quitting = true
 	s.ready = true
@@ -289,16 +289,16 @@ func (s *Session) Quit() {
 	s.e.Mark(&s.Link)
 }
 
-// Abort closes the client when the wakeup ends, whatever it still waits for.
+// Abort closes the client at the end of the wakeup, without waiting for replies.
 func (s *Session) Abort() {
 	s.drop()
 	s.reset, s.Quitting = true, true
 	s.e.Mark(&s.Link)
 }
 
-// cut closes a client in the middle of a value of x that will never be whole, when
-// it has what it asked for before x. The beginning of the value says how long it
-// would have been, so that it can't pass for a whole one.
+// cut closes a client in the middle of a value of x that will never be complete, after it has
+// received the replies to earlier commands. The head of the value has its length, so the client
+// can detect that it is incomplete.
 func (s *Session) cut(x *Exchange) {
 	if s.Head != x {
 		return
@@ -309,7 +309,7 @@ func (s *Session) cut(x *Exchange) {
 	s.Quit()
 }
 
-// gone forgets a client whose socket is closed or about to be.
+// gone removes a client after its socket was closed, or just before.
 func (s *Session) gone() {
 	if _, ok := s.e.Sessions[s]; !ok {
 		return
@@ -326,22 +326,22 @@ func (s *Session) gone() {
 	s.e.OnGone(s)
 }
 
-// abandon lets go of everything that the client waits for. Requests that are in the
-// queue of a server stay there; their exchanges swallow the answers.
+// abandon drops everything that the client waits for. Requests in the queue of a server stay
+// there; their exchanges discard the replies.
 func (s *Session) abandon() {
 	if s.Head != nil {
 		s.e.Awaiting--
 	}
 	for x := s.Head; x != nil; {
 		next := x.Next
-		x.Next = nil // it may live on for long, and would keep from the collector what became of the next
+		x.Next = nil // x may live on for long, and would keep the later exchanges from being collected
 		x.orphan()
 		x = next
 	}
 	s.Head, s.Tail, s.InFlight, s.more = nil, nil, 0, 0
 }
 
-// drop lets go of what the client waits for, has sent and was to get.
+// drop frees everything that the client waits for, has sent and was to receive.
 func (s *Session) drop() {
 	e := s.e
 	s.abandon()
@@ -352,13 +352,13 @@ func (s *Session) drop() {
 	}
 }
 
-// Came notes that n bytes have come from the client.
+// Came records that n bytes have arrived from the client.
 func (s *Session) Came(n int) {
 	s.e.Count.ClientIn += uint64(n)
 	s.Last = s.e.Now
 }
 
-// Lost is told that the client has ended its input (err is nil), or is gone.
+// Lost is called when the client has ended its input (err is nil), or is gone.
 func (s *Session) Lost(err error) {
 	if err == nil && !s.Closed {
 		s.EndInput()
@@ -367,7 +367,7 @@ func (s *Session) Lost(err error) {
 	s.gone()
 }
 
-// Sent is told that the socket took n bytes: a stalled client may go on.
+// Sent is called when the socket has accepted n bytes. A stalled client may then continue.
 func (s *Session) Sent(n int) {
 	s.e.Count.ClientOut += uint64(n)
 	s.Whole = s.Whole && s.Out.Size > 0
@@ -380,7 +380,7 @@ func (s *Session) Sent(n int) {
 	}
 }
 
-// boundOutput paces a client that does not take what comes, or closes it.
+// boundOutput paces a client that does not read its replies, or closes it.
 func (s *Session) boundOutput() {
 	e := s.e
 	if s.behind(0) {
@@ -393,8 +393,8 @@ func (s *Session) boundOutput() {
 	}
 }
 
-// Flush decides, when the wakeup ends, what happens to the output: whether it is
-// sent or waits for the rest of its group, and whether the client is closed.
+// Flush runs at the end of a wakeup. It decides whether the output is sent or waits for the
+// rest of its group, and whether the client is closed.
 func (s *Session) Flush() {
 	e := s.e
 	if s.Closed {
@@ -421,14 +421,14 @@ func (s *Session) Flush() {
 		}
 	}
 	if s.Out.Size == 0 {
-		s.ready, s.Whole = false, false // what was to be sent had no bytes
+		s.ready, s.Whole = false, false // nothing was produced to send
 		return
 	}
 	if s.Full {
 		return
 	}
 	if !s.ready && s.Head != nil && e.Tune.GroupWait > 0 && s.Out.Size < e.Tune.GroupSize {
-		// While there is no end of an answer it can wait: the client goes on at the end.
+		// Output without the end of a reply can wait: the client only continues at the end.
 		if s.Whole && s.HoldUntil == 0 {
 			s.HoldUntil = e.Now + int64(e.Tune.GroupWait)
 			e.Held.Add(s, s.HoldUntil)
@@ -439,7 +439,7 @@ func (s *Session) Flush() {
 	e.Effect(link.Write, &s.Link)
 }
 
-// State is what s is at, in the words of memcached's stats conns.
+// State returns the state of s, with the names of memcached's stats conns.
 func (s *Session) State() string {
 	switch {
 	case s.Quitting || s.Closed:

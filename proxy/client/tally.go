@@ -1,6 +1,6 @@
 package client
 
-// What a command counts when it has its answer, over all and for its routes.
+// The counters that a finished command updates: those of the loop and of its routes.
 
 import (
 	"cmp"
@@ -10,29 +10,28 @@ import (
 	"ringside/proxy/wire"
 )
 
-// tally is what an exchange counts when it has its answer.
+// tally has what an exchange counts when it ends.
 type tally struct {
-	Keys, Hits int                  // of a read: how many were asked for, and were there
-	asked      int                  // how many of its keys have a route, so far
-	Route      *stats.RouteCounters // of its key, or of the first of its keys that has a route; nil: none has, or it is no more
-	several    *shares              // of a read whose keys have several routes; nil: they have one
+	Keys, Hits int                  // of a read: keys requested, and keys found
+	asked      int                  // number of its keys with a route, so far
+	Route      *stats.RouteCounters // of its key, or of its first key with a route; nil: there is none, or the route was removed
+	several    *shares              // of a read with keys of several routes; nil: all have the same route
 }
 
-// shares are the parts of a read by the route of their keys. Its requests to servers
-// are of one share each.
+// shares divides the keys of a read by route. Each of its requests to servers belongs to one
+// share.
 type shares struct{ list []share }
 
 type share struct {
 	route      *stats.RouteCounters
 	keys, hits int
-	failed     bool // some server could not say whether it has one of these keys
+	failed     bool // the lookup of some of these keys has failed
 }
 
-// NoShare is the share of keys that have no route.
+// NoShare is the share of keys without a route.
 const NoShare = -1
 
-// Share says which share of the read x its next key is of: that of the route which
-// count counts.
+// Share returns the share of the next key of the read x. count has the counters of its route.
 func (x *Exchange) Share(count *stats.RouteCounters) int32 {
 	before := x.asked
 	if before == 0 {
@@ -45,7 +44,7 @@ func (x *Exchange) Share(count *stats.RouteCounters) int32 {
 	return x.shareOfSeveral(count, before)
 }
 
-// shareOfSeveral is Share for a read whose keys have several routes; so many were
+// shareOfSeveral is Share for a read with keys of several routes. before is the number of keys
 // before this one.
 func (x *Exchange) shareOfSeveral(count *stats.RouteCounters, before int) int32 {
 	if x.several == nil {
@@ -63,7 +62,7 @@ func (x *Exchange) shareOfSeveral(count *stats.RouteCounters, before int) int32 
 	return int32(i)
 }
 
-// RouteOf is what counts the keys of that share.
+// RouteOf returns the counters for the keys of that share.
 func (x *Exchange) RouteOf(share int32) *stats.RouteCounters {
 	if x.several != nil {
 		return x.several.list[share].route
@@ -71,8 +70,8 @@ func (x *Exchange) RouteOf(share int32) *stats.RouteCounters {
 	return cmp.Or(x.Route, &x.e.Count.RouteCounters)
 }
 
-// ForgetRoute counts what was counted of a route that is no more for the loop, and so
-// what its commands in flight will count.
+// ForgetRoute adds the counters of a removed route to those of the loop. Commands in flight on
+// that route are counted there, too.
 func (e *Clients) ForgetRoute(c *stats.RouteCounters) {
 	own := &e.Count.RouteCounters
 	own.Add(c)
@@ -93,7 +92,7 @@ func (e *Clients) ForgetRoute(c *stats.RouteCounters) {
 	}
 }
 
-// Hit counts a key that was there, of that share.
+// Hit counts a key of that share as found.
 func (x *Exchange) Hit(share int32) { x.hit(share, 1) }
 
 func (x *Exchange) hit(share int32, n int) {
@@ -103,7 +102,7 @@ func (x *Exchange) hit(share int32, n int) {
 	}
 }
 
-// observe counts a command that has its answer.
+// observe counts a command that has ended.
 func (x *Exchange) observe() {
 	c := x.Route
 	if c == nil {
@@ -129,7 +128,7 @@ func (s *shares) observe() {
 	}
 }
 
-// observeBatch counts quiet gets, as commands of the first one's route.
+// observeBatch counts quiet gets as commands of the route of the first one.
 func (x *Exchange) observeBatch() {
 	c := cmp.Or(x.Route, &x.e.Count.RouteCounters)
 	o := stats.Miss

@@ -1,24 +1,23 @@
 package client
 
-// How much work of one client a loop does before it serves the others.
+// How much work a loop does for one client before it handles the others.
 
-// A client has one turn in each wakeup. The turn ends when the loop has handled
-// TurnKeys keys or TurnBytes bytes of the client's requests. What the client has sent
-// beyond that stays in its input; the client waits in Clients.Wake, in the order of
-// arrival, and the loop does not sleep until it had its next turn.
+// A client has one turn in each wakeup. The turn ends when the loop has handled TurnKeys keys
+// or TurnBytes bytes of the client's requests. Further requests stay in the client's input. The
+// client then waits in Clients.Wake, in order of arrival, and the loop does not sleep until its
+// next turn.
 //
-// All turns together have a bound too: after RoundKeys keys or RoundBytes bytes the
-// driver sends what has been asked so far (see Clients.Spent), and Resume leaves the
-// clients that still wait to the next wakeup. So between reading a request and sending
-// it, a loop handles at most two rounds of other clients, one of new input and one of
-// clients that waited, and one turn and one command line more for each of the two: the
-// turn that passes the bound is finished.
+// All turns together are limited too. After RoundKeys keys or RoundBytes bytes the driver sends
+// the requests so far (see Clients.Spent), and Resume leaves the clients that still wait to the
+// next wakeup. The turn that exceeds the limit is finished. So between reading a request and
+// sending it, a loop handles at most two rounds of other clients: one of new input and one of
+// clients that waited. Each may exceed its limit by one turn and one command line.
 //
-// A read of many keys is asked in pieces of TurnKeys keys, or of what is left of Share
-// while the loop is busy: the rest waits in Exchange.Rest until the piece before is
-// answered. A loop is busy while BusyKeys keys are in flight at its servers. Then a
-// client may have only Share keys in flight. So a request waits at its server behind a
-// bounded number of keys of each other client, whatever they have sent.
+// A multi-key read is sent in pieces of TurnKeys keys, or of what is left of Share while the
+// loop is busy. The rest waits in Exchange.Rest until the piece before is answered. A loop is
+// busy while BusyKeys keys are in flight at its servers. A client may then have only Share keys
+// in flight. So a request waits at its server for a limited number of keys of each other
+// client, whatever they send.
 const (
 	TurnKeys   = 1024
 	TurnBytes  = 256 << 10
@@ -27,17 +26,17 @@ const (
 	BusyKeys   = 16 * TurnKeys
 	ShareKeys  = 64
 
-	// keyBytes is how many bytes of a request count as one key more.
+	// keyBytes is the number of bytes of a request that count as one more key.
 	keyBytes = 4 << 10
 )
 
-// turn is the work that may still be done.
+// turn is an amount of work that may still be done.
 type turn struct{ keys, bytes int }
 
-// over says that all of it is done.
+// over reports whether nothing is left.
 func (t *turn) over() bool { return t.keys|t.bytes < 0 }
 
-// beginTurn gives s its turn, unless it had one in this wakeup.
+// beginTurn starts a turn of s, unless it had one in this wakeup.
 func (s *Session) beginTurn() {
 	if now := s.e.Count.Wakeups; s.round != now {
 		s.round, s.turn = now, turn{TurnKeys - 1, TurnBytes - 1}
@@ -53,12 +52,12 @@ func (s *Session) yield() {
 	}
 }
 
-// UseTurn counts n keys that are asked for, beyond the first of a command, as a part of the
-// client's turn.
+// UseTurn subtracts n keys from the client's turn: those that a command requests beyond the
+// first.
 func (s *Session) UseTurn(n int) { s.turn.keys -= n }
 
-// AddWork counts n keys that x has in flight beyond the first. Large requests count as
-// several keys.
+// AddWork adds n to the keys in flight of x beyond the first. Large requests count as several
+// keys.
 func (x *Exchange) AddWork(n int) {
 	x.more += n
 	x.e.More += n
@@ -67,16 +66,17 @@ func (x *Exchange) AddWork(n int) {
 	}
 }
 
-// endWork is AddWork in reverse: the keys of x are answered that have been asked for.
+// endWork reverts AddWork: the keys that x has requested are answered.
 func (x *Exchange) endWork() { x.AddWork(-x.more) }
 
-// SetShare sets what Share depends on. It must be called when Limits has changed.
+// SetShare computes Share from Limits. It must be called when Limits has changed.
 func (e *Clients) SetShare() { e.Share = min(ShareKeys, e.Limits.InFlight) }
 
-// busy says that so much is in flight that each client may have Share keys only.
+// busy reports whether so much is in flight that each client may have only Share keys in
+// flight.
 func (e *Clients) busy() bool { return e.Servers.Outstanding+e.More >= BusyKeys }
 
-// inFlight is how many keys a client may have in flight now.
+// inFlight returns how many keys a client may have in flight now.
 func (e *Clients) inFlight() int {
 	if e.busy() {
 		return e.Share
@@ -84,30 +84,30 @@ func (e *Clients) inFlight() int {
 	return e.Limits.InFlight
 }
 
-// BeginRound begins a round of the loop: see RoundKeys.
+// BeginRound starts a round of the loop: see RoundKeys.
 func (e *Clients) BeginRound() { e.left = turn{RoundKeys - 1, RoundBytes - 1} }
 
-// spend counts what was done for a client.
+// spend subtracts work for one client from the round.
 func (e *Clients) spend(keys, bytes int) {
 	e.left.keys -= keys
 	e.left.bytes -= bytes
 }
 
-// Spent says that so much was done in this round that the driver must send it, by End and
-// Begin, before it reads more.
+// Spent reports whether this round has used its limit. The driver must then send the requests,
+// with End and Begin, before it reads more.
 func (e *Clients) Spent() bool { return e.left.over() }
 
-// HasBacklog says whether clients wait for their turn. Then the driver must not sleep.
+// HasBacklog reports whether clients wait for their turn. If so, the driver must not sleep.
 func (e *Clients) HasBacklog() bool { return len(e.Wake) > 0 }
 
-// Resume gives the clients that wait their turn, one round of them.
+// Resume continues with the clients that wait for their turn, for one round.
 func (e *Clients) Resume() {
 	if len(e.Wake) == 0 {
 		return
 	}
 	e.BeginRound()
 	i, keep := 0, 0
-	for ; i < len(e.Wake) && !e.Spent(); i++ { // it may grow: a parsed request can be answered at once
+	for ; i < len(e.Wake) && !e.Spent(); i++ { // may grow: a parsed request can be answered at once
 		s := e.Wake[i]
 		if s.beginTurn(); s.turn.over() && !s.Closed { // it had its turn in this wakeup
 			e.Wake[keep] = s

@@ -1,15 +1,15 @@
-// Package conversation tests the engine by conversations: text files that say what
-// clients and servers send and what they must receive. There are no sockets, and the
-// file moves the clock. Only tests use it.
+// Package conversation tests the engine with conversations: text files of what clients and
+// servers send and what they must receive. There are no sockets, and the file sets the clock.
+// Only tests use it.
 //
-// A package keeps the conversations about its own code in testdata/conversations and
-// runs them with one test:
+// A package keeps the conversations about its own code in testdata/conversations, and runs them
+// with one test:
 //
 //	func TestConversations(t *testing.T) { conversation.Run(t, "testdata/conversations") }
 //
-// That test must be in an external test package (package x_test), because this package
-// imports the engine and with it nearly every package below proxy. Tests that need more
-// than a file can say use a Harness.
+// That test must be in an external test package (package x_test), because this package imports
+// the engine and with it nearly every package below proxy. Tests that need more than a file can
+// express use a Harness.
 package conversation
 
 // The lines of a conversation.
@@ -35,53 +35,53 @@ import (
 	"ringside/ring"
 )
 
-// Run plays all conversations in a directory, *.txt, each as a subtest. A line of a
-// file is one of
+// Run plays all conversations in a directory, *.txt, each as a subtest. A line of a file is one
+// of
 //
-//	pool NAME servers=s1,s2 [get_errors=error] …   a pool; its options are those of Harness.Pool; s1@b is s1 by another name
+//	pool NAME servers=s1,s2 [get_errors=error] …   a pool; its options are those of Harness.Pool; s1@b is s1 with another name
 //	limits in_flight=2 …                           limits; see Harness.SetLimits
-//	users NAME:PASSWORD …   who may use the listener
-//	loops 2         the process has so many loops, one unless said. c1/2 is a client of the second
-//	                loop, s1/2 is that loop's connection to s1. A key that Harness.Leader gives to
-//	                the first loop is led there
-//	route PREFIX NAME [strip] [match=*:x] [guard=wait:1s,stale:5s] [tags=suffix,a{x}>x{x}] [autocreate=10:60] [buffer=1s:10s] [copies=2] [also=OTHER] [get_errors=error] [total=3s] [near=1s[:hot]]  a route; the pools without one are routed without prefix; - is no prefix
-//	c1 > TEXT       client c1 sends TEXT and \r\n (without it if TEXT ends in \); Go escapes count
+//	users NAME:PASSWORD …   the users of the listener
+//	loops 2         the process has this many loops; one unless set. c1/2 is a client of the second
+//	                loop, s1/2 is that loop's connection to s1. The first loop leads the keys that
+//	                Harness.Leader assigns to it
+//	route PREFIX NAME [strip] [match=*:x] [guard=wait:1s,stale:5s] [tags=suffix,a{x}>x{x}] [autocreate=10:60] [buffer=1s:10s] [copies=2] [also=OTHER] [get_errors=error] [total=3s] [near=1s[:hot]]  a route; pools without a route are routed without prefix; - is no prefix
+//	c1 > TEXT       client c1 sends TEXT and \r\n (without it if TEXT ends in \); Go escapes work
 //	c1 >* N TEXT    client c1 sends TEXT N times, without \r\n
-//	s1 < TEXT       server s1 has got this line next
-//	s1 > TEXT       server s1 answers
-//	c1 < TEXT       client c1 has got this line next
+//	s1 < TEXT       the next line that server s1 has received is TEXT
+//	s1 > TEXT       server s1 replies
+//	c1 < TEXT       the next line that client c1 has received is TEXT
 //	c1 >f FRAME     client c1 sends a frame of the binary protocol: see Harness.Frame;
-//	                several, with + between them, come in one read
-//	c1 <f FRAME     client c1 has got this frame next
-//	c1 <            nothing is left that c1 has got and the file has not said
-//	c1 <* N TEXT    client c1 has got TEXT N times
-//	c1 closes       client c1 closes its end; c1 resets: it is gone
+//	                several frames with + between them arrive in one read
+//	c1 <f FRAME     the next frame that client c1 has received is FRAME
+//	c1 <            c1 has received nothing beyond the lines before
+//	c1 <* N TEXT    client c1 has received TEXT N times
+//	c1 closes       client c1 closes its sending side; c1 resets: it resets the connection
 //	c1 closed       the engine has closed c1; s1 closed, s1 aborted: the connection to s1
-//	c1 full         the socket of c1 takes nothing more; c1 drains: it takes all again
-//	s1 refuses      connections to s1 are refused from now on; s1 hangs: they stay in the middle; s1 accepts: they work again
-//	s1 silent       s1 connects and does not answer the greeting
-//	s1 greets 1.4.25  so s1 answers it on new connections, instead of 1.6.18
+//	c1 full         the socket of c1 accepts nothing more; c1 drains: it accepts everything again
+//	s1 refuses      connections to s1 are refused from now on; s1 hangs: dials do not complete; s1 accepts: they work again
+//	s1 silent       s1 accepts connections and does not answer the greeting
+//	s1 greets 1.4.25  s1 answers the greeting with this version on new connections, instead of 1.6.18
 //	s1 unsent N     the last N bytes for s1 have not left the kernel
-//	s1 ready        an answer of s1 has come, and the driver has not looked; unready: it has
-//	stands 600ms    the thread stops for so long in each wakeup, before it reads and before it writes
-//	s1' > TEXT      the older of two connections to s1; s1'' is older still
-//	s1 is OUT       the keepers of its pools have come to that phase; SUSPECT: they suspect it
-//	s1 unleased     their leases on it have run out; leased: they have one again
-//	s1 foreign      its pool's record was written under another list of servers
-//	s1 gone         no server of its pool has answered for long; back: one does again
-//	s1 renamed 4    it refused to be flushed: its keys have this number before them
-//	s1 runs 7       s1 has got stats next, and answers as process 7, which began at another time than 8
+//	s1 ready        a reply of s1 has arrived, and the driver has not read it; unready: it has
+//	stands 600ms    the thread pauses this long in each wakeup, before it reads and before it writes
+//	s1' > TEXT      the older of two connections to s1; s1'' is the one before that
+//	s1 is OUT       the keepers of its pools have reached that phase; SUSPECT: they suspect the server
+//	s1 unleased     their leases on it have expired; leased: they have one again
+//	s1 foreign      its pool's record was written with another list of servers
+//	s1 gone         no server of its pool has replied for a long time; back: one does again
+//	s1 renamed 4    it refused to be flushed: its keys are prefixed with this number
+//	s1 runs 7       the next request that s1 has received is stats; it replies as process 7, with another start time than 8
 //	s1 dies         the connection to s1 ends; s1 breaks: it is reset
-//	wait 500ms      the clock moves
-//	handover pauses   all Ringsides have the table, and are in that stage; or is done
-//	order POOL s1 drain   a person drains s1 of POOL; or down, or restore
-//	marks met other 2, taken add 1   so many marks of copies were counted until now, by event and user; none: nothing was
-//	opaques         the file says the opaques of Ringside's own meta commands, and servers answer them; without it, both is left out
-//	reload          the pool, limits and route lines after this make the next table, up to the next other line
+//	wait 500ms      the clock advances
+//	handover pauses   all instances have the table, and are in that stage; or is done
+//	order POOL s1 drain   an operator drains s1 of POOL; or down, or restore
+//	marks met other 2, taken add 1   the counters of replica placeholders until now, by event and user; none: all are 0
+//	opaques         the file has the opaques of Ringside's own meta commands, and servers return them; without this line the harness adds them
+//	reload          the pool, limits and route lines after this line make the next table, up to the first other line
 //
-// A key belongs to the server that its last character numbers, from 1, and
-// then to the next ones. The greeting that Ringside sends on each new
-// connection is answered by itself; keepers don't work.
+// A key belongs to the server with the number in its last character, counted from 1, and then
+// to the following servers. The greeting that Ringside sends on each new connection is answered
+// automatically. Keepers do not run.
 func Run(t *testing.T, dir string) {
 	files, _ := filepath.Glob(filepath.Join(dir, "*.txt"))
 	if len(files) == 0 {
@@ -98,14 +98,14 @@ func Run(t *testing.T, dir string) {
 	}
 }
 
-// ByDigit is the placement of conversations over so many servers. The last character of
-// a key is the number of its server, from 1; the following servers come after it.
+// ByDigit is the placement in conversations, for a number of servers. The last character of a
+// key is the number of its server, from 1; the following servers come after it.
 type ByDigit int
 
 // Len returns the number of servers.
 func (n ByDigit) Len() int { return int(n) }
 
-// At returns the server that is number try for a key, or -1.
+// At returns the server for a key, for try 0, 1 and so on; -1: there is none.
 func (n ByDigit) At(key []byte, _ uint64, try int) int {
 	if len(key) == 0 || try >= int(n) {
 		return -1
@@ -125,9 +125,8 @@ func Hash(key []byte) (h uint64) {
 	return h >> 7
 }
 
-// Harness is the engine under test with its clients and servers. New makes one; Play and
-// Line run a conversation on it. Its fields may be set before Begin puts the
-// configuration in force.
+// Harness is the engine under test with its clients and servers. New creates one; Play and Line
+// run a conversation on it. Its fields may be set before Begin applies the configuration.
 type Harness struct {
 	T         *testing.T
 	Engine    *proxy.Engine // nil until Begin
@@ -137,25 +136,25 @@ type Harness struct {
 	Table     *table.Table
 	Pools     map[string]*table.Pool // of Table, by name
 	Routes    []table.Route          // of Table's only listener
-	At        string                 // the line that runs, with its file, for errors
+	At        string                 // the current line, with its file, for errors
 	Release   string                 // of servers; empty: 1.6.18
-	Quiet     bool                   // log nothing
-	Logs      io.Writer              // where the log goes; nil: to the test
+	Quiet     bool                   // no log
+	Logs      io.Writer              // receives the log; nil: the test's log
 
-	ShowOpaques bool              // the file says the opaques of Ringside's own meta commands
-	RunKeepers  bool              // keepers work; else phases change by SetPhase only
+	ShowOpaques bool              // the file has the opaques of Ringside's own meta commands
+	RunKeepers  bool              // keepers run; else only SetPhase changes phases
 	OnEnd       func(a *Endpoint) // called after the engine has ended the connection of a; may be nil
 
 	users *table.Users
 	ready bool // Begin was called since the table last changed
 
-	loops   int             // how many loops the process has; 0: one
-	more    []*proxy.Engine // those loops but the first
-	posted  []func()        // what loops have for each other, if there are several
-	posting bool            // these run
+	loops   int             // number of loops of the process; 0: one
+	more    []*proxy.Engine // the loops after the first
+	posted  []func()        // functions that loops have posted to each other, if there are several
+	posting bool            // the posted functions are running
 }
 
-// New makes a Harness without pools and routes.
+// New returns a Harness without pools and routes.
 func New(t *testing.T) *Harness {
 	s := &Harness{T: t, Now: int64(time.Hour), Endpoints: map[string]*Endpoint{}}
 	s.Blank()
@@ -168,20 +167,20 @@ func Limits() table.Limits {
 		Output: 1 << 20, OutputHard: 64 << 20, Memory: 256 << 20, Waiting: 1000, Tickets: 1000, Tags: 16, TagKeys: 100}
 }
 
-// Blank begins another table: one without pools and routes.
+// Blank starts another table, without pools and routes.
 func (s *Harness) Blank() {
 	s.Table = &table.Table{Limits: Limits()}
 	s.Pools, s.Routes = map[string]*table.Pool{}, nil
 }
 
-// Fatalf ends the test. It says which line of the conversation has failed.
+// Fatalf ends the test. It reports the line of the conversation that failed.
 func (s *Harness) Fatalf(format string, args ...any) {
 	s.T.Helper()
 	s.T.Fatalf("%s: %s", s.At, fmt.Sprintf(format, args...))
 }
 
-// Play runs a script, the text of a file. At its end nothing may be left that an endpoint
-// has received.
+// Play runs a script, the text of a file. At its end every received line must have been
+// checked.
 func (s *Harness) Play(file, script string) {
 	lines := bufio.NewScanner(strings.NewReader(script))
 	lines.Buffer(nil, 1<<20)
@@ -239,9 +238,9 @@ func (s *Harness) Line(line string) {
 				r.GetErrors = &loud
 			case "through":
 				r.Copies.ReadThrough = true
-			case "also": // a pool that has another copy
+			case "also": // a pool with another replica
 				r.Also = append(r.Also, s.Pools[value])
-			case "prefer": // of these pools, the one that reads ask first
+			case "prefer": // of these pools, the one for reads
 				r.Prefer = s.Pools[value]
 			case "hedge":
 				r.Copies.Hedge, _ = time.ParseDuration(value)
@@ -250,9 +249,9 @@ func (s *Harness) Line(line string) {
 				r.Total = &d
 			case "guard":
 				r.Guard = guardOption(s, value)
-			case "tags": // behind guard
+			case "tags": // after guard
 				tagOption(s, &r, value)
-			case "near": // TTL, of all values, or those of hot keys
+			case "near": // TTL, for all values or for those of hot keys
 				ttl, hot, _ := strings.Cut(value, ":")
 				r.Near = &table.Near{Memory: 4096, All: hot == ""}
 				r.Near.TTL, _ = time.ParseDuration(ttl)
@@ -282,7 +281,7 @@ func (s *Harness) Line(line string) {
 		s.ready = false
 		return
 	}
-	if version, ok := strings.CutPrefix(rest, "greets "); ok { // perhaps before anything connects to it
+	if version, ok := strings.CutPrefix(rest, "greets "); ok { // may come before anything connects to it
 		s.Endpoint(word).version = version
 		return
 	}
@@ -303,7 +302,7 @@ func (s *Harness) Line(line string) {
 		s.countsMarks(rest)
 		return
 	}
-	if word == "stands" { // so long the thread stands still in each wakeup, before it reads
+	if word == "stands" { // how long the thread pauses in each wakeup, before it reads
 		d, err := time.ParseDuration(rest)
 		if err != nil {
 			s.Fatalf("%v", err)
@@ -457,7 +456,7 @@ func (s *Harness) Pool(f []string) {
 		switch name {
 		case "servers":
 			for _, srv := range strings.Split(value, ",") {
-				address, _, _ := strings.Cut(srv, "@") // by another name
+				address, _, _ := strings.Cut(srv, "@") // with another name
 				p.Servers = append(p.Servers, table.Target{Name: srv, Network: "tcp", Address: address, Weight: 1})
 			}
 		case "failover":
@@ -504,7 +503,7 @@ func (s *Harness) Pool(f []string) {
 	s.Table.Pools = append(s.Table.Pools, p)
 }
 
-// SetPhase does what the keepers of a server's pools do when they decide its phase.
+// SetPhase does what the keepers of a server's pools do when they change its phase.
 func (s *Harness) SetPhase(server, phase string) {
 	for _, w := range s.Proxy.Agents() {
 		for i := range w.Members {
@@ -521,7 +520,7 @@ func (s *Harness) SetPhase(server, phase string) {
 	}
 }
 
-// comes does what keepers do when all Ringsides have the table and are in that stage.
+// comes does what keepers do when all instances have the table and have reached that stage.
 func (s *Harness) comes(to stages.Stage) {
 	for _, w := range s.Proxy.Agents() {
 		b := stages.New(len(w.Members))
@@ -531,7 +530,7 @@ func (s *Harness) comes(to stages.Stage) {
 	}
 }
 
-// members calls f for what all pools know of a server.
+// members calls f for each pool that has the server, with its view and the index of the server.
 func (s *Harness) members(server string, f func(v *health.View, i int)) {
 	for _, w := range s.Proxy.Agents() {
 		for i := range w.Members {

@@ -1,6 +1,6 @@
 package conversation
 
-// The clients and servers of a conversation, and what the engine does with them.
+// The clients and servers of a conversation, and the effects of the engine on them.
 
 import (
 	"bytes"
@@ -29,29 +29,29 @@ type Endpoint struct {
 	Name   string
 	Link   *link.Link
 	Got    bytes.Buffer
-	State  string // "closed" or "aborted" once it is
+	State  string // "closed" or "aborted" after that
 	Mode   string // of a server: "refuses", "hangs", "silent"
 	Full   bool
 	Paused bool
-	loop   *proxy.Engine // nil: the first
-	greet  bool          // the greeting has not been read yet
-	unsent int           // bytes that have not arrived, though the socket took them
-	ready  bool          // it has answered, and the driver has not looked
+	loop   *proxy.Engine // the loop that owns it; nil: the first one
+	greet  bool          // the greeting was not read yet
+	unsent int           // bytes that the socket has accepted and that have not arrived
+	ready  bool          // it has replied, and the driver has not read the reply
 
-	version   string     // of a server, unless the Harness's
-	OldServer *OldServer // it answers by itself
+	version   string     // of a server; empty: the Harness's
+	OldServer *OldServer // replies automatically; nil: the file does
 }
 
-// Peer is of link.Sock.
+// Peer implements link.Sock.
 func (a *Endpoint) Peer() string { return a.Name }
 
-// Unsent is of link.Sock.
+// Unsent implements link.Sock.
 func (a *Endpoint) Unsent() int { return a.unsent }
 
-// Ready is link.Sock's.
+// Ready implements link.Sock.
 func (a *Endpoint) Ready() bool { return a.ready }
 
-// Begin puts what the file has described so far in force.
+// Begin applies the configuration that the file has described so far.
 func (s *Harness) Begin() {
 	if s.ready {
 		return
@@ -84,7 +84,7 @@ func (s *Harness) Begin() {
 	}
 	for _, e := range s.engines() {
 		s.wakeup(e, func() {})
-		e.Watch.Left = 1 << 20 // the first requests are not looked at
+		e.Watch.Left = 1 << 20 // the first requests are not sampled
 		if s.RunKeepers {
 			continue
 		}
@@ -128,8 +128,8 @@ func (s *Harness) Listen() *table.Table {
 	return s.Table
 }
 
-// Endpoint returns the endpoint with a name, and makes it if it does not exist. A name
-// that begins with c is a client, which connects at once; others are servers.
+// Endpoint returns the endpoint with a name, and creates it if it does not exist. A name that
+// starts with c is a client, which connects at once. Others are servers.
 func (s *Harness) Endpoint(name string) *Endpoint {
 	a := s.Endpoints[name]
 	if a == nil {
@@ -198,7 +198,7 @@ func (s *Harness) hasGot(a *Endpoint, want string) {
 	}
 }
 
-// Wall is what a clock on the wall says at a time of the driver's clock.
+// Wall returns the wall-clock time at a time of the driver's clock.
 func Wall(now int64) int64 { return 1_800_000_000 + now/int64(time.Second) }
 
 // Wakeup is one round of a driver.
@@ -225,7 +225,7 @@ func (s *Harness) wakeup(e *proxy.Engine, f func()) {
 	s.posting = false
 }
 
-// End carries out what the engine wants done.
+// End executes the effects that the engine has requested.
 func (s *Harness) End() { s.end(s.Engine) }
 
 func (s *Harness) end(e *proxy.Engine) {
@@ -269,8 +269,7 @@ func (s *Harness) effect(e *proxy.Engine, x link.Effect) {
 	}
 }
 
-// older makes a the older connection to its server, and returns the Endpoint of
-// the newer one.
+// older makes a the older connection to its server, and returns the Endpoint of the newer one.
 func (s *Harness) older(a *Endpoint) *Endpoint {
 	name := a.Name + "'"
 	for s.Endpoints[name] != nil && s.Endpoints[name].Link != nil {
@@ -284,7 +283,7 @@ func (s *Harness) older(a *Endpoint) *Endpoint {
 	return fresh
 }
 
-// Send moves what the engine has for a, and answers the greeting.
+// Send sends what the engine has for a, and answers the greeting.
 func (s *Harness) Send(a *Endpoint) {
 	if a == nil || a.Link == nil {
 		return
@@ -295,7 +294,7 @@ func (s *Harness) Send(a *Endpoint) {
 		return
 	}
 	var sent []byte
-	for n := 1; n > 0; { // one call to the system takes so many pieces and no more
+	for n := 1; n > 0; { // one system call sends only a limited number of pieces
 		n = 0
 		for _, b := range a.Link.Pending(nil) {
 			sent = append(sent, b...)
@@ -321,7 +320,7 @@ func (s *Harness) Send(a *Endpoint) {
 		a.Got.Next(len(upstream.AskVersion))
 		answer := "VERSION " + cmp.Or(a.version, s.Release, "1.6.18") + "\r\n"
 		in := e.Registrations[a.Link.End.(*upstream.Conn).Server]
-		copies := slices.ContainsFunc(in, func(m failover.Registration) bool { return m.Copies }) // where the file says who answers
+		copies := slices.ContainsFunc(in, func(m failover.Registration) bool { return m.Copies }) // with replicas the file itself replies to stats
 		if asked := []byte("stats\r\n"); bytes.HasPrefix(a.Got.Bytes(), asked) && len(in) > 0 && !copies {
 			a.Got.Next(len(asked))
 			answer += "STAT pid 1\r\nSTAT uptime 0\r\nSTAT time 1000\r\nEND\r\n"
@@ -330,7 +329,7 @@ func (s *Harness) Send(a *Endpoint) {
 	}
 }
 
-// countsMarks compares what was counted of marks of copies.
+// countsMarks compares the counters of replica placeholders.
 func (s *Harness) countsMarks(want string) {
 	var got []string
 	for event, users := range s.Engine.Count.Marks {
@@ -345,8 +344,8 @@ func (s *Harness) countsMarks(want string) {
 	}
 }
 
-// AddOpaques puts the opaques of Ringside's own meta commands into the answers on c
-// that begin in data.
+// AddOpaques adds the opaques of Ringside's own meta commands to the replies on c that start in
+// data.
 func AddOpaques(c *upstream.Conn, data []byte) (out []byte) {
 	var rep wire.Reply
 	for a := c.Head; a != nil && c.In == nil && c.StreamLeft == 0; {
@@ -373,5 +372,5 @@ func AddOpaques(c *upstream.Conn, data []byte) (out []byte) {
 	return append(out, data...)
 }
 
-// ownOpaques are the opaques of Ringside's own.
+// ownOpaques matches the opaques that Ringside has added.
 var ownOpaques = regexp.MustCompile(" Ors[0-9]+")

@@ -9,19 +9,19 @@ import (
 	"strings"
 )
 
-// FrameNames are the names of requests of the binary protocol, by opcode.
+// FrameNames has the request names of the binary protocol, by opcode.
 var FrameNames = []string{
 	"get", "set", "add", "replace", "delete", "incr", "decr", "quit", "flush", "getq", "noop", "version", "getk", "getkq", "append", "prepend",
 	"stat", "setq", "addq", "replaceq", "deleteq", "incrq", "decrq", "quitq", "flushq", "appendq", "prependq", "verbosity", "touch", "gat", "gatq",
 	"rget", "mechs", "auth", "step", "gatk", "gatkq",
 }
 
-// Frame is a request, or an answer if it is one:
+// Frame builds a request, or a reply if answer is set, from text:
 //
 //	NAME [#OPAQUE] [k=KEY] [v=VALUE] [cas=N] [status=N] [xx=N,N] [x=N,N]
 //
-// xx are extras of 64 bits, x are those behind them, of 32. Go escapes count, and
-// no space may be in a word.
+// xx are extras of 64 bits, and x those of 32 bits after them. Go escapes work. A word must not
+// contain a space.
 func (s *Harness) Frame(text string, answer bool) []byte {
 	words := strings.Fields(text)
 	opcode := slices.Index(FrameNames, words[0])

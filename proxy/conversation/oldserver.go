@@ -1,6 +1,6 @@
 package conversation
 
-// A memcached of before the meta commands.
+// A memcached that is older than the meta commands.
 
 import (
 	"bytes"
@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// OldServer is a memcached 1.4.25 as far as commands go. What it doesn't know is
-// one ERROR, and the next line is the next command: so it takes the data block
-// of an ms for commands, as the real one does.
+// OldServer behaves like memcached 1.4.25. It replies to an unknown command with one ERROR, and
+// parses the next line as the next command. So it parses the data block of an ms as commands,
+// as the real one does.
 type OldServer struct {
 	input    []byte
 	Items    map[string]OldItem
@@ -28,12 +28,12 @@ type OldItem struct {
 	cas          int
 }
 
-// NewOldServer makes an OldServer without items.
+// NewOldServer returns an OldServer without items.
 func NewOldServer() *OldServer {
 	return &OldServer{Items: map[string]OldItem{}, Commands: map[string]int{}}
 }
 
-// Serve takes more input and returns what it answers to it.
+// Serve handles more input and returns the replies.
 func (o *OldServer) Serve(more []byte) (out []byte) {
 	o.input = append(o.input, more...)
 	for {

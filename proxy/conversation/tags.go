@@ -1,7 +1,7 @@
 package conversation
 
-// What conversations say of tags: [tag NAME] and [bucket NAME] are keys, [head FLAGS
-// NAME=VERSION …] is the head of a value.
+// Tags in conversations: [tag NAME] and [bucket NAME] are keys, [head FLAGS NAME=VERSION …] is
+// the head of a value.
 
 import (
 	"regexp"
@@ -13,8 +13,8 @@ import (
 	"ringside/proxy/tags/stamp"
 )
 
-// tagOption reads the options of a route with tags: prefix,suffix,read and
-// MATCH>TAG+TAG, with commas between them.
+// tagOption parses the options of a route with tags: prefix,suffix,read and MATCH>TAG+TAG, with
+// commas between them.
 func tagOption(s *Harness, r *table.Route, options string) {
 	tags := &table.Tags{Rule: stamp.Rule{Namespace: stamp.In("")}}
 	for option := range strings.SplitSeq(options, ",") {
@@ -42,7 +42,7 @@ func tagOption(s *Harness, r *table.Route, options string) {
 
 var tagWord = regexp.MustCompile(`\[(tag|bucket|head) ([^\]]*)\]`)
 
-// WithTags writes what text says of tags in bytes.
+// WithTags replaces what text has about tags by its bytes.
 func WithTags(text string) string {
 	return tagWord.ReplaceAllStringFunc(text, func(word string) string {
 		m := tagWord.FindStringSubmatch(word)

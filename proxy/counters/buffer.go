@@ -1,6 +1,6 @@
 package counters
 
-// Increments that wait here, so that one request carries many of them.
+// Buffered increments: one request to the server carries many of them.
 
 import (
 	"bytes"
@@ -19,41 +19,41 @@ import (
 	"ringside/proxy/wire"
 )
 
-// sum is what was counted here of one counter since its server was told.
+// sum has the increments of one counter since the last flush to its server.
 type sum struct {
-	id       string // in Counters.sums
+	id       string // its key in Counters.sums
 	listener string
 	client   []byte         // the key, as clients know it
-	route    *routing.Route // that it takes
+	route    *routing.Route // the route of the key
 	hash     uint64
 
-	warm     bool   // known is an answer of the server, younger than the interval
-	known    uint64 // what the server has said
-	inFlight uint64 // of it the server is being told
-	pending  uint64 // the rest
-	counted  uint64 // commands that pending is the sum of
-	since    int64  // when the first of these came
+	warm     bool   // known is a reply of the server that is younger than the interval
+	known    uint64 // the counter's value in the last reply of the server
+	inFlight uint64 // increments in a flush without a reply so far
+	pending  uint64 // increments after that
+	counted  uint64 // number of commands in pending
+	since    int64  // when the first of these arrived
 	at       int64  // when it is flushed, or forgotten if there is nothing to flush
-	index    int    // in Counters.schedule; -1: it is not there
+	index    int    // in Counters.schedule; -1: not in it
 
-	ending  bool         // the table has no buffer for it any more: it is flushed and forgotten
-	readers int          // reads at work
-	alone   bool         // another command or a flush is at work
+	ending  bool         // the table no longer buffers it: it is flushed and forgotten
+	readers int          // number of reads in progress
+	alone   bool         // another command or a flush is in progress
 	queue   []*task.Task // commands that wait for it
 }
 
 const (
-	// sumSize is what a sum counts against limits.memory, beside its key.
+	// sumSize is the size that counts against limits.memory for a sum, in addition to its key.
 	sumSize = 512
 
-	// maxWaiting is how many commands may wait for one sum.
+	// maxWaiting is the maximum number of commands that wait for one sum.
 	maxWaiting = 1000
 
-	// most is what a sum may be before it is flushed at once.
+	// most is the value of a sum from which it is flushed at once.
 	most = 1 << 63
 )
 
-// schedule has the sums by the time when they are flushed, the next one first.
+// schedule is a heap of sums by the time of their flush, earliest first.
 type schedule []*sum
 
 func (s schedule) Len() int { return len(s) }
@@ -79,8 +79,8 @@ func (s *schedule) Pop() any {
 	return x
 }
 
-// leadBuffered serves t, whose route has a buffer. It reports false if that is not
-// concerned.
+// leadBuffered handles t on a route with a buffer. It returns false if the buffer does not
+// concern t.
 func (e *Counters) leadBuffered(t *task.Task) bool {
 	id := t.Route.Pool.Name + " " + string(t.Key)
 	s := e.sums[id]
@@ -99,7 +99,7 @@ func (e *Counters) leadBuffered(t *task.Task) bool {
 		e.release(s)
 	case adds && s.warm && s.pending < most:
 		s.add(e, t)
-	case s.alone || !reads && s.readers > 0 || reads && s.pending > 0 && s.at <= e.Now+busyLook: // a flush goes before more reads
+	case s.alone || !reads && s.readers > 0 || reads && s.pending > 0 && s.at <= e.Now+busyLook: // a due flush runs before more reads
 		if len(s.queue) >= maxWaiting {
 			t.Fail("too many commands wait on this key", stats.Crowded)
 			return true
@@ -123,11 +123,11 @@ func (e *Counters) leadBuffered(t *task.Task) bool {
 }
 
 var (
-	// plainLetters are the flags of an ma that say nothing but what is counted and shown.
+	// plainLetters are the flags of an ma that only affect the delta and the reply.
 	plainLetters = lettersOf("DMvqOkb")
 
-	// readLetters are those of an mg whose answer may be another number than the
-	// server's.
+	// readLetters are the flags of an mg whose reply may have another number than that of the
+	// server.
 	readLetters = lettersOf("vfkqOb")
 )
 
@@ -138,7 +138,7 @@ func lettersOf(text string) (l wire.Letters) {
 	return l
 }
 
-// room is how many sums this loop may have for a route.
+// room returns how many sums this loop may have for a route.
 func (e *Counters) room(rt *routing.Route) int {
 	n, _ := e.Loops.Count(e.Tasks)
 	return max(1, rt.Buffer.Keys/n)
@@ -154,7 +154,7 @@ func (e *Counters) newSum(id string, t *task.Task) *sum {
 	return s
 }
 
-// forget drops s, of which nothing is to be flushed and for which nobody waits.
+// forget drops s. It must have nothing to flush, and no command may wait for it.
 func (e *Counters) forget(s *sum) {
 	delete(e.sums, s.id)
 	e.Buffers.Hold(-sumSize - 2*len(s.id))
@@ -163,7 +163,7 @@ func (e *Counters) forget(s *sum) {
 	}
 }
 
-// add counts t here.
+// add adds the increment of t to the sum.
 func (s *sum) add(e *Counters, t *task.Task) {
 	if s.pending == 0 {
 		s.since = e.Now
@@ -185,7 +185,7 @@ func (s *sum) add(e *Counters, t *task.Task) {
 	t.Answer(t.Result(nil, number), nil)
 }
 
-// ask sends t to the server, whose answer is what is known from then on.
+// ask sends t to the server. The reply is the known value from then on.
 func (s *sum) ask(e *Counters, t *task.Task) {
 	s.alone = true
 	e.count(t, false, func(r *upstream.Result, token task.Token) {
@@ -199,7 +199,7 @@ func (s *sum) ask(e *Counters, t *task.Task) {
 	})
 }
 
-// numberIn is the number in the answer to a command that counts.
+// numberIn returns the number in the reply to an increment or decrement.
 func numberIn(r *upstream.Result) (n uint64, ok bool) {
 	var text []byte
 	switch r.Reply.Kind {
@@ -212,7 +212,7 @@ func numberIn(r *upstream.Result) (n uint64, ok bool) {
 	return n, err == nil
 }
 
-// read serves t, a read: what the server has, and what was counted here.
+// read handles the read t: the reply is the server's value plus pending.
 func (s *sum) read(e *Counters, t *task.Task) {
 	s.readers++
 	t.Step(t.Raw, func(r *upstream.Result, token task.Token) {
@@ -222,14 +222,14 @@ func (s *sum) read(e *Counters, t *task.Task) {
 	})
 }
 
-// withSum is the answer r to t, a read, with more added to the number in it.
+// withSum returns the reply r to the read t, with more added to its number.
 func withSum(t *task.Task, r *upstream.Result, more uint64) *upstream.Result {
 	rep := &r.Reply
 	if more == 0 || rep.Kind != wire.Value {
 		return r
 	}
 	n, err := strconv.ParseUint(string(bytes.TrimRight(rep.Body.Of(r.Bytes), " ")), 10, 64)
-	if err != nil { // it is no number
+	if err != nil { // it is not a number
 		return r
 	}
 	number := strconv.AppendUint(nil, n+more, 10)
@@ -243,8 +243,7 @@ func withSum(t *task.Task, r *upstream.Result, more uint64) *upstream.Result {
 	return t.Result(r.Server, append(append(out, number...), r.Bytes[rep.Body.End:]...))
 }
 
-// pass serves t, of which nothing is known but that the number may be another one
-// after it.
+// pass sends t to the server. The known value is dropped, because t may change it in any way.
 func (s *sum) pass(e *Counters, t *task.Task) {
 	s.alone, s.warm = true, false // increments wait, too
 	then := func(r *upstream.Result, token task.Token) {
@@ -259,7 +258,7 @@ func (s *sum) pass(e *Counters, t *task.Task) {
 	}
 }
 
-// release lets those go on who wait for s, and forgets it if nobody needs it.
+// release lets the commands that wait for s run, and forgets s if it is not needed any more.
 func (e *Counters) release(s *sum) {
 	switch {
 	case s.alone || s.readers > 0:
@@ -272,7 +271,7 @@ func (e *Counters) release(s *sum) {
 	}
 }
 
-// plan lets s be flushed at a time.
+// plan sets the time of the next flush of s.
 func (e *Counters) plan(s *sum, at int64) {
 	if s.at = at; s.index < 0 {
 		heap.Push(&e.schedule, s)
@@ -282,18 +281,18 @@ func (e *Counters) plan(s *sum, at int64) {
 	e.At(link.CounterTimer, e.schedule[0].at)
 }
 
-// interval is the time between two flushes of s: a tenth more or less than the route
-// says, so that not all are flushed at once.
+// interval returns the time between two flushes of s. It differs from the route's value by up
+// to a tenth, so that not all sums are flushed at once.
 func (s *sum) interval() int64 {
 	every := int64(s.route.Buffer.Every)
 	return every + every*(int64(s.hash%201)-100)/1000
 }
 
-// busyLook is the time between looks at a sum that is to be flushed while a command
-// is at work on its key.
+// busyLook is the time between two checks of a sum that is due, while a command on its key is
+// in progress.
 const busyLook = int64(time.Millisecond)
 
-// Flush flushes the sums whose time has come.
+// Flush flushes the sums that are due.
 func (e *Counters) Flush() {
 	var busy []*sum
 	for len(e.schedule) > 0 && e.schedule[0].at <= e.Now {
@@ -323,8 +322,8 @@ func (e *Counters) Flush() {
 	}
 }
 
-// flush tells the server what was counted here, and goes on with then. It is never
-// told twice: what got no answer may have counted.
+// flush sends the increments to the server, and then calls then. A flush that may have reached
+// the server is never sent again, because it may have counted.
 func (s *sum) flush(e *Counters, then func()) {
 	counted, since := s.counted, s.since
 	s.inFlight, s.pending, s.counted = s.pending, 0, 0
@@ -354,7 +353,7 @@ func (s *sum) flush(e *Counters, then func()) {
 		case r.Bytes == nil:
 			s.known += told
 			e.lose(s, stats.LostUnsure, told)
-		default: // it is gone, or no number
+		default: // the key is gone, or its value is not a number
 			s.warm = false
 			e.lose(s, stats.LostMissing, told)
 		}
@@ -363,7 +362,7 @@ func (s *sum) flush(e *Counters, then func()) {
 	})
 }
 
-// lose counts increments that no server was told of, or perhaps none.
+// lose counts increments that no server has received, or maybe none.
 func (e *Counters) lose(s *sum, why stats.LostCount, n uint64) {
 	if n > 0 {
 		e.Count.Buffer.Lost[why] += n
@@ -371,16 +370,15 @@ func (e *Counters) lose(s *sum, why stats.LostCount, n uint64) {
 	}
 }
 
-// FlushAll lets everything be flushed at once, and from then on whatever comes: the
-// process ends.
+// FlushAll makes all sums due, and from then on every new increment, because the process ends.
 func (e *Counters) FlushAll() {
 	e.Draining = true
-	for _, id := range slices.Sorted(maps.Keys(e.sums)) { // the same calls give the same requests
+	for _, id := range slices.Sorted(maps.Keys(e.sums)) { // the same calls result in the same requests
 		e.plan(e.sums[id], e.Now)
 	}
 }
 
-// Owing says whether a server is to be told something.
+// Owing reports whether there are increments that a server has not confirmed.
 func (e *Counters) Owing() bool {
 	for _, s := range e.sums {
 		if s.pending > 0 || s.inFlight > 0 {
@@ -390,8 +388,8 @@ func (e *Counters) Owing() bool {
 	return false
 }
 
-// Rebind gives the sums the routes of a new table. One whose keys are not buffered any
-// more is flushed at once.
+// Rebind assigns the routes of a new table to the sums. A sum whose key is no longer buffered
+// is flushed at once.
 func (e *Counters) Rebind() {
 	for _, id := range slices.Sorted(maps.Keys(e.sums)) {
 		s := e.sums[id]
@@ -401,14 +399,14 @@ func (e *Counters) Rebind() {
 		}
 		if rt == nil || rt.Buffer == nil || len(s.client) <= len(rt.Strip) {
 			s.ending, s.warm = true, false
-			e.plan(s, e.Now) // by the route that it had
+			e.plan(s, e.Now) // with the route that it had
 			continue
 		}
 		s.route = rt
 	}
 }
 
-// AddTo adds what is buffered to what is told of all loops.
+// AddTo adds the buffered increments to the snapshot of all loops.
 func (e *Counters) AddTo(into *stats.Snapshot) {
 	into.BufferKeys += len(e.sums)
 	for _, s := range e.sums {

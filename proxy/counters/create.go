@@ -1,6 +1,6 @@
 package counters
 
-// An incr or decr that makes its counter, if there is none.
+// Creates a counter when incr or decr does not find it.
 
 import (
 	"bytes"
@@ -15,16 +15,16 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Counters leads the commands of one loop that count, on routes that make what is
-// missing, and all commands on keys of which increments wait here.
+// Counters handles, for one loop, increments and decrements on routes that create missing
+// counters, and all commands on keys with buffered increments.
 type Counters struct {
 	*task.Tasks
 	sums     map[string]*sum // by pool and key
 	schedule schedule        // those of sums that are to be flushed
-	Draining bool            // nothing waits any more: the process ends
+	Draining bool            // the process ends, so nothing is buffered any more
 }
 
-// Lead serves t if it may have to make its counter, or if increments of it wait.
+// Lead handles t if it may have to create its counter, or if its route has a buffer.
 func (e *Counters) Lead(t *task.Task) bool {
 	if c, parked := t.Rule.(*creation); parked {
 		c.Begin(t)
@@ -42,34 +42,36 @@ func (e *Counters) Lead(t *task.Task) bool {
 	return true
 }
 
-// count serves t, which counts, and tells then what came of it. If it is patient and
-// meets what is no number where it was told that there is nothing, it tries again.
+// count executes t, an increment or decrement, and calls then with the result. The key may be
+// missing at first, and then have a value that is not a number. If patient is set, it then
+// tries again.
 func (e *Counters) count(t *task.Task, patient bool, then func(r *upstream.Result, token task.Token)) {
 	if t.Route.Autocreate == nil {
 		t.Step(t.Raw, then)
 		return
 	}
 	c := &creation{Autocreate: *t.Route.Autocreate, then: then}
-	if t.Rule = nil; patient { // a rule of its client's loop is of a table that is no more
+	if t.Rule = nil; patient { // a rule of the client's loop belongs to a table that was replaced
 		t.Rule = c
 	}
 	c.Begin(t)
 }
 
-// Counts says whether r counts, and leaves open what becomes of a missing key.
+// Counts reports whether r increments or decrements, and does not say itself how to create a
+// missing key.
 func Counts(r *wire.Request) bool {
 	says := r.Letters.Has('N') || r.Letters.Has('J') || r.Letters.Has('C')
 	return (r.Op == wire.Incr || r.Op == wire.Decr) && !(r.Dialect == wire.Meta && says)
 }
 
-// creation is the rule of a command that counts.
+// creation is the task rule of an increment or decrement.
 type creation struct {
 	table.Autocreate
 	then func(r *upstream.Result, token task.Token)
-	why  string // the server's error of the last try; empty: it was not tried before its deadline
+	why  string // the server's error in the last try; empty: the deadline passed before the first try
 }
 
-// Begin lets the client's command count.
+// Begin sends the client's command.
 func (c *creation) Begin(t *task.Task) {
 	if t.Loop.Now >= t.Deadline {
 		c.then(&upstream.Result{Failure: upstream.Failure{Why: cmp.Or(c.why, task.TooLong), Outcome: stats.TimedOut}}, nil)
@@ -84,10 +86,10 @@ func (c *creation) Begin(t *task.Task) {
 	})
 }
 
-// Told is not called: all that c asks are steps.
+// Told is never called, because all requests of c are steps.
 func (c *creation) Told(*task.Task, int, *upstream.Result) {}
 
-// create makes the counter, which is not there.
+// create creates the missing counter.
 func (c *creation) create(t *task.Task) {
 	flags := " N" + strconv.FormatInt(int64(c.TTL/time.Second), 10) + " J" + strconv.FormatUint(c.first(t), 10)
 	var line []byte
@@ -106,12 +108,12 @@ func (c *creation) create(t *task.Task) {
 		switch {
 		case r.Foreign && wire.PlainKey(t.Key):
 			c.add(t)
-		case r.Foreign: // only meta commands can name the key
+		case r.Foreign: // only meta commands can name this key
 			c.then(r, token)
-		case rep.Kind == wire.ClientError && t.Rule != nil: // it met a value that came meanwhile, or the stub of a repair
+		case rep.Kind == wire.ClientError && t.Rule != nil: // it found a value that was stored in between, or the placeholder of a repair
 			c.why = "server: " + string(rep.Line.Of(r.Bytes))
 			t.Loop.Park(t, min(t.Deadline, t.Loop.Now+task.ParkedLook), func() uint64 { return 0 })
-		case task.Missed(r) && t.Rule != nil: // of several copies one has gone while it was made
+		case task.Missed(r) && t.Rule != nil: // one of several replicas was lost while the counter was created
 			c.why = "the counter comes and goes"
 			t.Loop.Park(t, min(t.Deadline, t.Loop.Now+task.ParkedLook), func() uint64 { return 0 })
 		case !rep.Kind.Answered():
@@ -128,7 +130,7 @@ func (c *creation) create(t *task.Task) {
 	})
 }
 
-// first is what the counter is when t has made it.
+// first returns the counter's value after t has created it.
 func (c *creation) first(t *task.Task) uint64 {
 	if t.Op == wire.Decr {
 		return c.Initial
@@ -136,7 +138,7 @@ func (c *creation) first(t *task.Task) uint64 {
 	return c.Initial + t.Delta()
 }
 
-// add is create for a server that does not know ma.
+// add is create for a server that does not support ma.
 func (c *creation) add(t *task.Task) {
 	number := strconv.AppendUint(nil, c.first(t), 10)
 	line := append([]byte("add "), t.Key...)
@@ -147,7 +149,7 @@ func (c *creation) add(t *task.Task) {
 		switch kind := r.Reply.Kind; {
 		case !kind.Answered():
 			c.then(r, token)
-		case kind != wire.Stored: // somebody else has made it
+		case kind != wire.Stored: // another client has created it
 			c.why = "the counter comes and goes"
 			c.Begin(t)
 		default:

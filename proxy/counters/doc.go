@@ -1,44 +1,43 @@
-// Package counters makes counters that are missing, lets increments wait so that one request carries many.
+// Package counters creates missing counters, and buffers increments so that one request carries
+// many.
 //
-// A route may say autocreate: then incr and decr of a key that is not there make it,
-// as ma does with N and J, so that the first view of a page needs no add and no race
-// between those who see it first. The command is made of steps (Task.Step), each of
-// which goes where the phases of the key's servers or its copies want it:
+// A route may have autocreate. An incr or decr of a missing key then creates it, as ma does
+// with N and J. So the first view of a page needs no add, and there is no race between the
+// first clients. The command consists of steps (Task.Step). Each step is sent to the servers
+// that the state of the key's servers or replicas requires:
 //
-//	count   the client's own command                 it is there: that was all
-//	create  ma k N<ttl> J<initial + delta> D<delta>  it is not: this makes it, or counts if somebody has made it meanwhile
-//	add     add k 0 ttl                              in place of create, at a server of before the meta commands; NOT_STORED: count again
+//	count   the client's own command                 if the key exists, this is all
+//	create  ma k N<ttl> J<initial + delta> D<delta>  if it is missing: creates it, or counts if another client has created it
+//	add     add k 0 ttl                              instead of create, if the server has no meta commands; NOT_STORED: count again
 //
-// The first step makes nothing. So only the commands that find nothing are exposed to
-// what follows when a command that makes an item gets no answer, and all others cost
-// what they cost without autocreate.
+// The first step does not create an item. So only commands that find no key have the risks of a
+// creating command without a reply. All others cost as much as without autocreate.
 //
-// # Increments that wait
+// # Buffered increments
 //
-// A route may have a buffer. Then one loop leads all commands on a key, and holds a sum
-// of what was counted since its server was told:
+// A route may have a buffer. One loop then handles all commands on a key, and keeps the sum of
+// the increments since the last flush to the server:
 //
-//	cold      no answer of the server is younger than the interval: incr goes there
-//	warm      incr is added here, and answered from what is known
-//	in flight the server is being told; what comes meanwhile is the next sum
+//	cold      there is no reply of the server younger than the interval: incr is sent to it
+//	warm      incr is added to the sum, and answered from the known value
+//	in flight the sum is being sent; new increments start the next sum
 //
-// Reads are at work together, and everything else alone: a flush, or a command that must
-// see the true number. The server is told once: a flush without an answer may have
-// counted, one that no server got a byte of (Result.Unsent) is tried again.
+// Reads may run together. Everything else runs alone: a flush, or a command that needs the
+// exact number. A flush without a reply may have counted, so it is not sent again. It is only
+// sent again if no server has received a byte of it (Result.Unsent).
 //
-// # What it promises
+// # Guarantees
 //
 //   - N concurrent increments of a missing key that were answered count N times.
-//   - What got no answer may have counted, once.
-//   - decr of a missing key makes it with initial.
-//   - A client that says itself what is to be made (N or J of ma), or of which version
-//     the counter must be (C), gets what it says.
-//   - A repair of copies puts an empty item in the place of a value for a moment. It is
-//     not counted on: the command waits for the value, until its deadline.
+//   - An increment without a reply may have counted, at most once.
+//   - A decr of a missing key creates it with initial.
+//   - If a client says itself how to create the counter (N or J of ma), or which version it
+//     must have (C), its command is sent unchanged.
+//   - A repair of replicas puts an empty item in the place of a value for a moment. This item
+//     is not incremented: the command waits for the value, until its deadline.
 //
-// # What it does not do
+// # Limits
 //
-// A counter that a server has lost begins again at initial: how many copies there are
-// is the route's business. What is no number stays, and the client gets the server's
-// error.
+// A counter that a server has lost starts again at initial; the number of replicas is set by
+// the route. A value that is not a number is kept, and the client gets the server's error.
 package counters

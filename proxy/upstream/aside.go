@@ -1,22 +1,23 @@
 package upstream
 
-// Connections whose answers a client does not take, while others wait behind them.
+// Connections that are blocked by a client that does not read its replies.
 
 import (
 	"ringside/proxy/link"
 	"ringside/proxy/wire"
 )
 
-// setAside gives c's place to a new connection, if the client that waits for a, which c's
-// server is answering, takes nothing: else all would wait behind an answer of any size.
+// setAside replaces c with a new connection if the client of a does not read its replies. a is
+// the request that the server is replying to. Otherwise all requests on c would wait for a
+// reply of any size.
 //
-//	c          get many, begun ► get k ► set j 1 ► get i     lingers: no new requests
-//	its place  get k ► get i ► new requests
+//	c             get many, begun ► get k ► set j 1 ► get i     lingers: no new requests
+//	replacement   get k ► get i ► new requests
 //
-// What the server has not begun to answer is taken back and asked there, if it is a
-// plain read and its client has nothing else on c: that may be asked twice, and
-// nothing of the client can overtake it. What can't be taken back is answered on c,
-// behind what comes; so is all that those clients ask until then.
+// A request without a reply so far moves to the new connection, if it is a plain read and its
+// client has no other request on c. So a read may run twice, but no request of a client
+// overtakes another. The other requests stay on c. New requests of their clients also use c
+// until those are answered.
 func (c *Conn) setAside(a *Attempt) {
 	srv := c.Server
 	to, ok := a.To.(Streamer)
@@ -43,19 +44,20 @@ func (c *Conn) setAside(a *Attempt) {
 	srv.e.At(link.RequestTimer, c.Until)
 }
 
-// mayTakeBack says whether a, for which a client waits, may be asked again.
+// mayTakeBack reports whether a, a client's request, may be sent again on another connection.
 func (a *Attempt) mayTakeBack() bool {
 	_, ok := a.To.(Taker)
 	return ok && a.plainRead() && !a.Begun
 }
 
-// plainRead says whether a is a read that does nothing else, and can be spelled again.
+// plainRead reports whether a is a read without side effects that can be rebuilt from its
+// names.
 func (a *Attempt) plainRead() bool {
 	return a.Dialect == wire.Text && a.Op <= wire.Gets && a.AsText == nil && !a.Probe
 }
 
-// unwanted says that nobody would miss the answers that are due on c, nor what is
-// asked there.
+// unwanted reports whether c has only requests that no client waits for and that may be
+// dropped: pings, and plain reads of clients that are gone.
 func (c *Conn) unwanted() bool {
 	return c.find(func(a *Attempt) bool {
 		_, waits := a.client()

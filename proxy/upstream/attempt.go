@@ -1,6 +1,6 @@
 package upstream
 
-// One request to one server, and who gets the answer.
+// One request to one server, and the receiver of its reply.
 
 import (
 	"unsafe"
@@ -11,115 +11,114 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Attempt is one request to one server. It stays in its connection's queue until
-// its answer has come. One that has timed out is an orphan there, which swallows
-// the late answer.
+// Attempt is one request to one server. It stays in its connection's queue until its reply is
+// complete. After a timeout it stays there as an orphan, which discards the late reply.
 type Attempt struct {
-	To   Receiver // who gets the answer; nil: an orphan, the greeting, or a late delete
+	To   Receiver // gets the reply; nil: an orphan, the greeting, or a late delete
 	Next *Attempt // in the queue; in the free list
 
 	Op      wire.Op
 	Dialect wire.Dialect
 	Flags   wire.Flags
 
-	asked bool          // it is Ringside's own, for an Asker
-	Ping  bool          // it asks whether an idle connection still works: see keepalive.go
-	needs wire.Features // of its server, to understand it; only those that were not known to be there
+	asked bool          // it was sent by Servers.Ask or Conn.AskFirst, so it does not count as a failed client request
+	Ping  bool          // it checks whether an idle connection still works: see keepalive.go
+	needs wire.Features // what the server must understand; 0: nothing beyond what was known at the time
 
-	Values     bool // the Observer is told of a VALUE, too: there are many keys, or it is touched
-	Probe      bool // it is the greeting, the first on each new connection
-	Begun      bool // its answer has begun, and is not whole
-	Streams    bool // its receiver is in the middle of a value
-	TakenOver  bool // a task has taken over from its receiver, with its answer or without
-	Internal   bool // it is Ringside's own: the queue's bound for clients does not count it
-	expired    bool // it is over before the socket got a byte of it
-	LateDelete bool // it is the delete behind a mutation that may run late: see latedelete.go
+	Values     bool // a VALUE is reported to Observer.Fate too: the request has many keys, or touches the item
+	Probe      bool // it is the greeting, the first request on each new connection
+	Begun      bool // part of its reply has arrived, but not all
+	Streams    bool // its receiver has received part of a value
+	TakenOver  bool // a task has replaced its receiver, with a reply or without
+	Internal   bool // it is Ringside's own: the limit of client requests in the queue does not count it
+	expired    bool // it timed out, or its connection ended, before the socket accepted any byte of it
+	LateDelete bool // it is the delete after a mutation that may run late: see latedelete.go
 	timing
 
 	Start uint64 // position of its first byte: see Conn
 	Size  int    // bytes of the request
 
-	names.Names      // what its answer must name
-	OwnOpaque   bool // the opaque is Ringside's own: the answer is shown without it
+	names.Names      // what its reply must name
+	OwnOpaque   bool // the opaque was added by Ringside, so it is removed from the reply
 
-	TTL   uint32 // of what it stores or touches, for Observer.Fate
+	TTL   uint32 // of the value that it stores or touches, for Observer.Fate
 	Share int32  // of its exchange: see client.Exchange.Share
 	late
 
-	AsText *textForm // what it is in text, to a server that speaks only that: see release.go
+	AsText *textForm // set if it was sent as text, because the server has no meta commands: see release.go
 }
 
-// late is what an attempt leaves behind if it runs when nobody waits for it any
-// more: see latedelete.go.
+// late says what must follow an attempt that may run after its client has stopped waiting: see
+// latedelete.go.
 type late struct {
-	behind      Behind // what goes behind it
-	LeavesValue bool   // it is a mutation that can leave a value then: see package task
+	behind      Behind // what is sent after it
+	LeavesValue bool   // it is a mutation that can leave a value in that case: see package task
 }
 
-// timing is how long an attempt may take, see Conn.postpone, and has taken.
+// timing has the deadline of an attempt, see Conn.postpone, and when its stages happened.
 type timing struct {
-	Deadline int64           // on the loop's clock: it is not due before
-	sentAt   int64           // when it was put into the queue
-	takenAt  int64           // when the socket took it, if that was much later than the wakeup began; 0: it was not
-	begunAt  int64           // when its answer began, if that was not whole at once
-	limits   *table.Timeouts // of its command; nil: Ringside's own, for which nobody waits
+	Deadline int64           // on the loop's clock: the attempt does not time out earlier
+	sentAt   int64           // when it was added to the queue
+	takenAt  int64           // when the socket accepted it, if that was much later than the start of the wakeup; else 0
+	begunAt  int64           // when its reply began, unless the whole reply arrived at once
+	limits   *table.Timeouts // of its command; nil: a request of Ringside's own that no client waits for
 }
 
-// Receiver gets the answer to an attempt. It is told of each attempt either
-// Done or Failed, once.
+// Receiver gets the reply to an attempt. For each attempt exactly one of Done and Failed is
+// called.
 type Receiver interface {
-	// Reply takes one reply of the answer: r, whose bytes are b. They are valid
-	// during the call. When an END is known to follow a VALUE it is in b, behind
-	// r.Size bytes, and r is the last. Reply returns how many bytes it has taken
-	// out of the input with IO.Take.
+	// Reply handles one reply r, which has the bytes b. b is valid only during the call. If an END
+	// already follows a VALUE, b includes it after r.Size bytes, and r is the last reply. Reply
+	// returns how many bytes it has moved out of the input with IO.Take.
 	Reply(c *Conn, a *Attempt, r *wire.Reply, b []byte) (taken int)
 
-	// Done is told that the answer is complete, when a is off its connection.
+	// Done is called when the reply is complete and a is no longer in the queue of its
+	// connection.
 	Done(c *Conn, a *Attempt)
 
-	// Failed is told that there will be no answer, or no more of it.
+	// Failed is called when there will be no reply, or when the rest of it will not arrive.
 	Failed(c *Conn, a *Attempt, f Failure)
 
-	// Client is the number of the client that waits for the answer; 0: none does.
+	// Client is the number of the client that waits for the reply; 0: none waits.
 	Client() uint64
 }
 
-// Streamer is a Receiver that may take a value before all of it is here.
+// Streamer is a Receiver that can handle a value before all of it has arrived.
 type Streamer interface {
 	Receiver
 
-	// Streams says whether the value of the head r, of which not all is here, is
-	// to come piece by piece. b is what is here of it.
+	// Streams reports whether the value with head r, which has only partly arrived, should be
+	// passed on in pieces. b is the part that has arrived.
 	Streams(r *wire.Reply, b []byte) bool
 
-	// Begin takes b, the head of the value and what is here of it. It returns how
-	// many bytes of b it has taken out of the input.
+	// Begin handles b, the head of the value and the part of it that has arrived. It returns
+	// how many bytes of b it has moved out of the input.
 	Begin(c *Conn, a *Attempt, r *wire.Reply, b []byte) (taken int)
 
-	// More takes b, more bytes of the value; last says that there are no more.
+	// More handles b, the next bytes of the value. last reports that they complete it.
 	More(c *Conn, a *Attempt, b []byte, last bool) (taken int)
 
-	// Behind says that the client does not take what has come for it.
+	// Behind reports whether the client does not read what it was sent.
 	Behind() bool
 }
 
-// Taker is a Streamer that takes back what it has asked, a read of whose answer
-// nothing has come, and asks again: that is neither done nor failed.
+// Taker is a Streamer that can take back a read before its reply has begun, and send it again.
+// Neither Done nor Failed is called for the attempt that was taken back.
 type Taker interface {
 	Streamer
 	TakeBack(a *Attempt)
 }
 
-// Failure is why there is no answer.
+// Failure says why there is no reply.
 type Failure struct {
-	Why     string // for people: the server and the reason
+	Why     string // the server and the reason, as text
 	Outcome stats.Outcome
-	Unsent  bool // the server has not got a byte of the request, which can't run later
-	Busy    bool // the server has sent something since the request was put into the queue
-	Foreign bool // the server was not asked, because its release doesn't know the command
+	Unsent  bool // no byte of the request has reached the server, so it can't run later
+	Busy    bool // the server has sent something since the request was added to the queue
+	Foreign bool // the request was not sent, because the server's release does not know the command
 }
 
-// NewAttempt makes an attempt whose answer to gets.
+// NewAttempt returns an attempt. Its reply is delivered to the receiver to.
 func (e *Servers) NewAttempt(to Receiver) *Attempt {
 	a := e.FreeAttempts
 	if a == nil {
@@ -132,11 +131,11 @@ func (e *Servers) NewAttempt(to Receiver) *Attempt {
 	return a
 }
 
-// AttemptSize is what an attempt counts against limits.memory: itself, and what
-// its connection and its receiver keep with it.
+// AttemptSize is the size that counts against limits.memory for one attempt: the attempt
+// itself, and what its connection and its receiver store for it.
 const AttemptSize = int64(unsafe.Sizeof(Attempt{})) + 256
 
-// TrimAttempts gives up the attempts that are kept for reuse.
+// TrimAttempts frees the attempts that are kept for reuse.
 func (e *Servers) TrimAttempts() {
 	for a := e.FreeAttempts; a != nil; a = a.Next {
 		e.Buffers.Held -= AttemptSize
@@ -156,81 +155,81 @@ func (e *Servers) freeAttempt(a *Attempt) {
 	e.FreeAttempts = a
 }
 
-// manyKeys is how many bytes of keys an attempt may have without counting them:
-// more count against limits.memory, and a free attempt does not keep them.
+// manyKeys is the size in bytes up to which the keys of an attempt do not count against
+// limits.memory. Larger key buffers count, and are not kept for reuse.
 const manyKeys = 1 << 10
 
-// Asker gets the whole answers to what it has asked by Servers.Ask, each once.
+// Asker gets complete replies to the requests that it sends with Servers.Ask, each exactly
+// once.
 type Asker interface {
-	// Answered is told how the ask with the number id ended. The result is valid
-	// during the call.
+	// Answered reports the result of the request with the number id. r is valid only during the
+	// call.
 	Answered(id int, r *Result)
 
-	// Client is the number of the client that waits for the answer; 0: none does.
+	// Client is the number of the client that waits for the reply; 0: none waits.
 	Client() uint64
 }
 
-// Pinger is an Asker that wants to know whether a server is there. One that is too
-// old for what was asked is asked for its version instead.
+// Pinger is an Asker that only checks whether a server is alive. If the server is too old for
+// the request, version is sent instead.
 type Pinger interface {
 	Asker
 
-	// Pings does nothing: it tells a Pinger from an Asker.
+	// Pings does nothing. It only marks the Asker as a Pinger.
 	Pings()
 }
 
-// Result is how an ask ended.
+// Result is the outcome of a request sent with Servers.Ask.
 type Result struct {
 	Server *Server
-	Bytes  []byte     // the whole answer; nil: there is none. If it is Foreign, an error line
-	Reply  wire.Reply // the first reply of Bytes; its Kind is NoReply if there is no answer
+	Bytes  []byte     // the whole reply, or an error line if Foreign is set; nil: there is no reply
+	Reply  wire.Reply // the first reply in Bytes; its Kind is NoReply if there is none
 	Via
 	Failure
 
-	// Behind is what goes behind the mutation if it may run late. The Asker may
-	// change it while it is told.
+	// Behind says what is sent after the mutation if it may run late. The Asker may change it
+	// in Answered.
 	Behind Behind
 }
 
-// Via is the way of an answer. A server that is started anew gives the same cas
-// numbers again, so one is worth something only beside the connection that brought
-// it.
+// Via identifies the connection that delivered a reply. A server that was restarted issues the
+// same cas numbers again, so a cas number is valid only together with this connection.
 type Via struct {
-	conn  *Conn // to be compared only: it may be another loop's
+	conn  *Conn // only for comparison: it may belong to another loop
 	life  uint64
-	Asked int64 // when the request was given to the connection
+	Asked int64 // when the request was added to the queue
 }
 
-// Via is the way of a's answer, which c has brought.
+// Via returns the identity of c for the reply to a, which arrived on c.
 func (c *Conn) Via(a *Attempt) Via { return Via{conn: c, life: c.life.n, Asked: a.sentAt} }
 
-// Same says that two answers came on one connection, so from one process.
+// Same reports whether two replies arrived on one connection, and so from one server process.
 func (v Via) Same(o Via) bool { return v.conn == o.conn && v.life == o.life }
 
-// Void says that the connection has ended that brought the answer, or that there is
-// none: whoever answers there now may be another process. Only the loop may ask that
-// whose connection it was.
+// Void reports whether the connection that delivered the reply has ended, or there is no reply.
+// Another process may listen at the address after that. Only the loop that owns the connection
+// may call it.
 func (v Via) Void() bool {
 	return v.conn == nil || v.conn.State != ConnUp || v.conn.life.n != v.life
 }
 
-// Reaches says that what is sent on c now runs, if it runs, in the process that
-// the answer v came from: v came on c, which has not ended since, or was asked for
-// when c was there already. Processes at an address follow each other, so c can't
-// be a connection to an older one that still answers.
+// Reaches reports whether a request sent on c now can only run in the server process that the
+// reply v came from. This is so in two cases: v arrived on c, which has not ended since; or c
+// was already connected when the request of v was queued. Processes at one address follow each
+// other, so c cannot be a connection to an older process that still answers.
 func (c *Conn) Reaches(v Via) bool {
 	return c.State == ConnUp && (c == v.conn && c.life.n == v.life || c.life.upAt < v.Asked)
 }
 
-// Ask sends line, one whole request of a client's or of Ringside's own (internal),
-// behind what c has to send. It delivers the answer to the receiver to, tagged id,
-// or, after the time that t gives it, the failure.
+// Ask adds line to the queue of c. line is one whole request, of a client or of Ringside itself
+// (internal). The reply, or the failure after the timeouts in t, is delivered to the receiver
+// to with the number id.
 func (e *Servers) Ask(c *Conn, to Asker, id int, t *table.Timeouts, line []byte, internal bool) {
 	e.Wire.Next(line, &e.Plain)
 	e.AskParsed(c, to, id, t, line, internal)
 }
 
-// AskParsed is Ask for a line that has been parsed into e.Plain.
+// AskParsed is Ask for a line that is already parsed into e.Plain.
 func (e *Servers) AskParsed(c *Conn, to Asker, id int, t *table.Timeouts, line []byte, internal bool) {
 	r := &e.Plain
 	line = e.Wire.CutKey(line, r)
@@ -248,20 +247,20 @@ func (e *Servers) AskParsed(c *Conn, to Asker, id int, t *table.Timeouts, line [
 	e.AskAttempt(c, a, t, needs, e.withOpaque(a, line))
 }
 
-// MarkInternal says that a, which c is about to get, is Ringside's own.
+// MarkInternal marks a, which is about to be added to c, as Ringside's own request.
 func (c *Conn) MarkInternal(a *Attempt) {
 	a.Internal = true
 	c.Internal++
 }
 
-// AskAttempt is Ask for an attempt that knows already who gets the answer and what
-// line is; needs is what the server must understand.
+// AskAttempt is Ask for an attempt that already has its receiver and its names. needs is what
+// the server must understand.
 func (e *Servers) AskAttempt(c *Conn, a *Attempt, t *table.Timeouts, needs wire.Features, line []byte) {
 	a.asked = true
 	c.Enqueue(a, t, needs, line)
 }
 
-// Collector collects an answer for an Asker.
+// Collector collects the whole reply to an attempt and passes it to an Asker.
 type Collector struct {
 	To     Asker
 	ID     int
@@ -296,7 +295,7 @@ func (w *Collector) Failed(c *Conn, a *Attempt, f Failure) {
 	a.behind = r.Behind
 }
 
-// pings says whether the Asker is a Pinger.
+// pings reports whether the Asker is a Pinger.
 func (w *Collector) pings() bool {
 	_, ok := w.To.(Pinger)
 	return ok
@@ -304,8 +303,8 @@ func (w *Collector) pings() bool {
 
 func (w *Collector) Client() uint64 { return w.To.Client() }
 
-// LastOf is when the last bytes came of an answer to one of to's asks that has begun
-// and is not whole; 0: there is none.
+// LastOf returns when the last bytes arrived of a reply to one of to's requests that is only
+// partly here; 0: there is no such reply.
 func (e *Servers) LastOf(to Asker) (at int64) {
 	for _, srv := range e.List {
 		for _, c := range srv.Conns {
@@ -319,7 +318,7 @@ func (e *Servers) LastOf(to Asker) (at int64) {
 	return at
 }
 
-// SetAnswer makes b, which Ringside has made, the answer to op.
+// SetAnswer sets b, which Ringside has made itself, as the reply to op.
 func (r *Result) SetAnswer(op wire.Op, d wire.Dialect, b []byte) {
 	r.Bytes = b
 	wire.NextReply(op, d, b, &r.Reply)

@@ -1,6 +1,6 @@
 package upstream
 
-// One connection to a server: the queue of its requests, from the dial to the end.
+// One connection to a server: the queue of its requests, from the dial to the close.
 
 import (
 	"encoding/base64"
@@ -16,13 +16,13 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Conn is one connection to a server: requests go out in order, answers come
-// back in the same order, and that is all that pairs them. What an answer names
-// only shows whether the order is right: see pairing.go.
+// Conn is one connection to a server. Requests are sent in order, and replies return in the
+// same order: only the order pairs them. What a reply names only shows whether the order is
+// right: see pairing.go.
 //
-// A Conn outlives its sockets: when one is closed, another is dialed for the next
-// request. Positions count bytes given to the present socket, or, before it is
-// there, bytes that wait for it. Times are in nanoseconds on the loop's clock.
+// A Conn outlives its sockets: when one is closed, another is dialed for the next request.
+// Positions count bytes added for the current socket or, before it is connected, bytes that
+// wait for it. Times are in nanoseconds on the loop's clock.
 type Conn struct {
 	link.Link
 	Server *Server
@@ -30,50 +30,50 @@ type Conn struct {
 
 	Head, Tail *Attempt // the queue: sent, being sent and waiting, in order
 	Length     int      // attempts in the queue
-	Internal   int      // of these, Ringside's own
-	holding    int      // of these, the last ones: End has not decided yet to send them
-	held       *Attempt // from this one on nothing goes out yet: see release.go; nil: all may
+	Internal   int      // Ringside's own requests among them
+	holding    int      // the last ones of the queue, which End has not yet decided to send
+	held       *Attempt // from this attempt on nothing is sent yet: see release.go; nil: everything may be sent
 
-	Given, Taken uint64 // positions: the end of the last request; what the socket has taken
-	answered     bool   // an answer came since the last flush
+	Given, Taken uint64 // positions: end of the last request; end of what the socket has accepted
+	answered     bool   // a reply arrived since the last flush
 	greeted      bool   // the server has answered on this socket
 
-	meanBytes, meanAnswers int // that came of late: their quotient is the size of an answer
+	meanBytes, meanAnswers int // recent bytes and replies: their quotient is the mean size of a reply
 
-	passing    int  // of the first in the queue: keys of a line that its answer has left out
-	StreamLeft int  // bytes of the head's value that are still to come, of one handed on piece by piece
-	streamLast bool // the head's answer ends with that value
+	passing    int  // number of requests at the head of a shared line that the reply skipped: their keys are misses
+	StreamLeft int  // bytes still to come of the head's value, if it is passed on in pieces
+	streamLast bool // the head's reply ends with that value
 
-	Deadline int64 // no attempt here is due before; link.Never: none is
-	DialBy   int64 // when to give up dialing
+	Deadline int64 // no attempt here times out earlier; link.Never: none is waiting
+	DialBy   int64 // when the dial times out
 	moments
 
-	Speech wire.Features // what the server understands; 0: it has not told its release on this socket
+	Speech wire.Features // what the server understands; 0: its release is not known yet on this socket
 	lateWork
 	life
 }
 
-// life tells a connection from those there were in its place before.
+// life distinguishes the current connection from earlier ones of the same Conn.
 type life struct {
-	upAt int64  // when it was there
-	n    uint64 // how often it has been
+	upAt int64  // when it was connected
+	n    uint64 // number of times that the Conn has connected
 }
 
-// moments are when things happened last on a connection.
+// moments has the times of the last events on a connection.
 type moments struct {
-	lastIn  int64 // when the last bytes came
-	headAt  int64 // when the last answer was whole: since then the head of the queue is the head
-	lastOut int64 // when the socket took the last
+	lastIn  int64 // when the last bytes arrived
+	headAt  int64 // when the last reply was complete; the current head has been the head since then
+	lastOut int64 // when the socket accepted the last bytes
 }
 
-// lateWork is what is left to do on a connection for mutations that were not
-// answered in time: see latedelete.go.
+// lateWork is what a connection still has to do for mutations that were not answered in time:
+// see latedelete.go.
 type lateWork struct {
-	LateDeletes int               // in the queue: deletes behind mutations that may run late
-	Lingering   bool              // the connection gets no new requests and stays open for what is in the queue
-	dead        bool              // a lingering one was found dead: it ends when no client waits any more
-	Until       int64             // when a lingering connection on which nobody waits is closed
-	lastOf      map[uint64]uint64 // of a lingering one: the position of the last request of each client that waits
+	LateDeletes int               // deletes in the queue that follow mutations that may run late
+	Lingering   bool              // the connection accepts no new requests, and stays open for those in its queue
+	dead        bool              // it lingers because it was found dead: it ends when no client waits any more
+	Until       int64             // when a lingering connection without waiting clients is closed
+	lastOf      map[uint64]uint64 // of a lingering one: the position of the last request of each waiting client
 }
 
 type connState uint8
@@ -81,15 +81,15 @@ type connState uint8
 // The states of a connection.
 const (
 	ConnIdle    connState = iota // no socket
-	ConnDialing                  // the driver was asked for one
-	ConnUp                       // there is one
+	ConnDialing                  // a socket was requested from the driver
+	ConnUp                       // there is a socket
 )
 
-// InternalFull says that c has no room for one more of Ringside's own requests.
+// InternalFull reports whether c has no room for another of Ringside's own requests.
 func (c *Conn) InternalFull() bool { return c.Internal >= maxInternal }
 
-// Begin puts a at the end of the queue, with the deadline that t gives it. The
-// caller then appends the request's bytes to c.Out and calls Give.
+// Begin adds a to the queue, with the deadline from t. The caller then appends the request's
+// bytes to c.Out and calls Give.
 func (c *Conn) Begin(a *Attempt, t *table.Timeouts) {
 	e := c.Server.e
 	c.push(a)
@@ -104,8 +104,8 @@ func (c *Conn) Begin(a *Attempt, t *table.Timeouts) {
 	e.Requests++
 }
 
-// Enqueue puts a with its request line, which needs the server to understand so much,
-// at the end of the queue.
+// Enqueue adds a, with its request line, to the queue. needs is what the server must
+// understand.
 func (c *Conn) Enqueue(a *Attempt, t *table.Timeouts, needs wire.Features, line []byte) {
 	c.Begin(a, t)
 	c.Require(a, needs)
@@ -113,15 +113,15 @@ func (c *Conn) Enqueue(a *Attempt, t *table.Timeouts, needs wire.Features, line 
 	c.Give(a, len(line))
 }
 
-// EnqueueDelete is Enqueue for a delete of key, decoded, that any server
-// understands, unless the key must be written in base64.
+// EnqueueDelete is Enqueue for a delete of the decoded key. Every server understands it, unless
+// the key must be written in base64 (encoded).
 func (c *Conn) EnqueueDelete(a *Attempt, t *table.Timeouts, key []byte, encoded bool) {
 	c.Begin(a, t)
 	c.giveBehind(a, key, encoded, Delete)
 }
 
-// giveBehind makes a, which is last in the queue, a delete of key, or a mark in its
-// place.
+// giveBehind appends the request of a, which is last in the queue: a delete of key or, if b is
+// positive, a placeholder that replaces the value.
 func (c *Conn) giveBehind(a *Attempt, key []byte, encoded bool, b Behind) {
 	e := c.Server.e
 	command, end := "delete ", ""
@@ -149,7 +149,7 @@ func (c *Conn) giveBehind(a *Attempt, key []byte, encoded bool, b Behind) {
 	c.Give(a, len(e.Line))
 }
 
-// push puts a at the end of the queue.
+// push adds a to the end of the queue.
 func (c *Conn) push(a *Attempt) {
 	a.sentAt = c.Server.e.Now
 	a.Start = c.Given
@@ -164,23 +164,22 @@ func (c *Conn) push(a *Attempt) {
 	c.holding++
 }
 
-// Give says that n more bytes of a are in c.Out.
+// Give records that n more bytes of a were appended to c.Out.
 func (c *Conn) Give(a *Attempt, n int) {
 	a.Size += n
 	c.Given += uint64(n)
 	c.Server.e.Mark(&c.Link)
 }
 
-// AddKey puts one more key into the read of many that is last in the queue: word
-// is the key as the server gets it, with a space before it, and n its length when
-// decoded.
+// AddKey adds a key to the multi-key read that is last in the queue. word is the key as the
+// server gets it, with a space before it. n is its length when decoded.
 func (c *Conn) AddKey(word []byte, n int) {
 	c.Out.Append(&c.Server.e.Buffers, word)
 	c.Tail.AddLength(n)
 	c.Give(c.Tail, len(word))
 }
 
-// armDeadline makes sure that c is looked at when t is there.
+// armDeadline makes sure that the deadlines of c are checked at t.
 func (c *Conn) armDeadline(t int64) {
 	if t < c.Deadline {
 		c.Deadline = t
@@ -188,7 +187,7 @@ func (c *Conn) armDeadline(t int64) {
 	}
 }
 
-// Flush decides in End whether c's bytes go now.
+// Flush runs in End and decides whether the bytes of c are sent now.
 func (c *Conn) Flush() {
 	e := c.Server.e
 	switch c.State {
@@ -215,7 +214,7 @@ func (c *Conn) Flush() {
 	if c.Out.Size == 0 || c.Full || c.held != nil && c.held.Start == c.Taken {
 		return
 	}
-	if t := e.Tune; t.HoldDue > 0 && !c.answered && c.holding < t.HoldMax && !c.Lingering { // there no company comes
+	if t := e.Tune; t.HoldDue > 0 && !c.answered && c.holding < t.HoldMax && !c.Lingering { // to a lingering connection no further requests are added
 		if d := c.Due(); d >= promptFactor*t.HoldDue || d >= t.HoldDue && !e.Prompt {
 			return
 		}
@@ -225,21 +224,21 @@ func (c *Conn) Flush() {
 	e.Effect(link.Write, &c.Link)
 }
 
-// close closes a connection on which nobody waits for anything.
+// close closes a connection without waiting clients.
 func (c *Conn) close() {
 	k := link.Close
-	if c.Length > 0 { // late answers are due, which may never come
+	if c.Length > 0 { // late replies are due, which may never arrive
 		k = link.Abort
 	}
 	c.disconnect(k)
 	c.failAll("server "+c.Server.Label()+": no client waits for the answer", stats.Lost)
 }
 
-// promptFactor is how many times longer a queue must be to be held if
-// Servers.Prompt is set: pipelines and reads of many keys feed one that long.
+// promptFactor is how many times longer the queue must be before requests are held, if
+// Servers.Prompt is set: only pipelines and multi-key reads make it that long.
 const promptFactor = 4
 
-// find is the first in the queue that is so; nil if none is.
+// find returns the first attempt in the queue for which so is true, or nil.
 func (c *Conn) find(so func(a *Attempt) bool) *Attempt {
 	a := c.Head
 	for ; a != nil && !so(a); a = a.Next {
@@ -247,12 +246,12 @@ func (c *Conn) find(so func(a *Attempt) bool) *Attempt {
 	return a
 }
 
-// hasWaiters says whether somebody waits for an answer on c, or c is new.
+// hasWaiters reports whether a reply on c has a receiver, or the greeting is not answered yet.
 func (c *Conn) hasWaiters() bool {
 	return c.find(func(a *Attempt) bool { return a.To != nil || a.Probe }) != nil
 }
 
-// Due is the number of requests that were sent and not answered.
+// Due is the number of requests that were sent and have no reply yet.
 func (c *Conn) Due() int { return c.Length - c.holding }
 
 // dial asks the driver for a socket.
@@ -268,23 +267,23 @@ func (c *Conn) dial() {
 	e.Effect(link.Dial, &c.Link)
 }
 
-// Target is the address of c's server.
+// Target returns the address of the server.
 func (c *Conn) Target() (network, address string) {
 	return c.Server.Target.Network, c.Server.Target.Address
 }
 
-// Owed is how many answers are still due on c, and the mean size of its last
-// ones in bytes; 0 while there were none.
+// Owed returns how many replies are still due on c, and the mean size in bytes of the recent
+// ones; 0 before the first reply.
 func (c *Conn) Owed() (answers, size int) { return c.Due(), c.meanBytes / max(c.meanAnswers, 1) }
 
-// Came notes that n bytes have come from the server.
+// Came records that n bytes have arrived from the server.
 func (c *Conn) Came(n int) {
 	c.Server.Count.BytesIn += uint64(n)
 	c.lastIn = c.Server.e.Now
 	c.meanBytes += n
 }
 
-// Pending appends to iov the bytes that may go out now.
+// Pending appends the bytes that may be sent now to iov.
 func (c *Conn) Pending(iov [][]byte) [][]byte {
 	if c.held != nil {
 		return c.unheld(iov)
@@ -292,7 +291,7 @@ func (c *Conn) Pending(iov [][]byte) [][]byte {
 	return c.Out.Spans(iov, link.SpansAtOnce)
 }
 
-// Sent notes that the socket took n bytes.
+// Sent records that the socket accepted n bytes.
 func (c *Conn) Sent(n int) {
 	c.Server.Count.BytesOut += uint64(n)
 	e := c.Server.e
@@ -306,12 +305,12 @@ func (c *Conn) Sent(n int) {
 	}
 }
 
-// lateWrite is how long after the beginning of a wakeup a request may be sent and count
-// as sent when the wakeup began, in nanoseconds.
+// lateWrite is how long after the start of a wakeup a request may be sent and still count as
+// sent at the start, in nanoseconds.
 const lateWrite = int64(time.Millisecond)
 
-// sentLate starts the timeout of the requests anew that the last n bytes belong to: until
-// now they have waited in Ringside, which is not the server's silence.
+// sentLate restarts the timeout of the requests that are in the last n bytes. Until now they
+// waited in Ringside, so that time was not silence of the server.
 func (c *Conn) sentLate(n int) {
 	for a := c.Head; a != nil && a.Start < c.Taken+uint64(n); a = a.Next {
 		if a.Start < c.Taken {
@@ -326,8 +325,8 @@ func (c *Conn) sentLate(n int) {
 	}
 }
 
-// Up is told that the socket is there. What has waited goes out behind the
-// question for the server's version: its answer says that somebody is alive there.
+// Up is called when the socket is connected. Requests that have waited are sent after the
+// version command: its reply shows that a server process is alive.
 func (c *Conn) Up() {
 	e := c.Server.e
 	c.State, c.life = ConnUp, life{e.Now, c.life.n + 1}
@@ -347,7 +346,8 @@ func (c *Conn) Up() {
 	e.Mark(&c.Link)
 }
 
-// AskFirst is Servers.Ask before all that waits for c, which has just come up.
+// AskFirst is Servers.Ask, but puts the request before all others in the queue of c, which has
+// just connected.
 func (c *Conn) AskFirst(to Asker, t *table.Timeouts, line []byte) {
 	e := c.Server.e
 	e.Wire.Next(line, &e.Plain)
@@ -358,7 +358,7 @@ func (c *Conn) AskFirst(to Asker, t *table.Timeouts, line []byte) {
 	c.putFirst(a, int64(t.Request), line)
 }
 
-// putFirst puts a, the request line, which may take so long, before all that waits.
+// putFirst puts a, with the request line, before all others in the queue. Its timeout is wait.
 func (c *Conn) putFirst(a *Attempt, wait int64, line []byte) {
 	e := c.Server.e
 	a.Size = len(line)
@@ -383,18 +383,18 @@ func (c *Conn) putFirst(a *Attempt, wait int64, line []byte) {
 	}
 }
 
-// AskVersion is the request that each new connection begins with.
+// AskVersion is the first request on each new connection.
 var AskVersion = []byte("version\r\n")
 
-// idleRedial is when a server that has closed a connection which owed nothing is
-// dialled, unless a request comes before: late enough for a restart between two
-// requests to stay one of which nobody hears, and early enough that a server which
-// is gone is known within seconds.
+// idleRedial is how long Ringside waits before it dials a server that has closed an idle
+// connection, unless a request needs the server earlier. It is long enough that a restart
+// between two requests goes unnoticed, and short enough that a server that stays down is
+// detected within seconds.
 const idleRedial = 5 * time.Second
 
-// Lost is the end of a connection, or of the attempt to get one. A server
-// that closes while it owes nothing is no event: it is asked again when there
-// is something to ask.
+// Lost handles the end of a connection, or a dial that failed. If the server closed a
+// connection on which it owed no reply, this is no failure: the server is dialed again for the
+// next request, or after idleRedial.
 func (c *Conn) Lost(err error) {
 	srv := c.Server
 	was, owed, greeted := c.State, c.Length, c.greeted
@@ -436,9 +436,8 @@ func (c *Conn) Lost(err error) {
 	c.failAll(srv.Why, stats.Unavailable)
 }
 
-// abort throws the connection away and fails all that is on it. What the kernel
-// still holds of its requests must not reach the server later, or no answer on it
-// can be trusted any more.
+// abort resets the connection and fails all its requests. The bytes of these that the kernel
+// still has must not reach the server later. If they did, no reply from it could be trusted.
 func (c *Conn) abort(why string, o stats.Outcome) {
 	if c.State == ConnIdle {
 		return
@@ -448,21 +447,20 @@ func (c *Conn) abort(why string, o stats.Outcome) {
 	c.failAll(why, o)
 }
 
-// rejectGreeting gives up a connection on which the server has not answered the
-// greeting, or not as it should, and takes the server for down: asked again at
-// once it might do the same for ever.
+// rejectGreeting ends a connection on which the server has not answered the greeting correctly,
+// and marks the server as down. An immediate retry could repeat the failure forever.
 func (c *Conn) rejectGreeting(why string, o stats.Outcome) {
 	c.giveUp(c.Server.whyDown(why), o)
 	c.Server.goDown(why, false)
 }
 
-// disconnect closes the socket by the effect k. Requests stay in the queue.
+// disconnect closes the socket with the effect k. Requests stay in the queue.
 func (c *Conn) disconnect(k link.EffectKind) {
 	c.Server.e.Effect(k, &c.Link)
 	c.reset()
 }
 
-// reset forgets the socket and the bytes. Requests stay in the queue.
+// reset drops the socket and the bytes. Requests stay in the queue.
 func (c *Conn) reset() {
 	e := c.Server.e
 	c.State, c.Closed, c.Full, c.answered = ConnIdle, true, false, false
@@ -478,19 +476,19 @@ func (c *Conn) reset() {
 	c.Given, c.Taken = 0, 0
 	c.Deadline = link.Never
 	if slices.Contains(c.Server.Conns, c) {
-		c.Server.Unidentified = c.Server.StartedAt != 0 // whoever answers next may have been started anew
+		c.Server.Unidentified = c.Server.StartedAt != 0 // the process that answers next may be a restarted one
 	}
 	c.forgetLingering()
 }
 
-// failAll fails every request in the queue, and empties it.
+// failAll fails every request in the queue, and empties the queue.
 func (c *Conn) failAll(why string, o stats.Outcome) {
 	c.Server.Count.LateDeletesLost += uint64(c.LateDeletes)
 	c.Server.e.LateDeletes -= c.LateDeletes
 	c.LateDeletes = 0
 	a := c.Head
 	c.Server.e.Outstanding -= c.Length
-	c.Head, c.Tail, c.held, c.Length, c.Internal, c.holding = nil, nil, nil, 0, 0, 0 // who is told may ask again
+	c.Head, c.Tail, c.held, c.Length, c.Internal, c.holding = nil, nil, nil, 0, 0, 0 // before the calls, because a receiver may send requests again
 	for a != nil {
 		next := a.Next
 		c.failOne(a, why, o)
@@ -499,8 +497,8 @@ func (c *Conn) failAll(why string, o stats.Outcome) {
 	}
 }
 
-// failOne tells a's receiver that there will be no answer. What stays in the
-// queue is an orphan.
+// failOne calls Failed of a's receiver, if it has one. An attempt that stays in the queue is
+// then an orphan.
 func (c *Conn) failOne(a *Attempt, why string, o stats.Outcome) {
 	to := a.To
 	if to == nil {
@@ -517,7 +515,7 @@ func (c *Conn) failOne(a *Attempt, why string, o stats.Outcome) {
 	to.Failed(c, a, f)
 }
 
-// pop takes the head off the queue. The caller frees it.
+// pop removes the head from the queue. The caller frees it.
 func (c *Conn) pop() *Attempt {
 	a := c.Head
 	c.Head = a.Next
@@ -529,7 +527,7 @@ func (c *Conn) pop() *Attempt {
 	return a
 }
 
-// uncount says that a is in the queue no more.
+// uncount updates the counters after a has left the queue.
 func (c *Conn) uncount(a *Attempt) {
 	c.Length--
 	c.Server.e.Outstanding--

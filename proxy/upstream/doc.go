@@ -1,99 +1,101 @@
-// Package upstream pairs requests with replies on connections to memcached.
+// Package upstream sends requests to memcached servers and pairs the replies with the requests.
 //
-// Servers are all memcached servers of one loop. A Server is one of them, by
-// address: pools that name the same address share it and its connections. A Conn
-// is one connection, with the queue of its requests; an Attempt is one request in
-// that queue, and its Receiver gets the answer.
+// Servers holds all memcached servers of one loop. A Server is one of them, identified by its
+// address: pools that name the same address share it and its connections. A Conn is one
+// connection with the queue of its requests. An Attempt is one request in that queue, and its
+// Receiver gets the reply.
 //
 //	Server.Pick ► Conn.Begin, bytes, Conn.Give ► Flush ► driver ► memcached
 //	Receiver.Done ◄ Receiver.Reply ◄ Conn.Parse ◄──────── driver ◄────┘
-//	Servers.Ask ► the same, for an Asker: whole answers, one call for each
+//	Servers.Ask ► the same, for an Asker: whole replies, one call for each
 //
-// # What it promises
+// # Guarantees
 //
-//   - A Receiver is told of each attempt either Done or Failed, once: by the
-//     attempt's deadline, unless its answer has begun by then.
-//   - No answer that comes is cut, but by timeouts.deadline_total, which is off.
-//     timeouts.request bounds a server's silence: from the moment when the socket took
-//     the request, or from the last byte that the server sent. While the server answers
-//     others a request waits until timeouts.deadline, which counts to the first byte:
-//     see Conn.postpone. An answer that the loop has not read yet is not silence.
-//   - Answers pair with requests by order and by nothing else. What an answer names must
-//     be what was asked for: the key of a VALUE, of ME and of flag k, and flag O. If not,
-//     or if an answer comes that nobody waits for, the connection is aborted and what is
-//     in flight on it fails. Ringside's own meta commands carry an opaque each (Ors1, …).
-//   - Gets that go out together share a line: names.Line. The keys of that, and
-//     of a read of many, must come in the order of asking, as memcached gives them: a
-//     Ringside that stands behind another needs multiget_order: request.
-//   - What is to go to one server for one client goes over one connection, in the
-//     order of asking. So a client's get never overtakes its set.
-//   - Nothing that may have run is sent again, but a plain get or gets: behind an
-//     answer that its client does not take, see aside.go, and from a connection that
-//     is dead, see keepalive.go. A client whose answers are
-//     large, and are not taken, gets them by a connection that only such clients use.
+//   - For each attempt a Receiver gets exactly one call of either Done or Failed. The call
+//     comes before the attempt's deadline, unless the reply has begun by then.
+//   - A reply that keeps arriving is cut only by timeouts.deadline_total, which is off by
+//     default. timeouts.request limits how long a server may be silent. It counts from the
+//     moment when the socket accepted the request, or from the last byte that the server sent.
+//     While the server replies to other requests, a request waits for its first byte until
+//     timeouts.deadline: see Conn.postpone. A reply that the loop has not read yet does not
+//     count as silence.
+//   - Replies are paired with requests by order only. What a reply names must match the
+//     request: the key of a VALUE, of ME and of flag k, and flag O. If it does not match, or if
+//     a reply arrives without a request, the connection is aborted and its requests in flight
+//     fail. Each of Ringside's own meta commands carries an opaque (Ors1, …).
+//   - Gets that are sent together share a line: names.Line. The keys of that line, and of a
+//     multi-key read, must be returned in request order, as memcached does. A Ringside that is
+//     a server of another Ringside therefore needs multiget_order: request.
+//   - All requests of one client to one server use one connection, in request order. So a
+//     client's get never overtakes its set.
+//   - A request that may have run is not sent again. The exception is a plain get or gets: when
+//     its connection is blocked by a client that does not read (aside.go), or when the
+//     connection is dead (keepalive.go).
+//   - A client that has large replies and does not read them gets a connection that only such
+//     clients use.
 //
 // # A connection
 //
 //	state              requests                                it ends when
 //	ConnIdle           wait in the queue                       End dials: a request waits, or the pool preconnects
-//	ConnDialing        wait in the queue                       it is there; or not within timeouts.connect: the server is down
-//	ConnUp, new        go out behind Ringside's version        the answer comes; or none in timeouts.request: the server is down
-//	ConnUp, greeted    go out, in batches where many are due   the server closes; a reply is in doubt; the server goes down
-//	Lingering          none new; a new Conn has its place      the deletes behind late mutations are answered, or 60 s pass;
-//	                                                           nobody wants what is due
+//	ConnDialing        wait in the queue                       connected; or not within timeouts.connect: the server is down
+//	ConnUp, new        are sent after Ringside's version       the reply arrives; or none within timeouts.request: the server is down
+//	ConnUp, greeted    are sent, in batches if many are due    the server closes it; a reply is in doubt; the server goes down
+//	Lingering          no new ones; a new Conn replaced it     the deletes after late mutations are answered, or 60 s pass;
+//	                                                           no client needs the replies that are due
 //
-// A server that closes a connection on which it owes nothing is no event: it is
-// asked again when there is something to ask, or after five seconds.
+// A server may close a connection on which it owes no reply. This does not count as a failure:
+// Ringside connects again for the next request, or after five seconds.
 //
-// A connection that was idle for keepalive gets a ping. One whose ping, or whose first
-// request behind a quiet period, is not answered in timeouts.request is dead: it lingers
-// for what may still be answered there, and a new one has its place at once.
+// A connection that was idle for keepalive gets a ping. The connection is dead if the ping, or
+// the first request after a quiet period, is not answered within timeouts.request. It then
+// lingers for replies that may still arrive, and a new connection replaces it at once.
 //
 // # When a server is down
 //
-// A server is down for this loop when a connection to it cannot be made, when it does
-// not answer the greeting (version) on a new one, or when as many requests in a row were
-// not answered in time as its pools say (three by default; those on a dead connection do
-// not count). Its requests then fail at
-// once, and Ringside alone asks it again, at growing intervals, until it answers. That is
-// all that is known here: who serves its keys meanwhile, and whether other loops and
-// other Ringsides see the same, is for those that Observer tells.
+// A server is down for this loop in three cases: a connection to it cannot be made, it does not
+// answer the greeting (version) on a new connection, or several requests in a row time out. The
+// pools set how many, three by default. Requests on a dead connection do not count. While the
+// server is down its requests fail at once, and only Ringside's own dials try it again, at
+// growing intervals, until it answers. This package does not decide which server handles its
+// keys in that time, nor whether other loops and instances see the same failure: that is up to
+// the implementations of Observer.
 //
-// # A mutation without an answer
+// # A mutation without a reply
 //
-// A mutation that was answered with an error or a timeout may still run in the
-// server. If that could leave a value older than the last write or delete that was
-// acknowledged (set, add, replace; meta commands that create an item on a miss; a
-// cas that stores with an old token), its key is deleted right behind it, on every
-// route and in every failover mode: a miss at worst, also for a newer value, and
-// for a lock that an add did not get. Nothing goes behind a mutation that is bound to what
-// a look has shown, as on copies in strict mode. A cas, incr, decr, append, prepend or touch
-// without an answer may still count; a delete may still delete. See latedelete.go.
+// A mutation that failed with an error or a timeout may still run in the server. It could leave
+// a value older than the last acknowledged write or delete. This concerns set, add, replace,
+// meta commands that create an item on a miss, and a cas that stores with an old token. A
+// delete of its key is therefore sent right after it, on every route and in every failover
+// mode. At worst the key misses, even if it had a newer value, and an add used as a lock loses
+// the lock. No delete follows a mutation that is conditional on an earlier read, as on replicas
+// in strict mode. A cas, incr, decr, append, prepend or touch without a reply may still take
+// effect, and so may a delete. See latedelete.go.
 //
 // # What a server understands
 //
-// A server is sent only what the release understands that answered on that
-// connection: release.go. Any since 1.4 will do; one whose version can't be read
-// counts as 1.4. In front of one without meta commands (before 1.6.10) those go as
-// text where that means the same: the doc of package wire has the table. All else,
-// and text that came later (touch 1.4.8, cache_memlimit 1.4.27, gat and gats 1.5.3)
-// or meta flags that did (P, L 1.6.14, mg without flags 1.6.18, E, x 1.6.27), gets
-// a CLIENT_ERROR that names the server and its version. What a release knows and
-// answers in another way is passed on, as the bare EN of an mg with O or k before
-// 1.6.18, or an ms with s before 1.6.20, which says no size.
+// A server is only sent what its release understands. The release is the one that answered on
+// the same connection: release.go. Any release since 1.4 works; if the version can't be
+// parsed, it counts as 1.4. For a server without meta commands (before 1.6.10), these are sent as
+// text where text means the same: the doc of package wire has the table. A CLIENT_ERROR that
+// names the server and its version rejects everything else. It also rejects text commands that
+// are newer than the server (touch 1.4.8, cache_memlimit 1.4.27, gat and gats 1.5.3) and newer
+// meta flags (P, L 1.6.14, mg without flags 1.6.18, E, x 1.6.27). A command that a release
+// knows but answers differently is passed on. Examples are the bare EN of an mg with O or k
+// before 1.6.18, and an ms with s before 1.6.20, which returns no size.
 //
 // # Files
 //
 //	servers.go     all servers of a loop       reply.go       replies to attempts, by order
-//	server.go      one: settings, outages      pairing.go     whether a reply names what was asked for
+//	server.go      one: settings, outages      pairing.go     whether a reply names what was requested
 //	conn.go        one connection's queue      release.go     what a release understands
-//	attempt.go     one request; Ask            expire.go      what has waited too long
-//	aside.go       answers that are not taken  latedelete.go  deletes behind late mutations
-//	waiting.go     what clients wait for, for people
-//	keepalive.go   pings on idle connections, and what happens to dead ones
+//	attempt.go     one request; Ask            expire.go      timeouts
+//	aside.go       clients that do not read    latedelete.go  deletes after late mutations
+//	waiting.go     what clients wait for, for display
+//	keepalive.go   pings on idle connections, and the replacement of dead ones
 //
-// # What it does not do
+// # Limits
 //
-// It knows no client, no route and no copy of a key. It sends nothing with an effect
-// twice, and it diverts nothing to another server.
+// The package does not know clients, routes or replicas. It never sends a request with an
+// effect twice, and it never redirects a request to another server.
 package upstream

@@ -1,6 +1,6 @@
 package upstream
 
-// What has waited too long: requests, dials, outages.
+// Timeouts of requests, dials and outages.
 
 import (
 	"errors"
@@ -12,9 +12,8 @@ import (
 	"ringside/proxy/stats"
 )
 
-// Expire fails what has waited too long, and sets the timer for the next look.
-// That moment is a lower bound, so that a new request costs one comparison and an
-// answered one nothing.
+// Expire fails requests and dials that have timed out, and sets the timer for the next check.
+// The timer is a lower bound. So a new request costs one comparison, and a reply costs nothing.
 func (e *Servers) Expire() {
 	for _, srv := range e.List {
 		srv.expire()
@@ -26,8 +25,8 @@ func (e *Servers) Expire() {
 	e.expireLingering()
 }
 
-// expire fails the requests that have waited too long, gives up dials, and
-// dials a server that is down when its time has come.
+// expire handles the timeouts of all connections of the server. It also dials a server that is
+// down when RedialAt is reached.
 func (srv *Server) expire() {
 	e := srv.e
 	for _, c := range srv.Conns {
@@ -45,7 +44,7 @@ func (srv *Server) expire() {
 	}
 }
 
-// look expires c if it is time, and sees that it is looked at again.
+// look expires c if its deadline is reached, and sets the timer for the next check.
 func (c *Conn) look() {
 	if c.Deadline <= c.Server.e.Now {
 		c.expire()
@@ -56,12 +55,12 @@ func (c *Conn) look() {
 	}
 }
 
-// expire gives up the dial of c, or fails its requests that have waited too long,
-// and finds the next deadline. Requests that the socket has not got leave the
-// queue; mutations that it has got may run late, so deletes go behind them.
+// expire ends the dial of c or fails its requests if they have timed out, and finds the next
+// deadline. Requests that the socket has not accepted leave the queue. Mutations that it has
+// accepted may run late, so deletes are sent after them.
 func (c *Conn) expire() {
 	e, srv := c.Server.e, c.Server
-	if c.Sock != nil && c.Sock.Ready() { // the loop has had too much to do to look
+	if c.Sock != nil && c.Sock.Ready() { // the loop was too busy to read the input
 		c.Deadline = e.Now + int64(lookWait)
 		return
 	}
@@ -74,8 +73,8 @@ func (c *Conn) expire() {
 	if c.State == ConnDialing {
 		c.Deadline = c.DialBy
 	}
-	// unguarded: a mutation that may run late has no delete behind it yet. stuck:
-	// of one of these the server has said nothing since it was sent.
+	// unguarded: a mutation that may run late is not followed by a delete yet. stuck: the
+	// server has sent nothing since one of these mutations was sent.
 	unsent, unguarded, stuck, before := false, false, false, srv.timeouts
 	if by := c.foundDead(); by != alive {
 		c.replace(by)
@@ -91,7 +90,7 @@ func (c *Conn) expire() {
 			c.rejectGreeting(fmt.Sprintf("no answer within %v of connecting", srv.Greeting), stats.TimedOut)
 			return
 		default:
-			silent := c.lastIn <= max(a.sentAt, a.takenAt) || c.stalls(a) // else it is busy with a large answer, not gone
+			silent := c.lastIn <= max(a.sentAt, a.takenAt) || c.stalls(a) // otherwise the server is sending a large reply, so it is not down
 			if a.Start >= c.Taken {
 				unsent = true
 				a.expired = true
@@ -124,17 +123,18 @@ func (c *Conn) expire() {
 	}
 }
 
-// lookWait is when the requests on a connection are looked at again on which an answer
-// was there, and not read, when they were due.
+// lookWait is the time until the next check of a connection that had unread input when its
+// requests timed out.
 const lookWait = time.Millisecond
 
-// postpone is when a is due: it must be looked at then, and not before. Nothing
-// of this is worked out while answers come in time.
+// postpone returns the time when a times out. a must be checked then, and not earlier. The
+// exact time is only computed when the lower bound a.Deadline has passed, so not while replies
+// arrive in time.
 //
-//	a's answer has begun        Request after the last byte
-//	the server answers others   Request after the last byte, but not after Deadline
-//	else                        Request after it was sent, or Deadline while it can't be
-//	in any case                 not after Total
+//	a's reply has begun              Request after the last byte
+//	the server replies to others     Request after the last byte, at most Deadline
+//	otherwise                        Request after it was sent, or Deadline while it can't be sent
+//	in all cases                     at most Total
 func (c *Conn) postpone(a *Attempt) int64 {
 	if a.Deadline > c.Server.e.Now || a.Probe {
 		return a.Deadline
@@ -150,12 +150,13 @@ func (c *Conn) postpone(a *Attempt) int64 {
 	return a.Deadline
 }
 
-// stalls says that the answer to a, which is due, has begun and goes on no more.
+// stalls reports whether the reply to a has begun, and nothing has arrived for the Request
+// timeout.
 func (c *Conn) stalls(a *Attempt) bool {
 	return a.Begun && c.lastIn+int64(a.limits.Request) <= c.Server.e.Now
 }
 
-// overdue says what the server has not done in time for a.
+// overdue says, for the error line, what the server did not do in time for a.
 func (c *Conn) overdue(a *Attempt) string {
 	switch {
 	case c.stalls(a):
@@ -164,19 +165,19 @@ func (c *Conn) overdue(a *Attempt) string {
 		return fmt.Sprintf("did not end its answer within %v", a.limits.Total)
 	}
 	since := a.sentAt
-	if a.takenAt > 0 && a.limits != nil && a.Deadline < since+int64(a.limits.Deadline) { // before, it waited in Ringside
+	if a.takenAt > 0 && a.limits != nil && a.Deadline < since+int64(a.limits.Deadline) { // before takenAt, the request waited in Ringside
 		since = a.takenAt
 	}
 	return fmt.Sprintf("did not answer within %v", time.Duration(a.Deadline-since))
 }
 
-// dropUnsent takes expired requests that the socket has not got out of the
-// queue, so that they can never run.
+// dropUnsent removes the expired requests of which the socket has no byte from the queue, so
+// that they can never run.
 func (c *Conn) dropUnsent() {
 	e := c.Server.e
 	c.keepLines()
 	var keep link.Queue
-	pos, given := c.Taken, c.Taken // positions with the expired requests, and without
+	pos, given := c.Taken, c.Taken // positions with and without the expired requests
 	prev, list, i := (*Attempt)(nil), c.Head, 0
 	flushed := c.Length - c.holding
 	for a := list; a != nil; i++ {
@@ -202,7 +203,7 @@ func (c *Conn) dropUnsent() {
 			e.freeAttempt(a)
 		} else {
 			if end := a.Start + uint64(a.Size); end > pos {
-				n := int(end - pos) // with what an answered request before it still has to send
+				n := int(end - pos) // includes the unsent rest of an earlier request that is already answered
 				pos = end
 				given += uint64(n)
 				a.Start = given - uint64(a.Size)
@@ -220,7 +221,8 @@ func (c *Conn) dropUnsent() {
 
 var errConnect = errors.New("no connection within the connect timeout")
 
-// Unsent is how many bytes c holds of requests that its server has not been sent.
+// Unsent is the memory, in bytes, that c uses for requests that were not sent to the server
+// yet.
 func (c *Conn) Unsent() int64 {
 	n := int64(c.Out.Room())
 	for a := c.Head; a != nil; a = a.Next {
@@ -231,15 +233,15 @@ func (c *Conn) Unsent() int64 {
 	return n
 }
 
-// mayShed says whether a is a client's request of which the socket has no byte.
+// mayShed reports whether a is a client's request of which the socket has no byte.
 func (c *Conn) mayShed(a *Attempt) bool { return a.Start >= c.Taken && !a.Internal }
 
-// Shed fails the clients' requests that c's server has not been sent: it takes
-// less than it is asked for. held is what that gives back, for the log.
+// Shed fails the clients' requests that were not sent yet, because the server reads more slowly
+// than requests arrive. held is the memory that this frees, for the log.
 func (c *Conn) Shed(held int64) {
 	srv, shed := c.Server, 0
 	why := fmt.Sprintf("%s, and server %s does not take what is sent to it", link.OutOfMemory, srv.Label())
-	last := c.Tail // who is told may ask again
+	last := c.Tail // the receiver of a failed request may send another one
 	for a := c.Head; a != nil; a = a.Next {
 		if c.mayShed(a) {
 			a.expired = true

@@ -1,6 +1,6 @@
 package upstream_test
 
-// What the log says of a server that is no memcached.
+// What is logged about a server that is not memcached.
 
 import (
 	"bytes"
@@ -28,7 +28,7 @@ c1 < SERVER_ERROR server s1 is down: it sent what is no answer to version
 		s.Play("foreign", "wait "+wait+"\ns1 < version\ns1 > HTTP/1.1 400 Bad Request\ns1 aborted\n")
 		wait = next
 	}
-	// It is said again when there has been a memcached in between.
+	// It is logged again after the server has answered as memcached in between.
 	s.Play("foreign", "wait "+wait+"\ns1 < version\ns1 > VERSION 1.6.18\n")
 	if want, got := uint64(4), s.Engine.Count.Desyncs; got != want {
 		t.Errorf("%d tries counted, want %d", got, want)
@@ -42,7 +42,7 @@ s1 > HTTP/1.1 400 Bad Request
 s1 aborted
 c1 < SERVER_ERROR server s1 is down: it sent what is no answer to version
 `)
-	s.Line("wait 10s") // lines that follow within ten seconds wait
+	s.Line("wait 10s") // repeated lines are delayed by up to ten seconds
 	var got []string
 	for line := range strings.Lines(logs.String()) {
 		_, said, _ := strings.Cut(line, " level=")

@@ -1,7 +1,7 @@
 package upstream
 
-// Connections that no longer work, and are silent about it: pings on idle connections,
-// and what happens to a connection that is found dead.
+// Dead connections that were not closed: pings on idle connections, and the replacement of a
+// connection that is found dead.
 
 import (
 	"log/slog"
@@ -14,30 +14,31 @@ import (
 )
 
 // A firewall, a NAT or a load balancer may forget a connection that was idle for long, and
-// drop its packets silently. Both ends still believe that the connection is open. Two
-// signs show that it is dead:
+// silently drop its packets. Both ends then still consider the connection open. Two signs show
+// that it is dead:
 //
-//	ping       no request waits, nothing came for keepalive ► version ► no answer in timeouts.request
-//	request    nothing came for quietTime ► a client's request ► no answer in timeouts.request
-//	           or nothing came for keepalive, whatever was sent
+//	ping       no request waits, nothing arrived for keepalive ► version ► no reply within timeouts.request
+//	request    nothing arrived for quietTime ► a client's request ► no reply within timeouts.request
+//	           or nothing arrived for keepalive, whatever was sent
 //
-// Then a new connection takes its place at once. Such a timeout does not count towards
-// after_failures: it tells of the path, and the greeting on the new connection tells of
-// the server. If that is not answered, or the dial fails, the server is down.
+// A new connection then replaces it at once. Such a timeout does not count towards
+// after_failures, because it is a sign of a broken network path. The greeting on the new
+// connection shows the state of the server: if it is not answered, or the dial fails, the
+// server is down.
 //
-//	c          get a ► set j 1 ► get b ► incr n 1     set and incr may still be answered: c lingers for them
-//	its place  version ► get a ► get b ► new requests
+//	c             get a ► set j 1 ► get b ► incr n 1     set and incr may still be answered: c lingers for them
+//	replacement   version ► get a ► get b ► new requests
 //
-// A plain read without a byte of an answer is sent again on the new connection, once and
-// within its deadline, unless its client has something else on c: then it could overtake
-// that. All other requests stay on c: memcached may have run them.
+// A plain read without a byte of its reply is sent again on the new connection, once and within
+// its deadline. If its client has other requests on c it is not, because it could overtake
+// them. All other requests stay on c: memcached may have run them.
 //
-// A request costs nothing more than before: the time of the last bytes is noted anyway, and
-// the timer is set when the requests on a connection are checked.
+// This adds no cost to a request: the time of the last bytes is recorded anyway, and the timer
+// is set when the requests on a connection are checked.
 
-// quietTime is how long a connection must have been silent and without a request, at
-// least, so that one timeout of the next request counts as a sign that it is dead. It is
-// longer than keepers wait between two pings, by default.
+// quietTime is the minimum time without input after which a single timeout of the next request
+// is a sign that the connection is dead. It is longer than the default interval between two
+// pings of a keeper.
 const quietTime = time.Second
 
 // foundBy is the sign that showed that a connection is dead.
@@ -45,14 +46,14 @@ type foundBy uint8
 
 const (
 	alive     foundBy = iota
-	byPing            // a ping on the idle connection had no answer
-	byRequest         // the first request behind a quiet period had none
+	byPing            // a ping on the idle connection was not answered
+	byRequest         // the first request after a quiet period was not answered
 )
 
 func (f foundBy) String() string { return [...]string{"", "ping", "request"}[f] }
 
-// keepAlive sends a ping on c if it was idle for long enough. Otherwise it sets the timer.
-// No request may wait on c.
+// keepAlive sends a ping on c if it was idle for keepalive. Otherwise it sets the timer. It
+// must only be called when no request waits on c.
 func (c *Conn) keepAlive() {
 	srv := c.Server
 	if srv.keepalive == 0 || c.State != ConnUp || c.Lingering || c.held != nil || srv.Draining() {
@@ -65,7 +66,7 @@ func (c *Conn) keepAlive() {
 	c.ping()
 }
 
-// ping asks the server whether c still works.
+// ping sends version on c, to check whether the connection still works.
 func (c *Conn) ping() {
 	e := c.Server.e
 	a := e.NewAttempt(nil)
@@ -76,11 +77,11 @@ func (c *Conn) ping() {
 	c.armDeadline(a.Deadline)
 	c.Out.Append(&e.Buffers, AskVersion)
 	c.Give(a, len(AskVersion))
-	c.answered = true // it is not held for company
+	c.answered = true // so that Flush sends it at once, without waiting for a batch
 }
 
-// pingOthers sends a ping on each other connection of c's server that was quiet and has no
-// request: the cause of c's death may have cut these, too.
+// pingOthers sends a ping on each other connection of the server that was quiet and has no
+// request: they may be dead for the same reason as c.
 func (c *Conn) pingOthers() {
 	srv := c.Server
 	if srv.keepalive == 0 {
@@ -93,18 +94,18 @@ func (c *Conn) pingOthers() {
 	}
 }
 
-// foundDead says by which sign c is known to be dead. A keeper's own pings are no such
-// sign: the keeper counts them itself.
+// foundDead returns the sign that shows that c is dead, or alive. The pings of a keeper are not
+// such a sign, because the keeper counts them itself.
 func (c *Conn) foundDead() foundBy {
 	e, a := c.Server.e, c.Head
 	if a == nil || c.State != ConnUp || c.Lingering || c.Server.Draining() {
 		return alive
 	}
 	quiet := a.sentAt-c.lastIn >= int64(quietTime) || c.Server.keepalive > 0 && e.Now-c.lastIn >= int64(c.Server.keepalive)
-	quiet = quiet && c.greeted && c.Server.Keeps(c) // an errand's connection is the errand's business
+	quiet = quiet && c.greeted && c.Server.Keeps(c) // a dedicated connection is handled by its user
 	for ; a != nil; a = a.Next {
 		switch {
-		case a.Ping: // what comes before its answer shows that c works, too
+		case a.Ping: // input that arrives before its reply also shows that c works
 			if a.Deadline = max(a.Deadline, c.lastIn+int64(c.Server.Greeting)); a.Deadline <= e.Now {
 				return byPing
 			}
@@ -115,14 +116,14 @@ func (c *Conn) foundDead() foundBy {
 	return alive
 }
 
-// replace gives c's place to a new connection, because c is dead by that sign. Plain reads
-// go to the new one; c lingers for what else waits on it.
+// replace replaces c with a new connection, because the sign by shows that c is dead. Plain
+// reads move to the new connection. c lingers for the other requests in its queue.
 func (c *Conn) replace(by foundBy) {
 	e, srv := c.Server.e, c.Server
 	srv.noteDead(c, by)
-	if !srv.Keeps(c) { // an errand's
+	if !srv.Keeps(c) { // a dedicated connection
 		c.abort("server "+srv.Label()+": the connection was idle and no longer works", stats.TimedOut)
-		e.Mark(&c.Link) // it is opened again
+		e.Mark(&c.Link) // it is dialed again
 		return
 	}
 	type read struct {
@@ -154,14 +155,14 @@ func (c *Conn) replace(by foundBy) {
 	fresh.pingOthers()
 }
 
-// mayEnd says whether c, which was found dead, may end now: it lingers, no client waits on it
-// and no delete is behind a mutation, or too many others linger.
+// mayEnd reports whether c, which was found dead, may end now: it lingers, and either no client
+// waits on it and no late delete is due, or too many other connections linger.
 func (c *Conn) mayEnd() bool {
 	srv := c.Server
 	return c.Lingering && c.LateDeletes == 0 && !c.hasWaiters() || c.Lingering && srv.Lingering > LingeringPerConn*srv.Connections
 }
 
-// noteDead counts that c was found dead, and logs it.
+// noteDead counts and logs that c was found dead.
 func (srv *Server) noteDead(c *Conn, by foundBy) {
 	srv.e.LogLimited(slog.LevelWarn, srv.Label(), "replaced a server connection that was idle and no longer works", "server", srv.Target.Name, "address", srv.Target.Address,
 		"found_by", by.String(), "idle", time.Duration(srv.e.Now-c.lastIn).Round(time.Millisecond).String())
@@ -172,14 +173,14 @@ func (srv *Server) noteDead(c *Conn, by foundBy) {
 	}
 }
 
-// mayAskAgain says whether a, for which a client waits, may be sent again on another
-// connection now: it has no effect, its bytes can be made again from its names, and its
-// deadline leaves time.
+// mayAskAgain reports whether a, a client's request, may be sent again on another connection
+// now: it has no side effect, its bytes can be rebuilt from its names, and its deadline has not
+// passed.
 func (a *Attempt) mayAskAgain(now int64) bool {
 	return a.plainRead() && !a.Begun && !a.asked && !a.Internal && !a.TakenOver && a.sentAt+int64(a.limits.Deadline) > now
 }
 
-// askAgain sends the plain read old of another connection on c, for the receiver to.
+// askAgain sends the plain read old, which was on another connection, on c for the receiver to.
 func (c *Conn) askAgain(old *Attempt, to Receiver) {
 	e := c.Server.e
 	a := e.NewAttempt(to)
@@ -189,7 +190,7 @@ func (c *Conn) askAgain(old *Attempt, to Receiver) {
 	c.Server.Count.ReadsResent++
 	c.Begin(a, old.limits.Within(time.Duration(old.sentAt+int64(old.limits.Deadline)-e.Now)))
 	command := wire.Get
-	if old.Op == wire.Gets || old.Flags&wire.Binary != 0 { // a frame's answer shows the cas
+	if old.Op == wire.Gets || old.Flags&wire.Binary != 0 { // the reply to a binary request includes the cas
 		command = wire.Gets
 	}
 	if !old.Many {
@@ -208,7 +209,7 @@ func (c *Conn) askAgain(old *Attempt, to Receiver) {
 	c.EndLine(a)
 }
 
-// keysEnd is where the first key ends in keys, each of which follows a space.
+// keysEnd returns the end of the first key in keys. Each key has a space before it.
 func keysEnd(keys []byte) int {
 	if n := slices.Index(keys[1:], ' '); n >= 0 {
 		return n + 1

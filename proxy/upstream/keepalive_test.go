@@ -1,6 +1,6 @@
 package upstream_test
 
-// Dead connections, where a conversation can't say it.
+// Tests of dead connections that a conversation file can't express.
 
 import (
 	"testing"
@@ -12,8 +12,8 @@ import (
 	"ringside/proxy/upstream"
 )
 
-// TestEffectsAreNotResent: of all requests only plain reads go out a second time when the
-// connection is replaced. What memcached may do twice with another result must not.
+// TestEffectsAreNotResent checks that only plain reads are sent again when a connection is
+// replaced. Requests with a side effect must not run twice.
 func TestEffectsAreNotResent(t *testing.T) {
 	for _, c := range []struct {
 		request string
@@ -24,7 +24,7 @@ func TestEffectsAreNotResent(t *testing.T) {
 		{"get a1 b1", true},
 		{"gat 10 a1", false},
 		{"gats 10 a1", false},
-		{"mg a1 v", false}, // its bytes can't be made again
+		{"mg a1 v", false}, // its bytes can't be rebuilt
 		{"mg a1 v N30", false},
 		{"mg a1 v T30", false},
 		{"mg a1 v E5", false},
@@ -60,7 +60,7 @@ func TestEffectsAreNotResent(t *testing.T) {
 	}
 }
 
-// snapshot is what was counted of the only server.
+// snapshot returns the counters of the only server.
 func snapshot(s *conversation.Harness) *stats.ServerSnapshot {
 	sum := &stats.Snapshot{}
 	s.Engine.Snapshot(sum)
@@ -70,13 +70,13 @@ func snapshot(s *conversation.Harness) *stats.ServerSnapshot {
 	return nil
 }
 
-// errand is an Asker that waits for nothing.
+// errand is an Asker that only records the failure.
 type errand struct{ failed string }
 
 func (e *errand) Answered(_ int, r *upstream.Result) { e.failed = r.Why }
 func (*errand) Client() uint64                       { return 0 }
 
-// TestDedicatedPing: an errand's connection gets pings too, and is opened again.
+// TestDedicatedPing checks that a dedicated connection gets pings too, and is opened again.
 func TestDedicatedPing(t *testing.T) {
 	s := conversation.New(t)
 	s.Line("pool main servers=s1 keepalive=30s preconnect=true")

@@ -1,7 +1,7 @@
 package upstream
 
-// Mutations that nobody waits for any more and that may still run: the delete
-// behind them, and the connections that live on for it.
+// Mutations that timed out and may still run: the deletes that are sent after them, and the
+// connections that stay open for these deletes.
 
 import (
 	"slices"
@@ -13,41 +13,41 @@ import (
 	"ringside/proxy/wire"
 )
 
-// A mutation that was answered with an error or a timeout may lie in the
-// server's receive buffer and run when the server goes on: after a newer write
-// or delete that was acknowledged meanwhile. No reset takes it out of there.
-// So a delete of its key goes right behind it, on the same connection, and the
-// worst that is left is a miss. Until it does, the mutation is unguarded.
+// A mutation that failed with an error or a timeout may be in the server's receive buffer, and
+// run when the server continues. In between, a newer write or delete may have been
+// acknowledged. A reset does not remove the mutation from that buffer. So a delete of its key
+// is sent right after it, on the same connection, and at worst the key misses. Until then, the
+// mutation is unguarded.
 //
-//	set k v1 ► timeout ► delete k, behind it; new traffic goes to a new connection
-//	server goes on: v1 is stored, k is deleted; both answers are discarded
+//	set k v1 ► timeout ► delete k, after it; new traffic uses a new connection
+//	server continues: v1 is stored, k is deleted; both replies are discarded
 //
-// A connection that is closed with such a delete on it makes memcached drop what
-// it has not read yet: the set runs and the delete does not. So the connection
-// lingers, without new requests, until the delete is answered.
+// If the connection is closed while such a delete is in flight, memcached drops the bytes that
+// it has not read yet: the set could run and the delete not. So the connection lingers, without
+// new requests, until the delete is answered.
 //
-// The delete is loud (md for a key in base64) and for every server: one answer
-// each, so that pairing by order goes on, and the last is the barrier. Where copies
-// are kept a mark goes there instead, which tells every reader to ask the others, or
-// nothing: see Behind.
+// The delete asks for a reply, and every server understands it (md only for a key in base64).
+// It has exactly one reply, so pairing by order still works. Its reply also shows that
+// everything before it has run. With replicas a placeholder is written instead of the delete.
+// It makes every reader query the other replicas. Some mutations need neither: see Behind.
 
 const (
-	// lingerTime is how long a lingering connection waits for the answer to its
-	// last late delete.
+	// lingerTime is how long a lingering connection waits for the reply to its last late
+	// delete.
 	lingerTime = 60 * time.Second
 
-	// ackTime is how long a kernel may have bytes before it acknowledges them:
-	// Linux 200 ms at most.
+	// ackTime is the maximum delay before a kernel acknowledges bytes that it has received:
+	// Linux needs at most 200 ms.
 	ackTime = 250 * time.Millisecond
 
-	// LingeringPerConn bounds the lingering connections of one server, for each
-	// connection that it may have. A mutation on one more is aborted and may outlive
-	// that.
+	// LingeringPerConn limits the lingering connections of one server, for each connection that
+	// it may have. Beyond the limit a connection is aborted, and its mutations may still take
+	// effect later.
 	LingeringPerConn = 4
 )
 
-// Behind is what goes behind a mutation that may run late: a positive number is
-// for how many seconds a mark stands there.
+// Behind says what is sent after a mutation that may run late. A positive number is the
+// lifetime of a placeholder in seconds.
 type Behind int32
 
 const (
@@ -55,13 +55,13 @@ const (
 	Nothing Behind = -1
 )
 
-// Unguarded says that nobody waits for a any more, that it may run late and leave a
-// value, and that nothing is behind it yet.
+// Unguarded reports whether no client waits for a any more, it may run late and leave a value,
+// and nothing was sent after it yet.
 func (a *Attempt) Unguarded() bool { return a.LeavesValue && a.To == nil && a.behind != Nothing }
 
-// deleteLate puts a delete behind all that is on c, for each unguarded mutation.
+// deleteLate adds a delete to the end of c for each unguarded mutation.
 func (c *Conn) deleteLate() {
-	for a := c.Head; a != nil; a = a.Next { // the deletes that it appends are not unguarded
+	for a := c.Head; a != nil; a = a.Next { // the deletes that the loop appends are not unguarded
 		if a.Unguarded() {
 			c.deleteLateOne(a)
 		}
@@ -79,15 +79,15 @@ func (c *Conn) deleteLateOne(a *Attempt) {
 	a.LeavesValue = false
 	c.push(u)
 	c.giveBehind(u, key, a.Flags&wire.Base64 != 0, a.behind)
-	c.answered = true // it is not held for company
+	c.answered = true // so that Flush sends it at once, without waiting for a batch
 	c.LateDeletes++
 	e.LateDeletes++
 	c.Server.Count.LateDeletes++
 }
 
-// mayArrive says whether the server's kernel may have all of a mutation that is unguarded,
-// or would be when c ends. What is still in this machine's kernel never gets there after
-// an Abort.
+// mayArrive reports whether the server's kernel may have received a whole mutation that is
+// unguarded, or would be when c ends. Bytes that are still in this machine's kernel never
+// arrive after an Abort.
 func (c *Conn) mayArrive() bool {
 	switch first := c.find(func(a *Attempt) bool { return a.LeavesValue && a.behind != Nothing }); {
 	case first == nil || c.Sock == nil:
@@ -99,9 +99,9 @@ func (c *Conn) mayArrive() bool {
 	}
 }
 
-// onLate is called when mutations on c have become unguarded. If the server has not
-// said anything since they were sent, the connection is stuck: new requests go to
-// another, and what has not left this machine never will.
+// onLate is called when mutations on c have become unguarded. stuck means that the server has
+// sent nothing since they were sent. New requests then use another connection. If no mutation
+// can have arrived, c is aborted instead.
 func (c *Conn) onLate(stuck bool) {
 	switch {
 	case stuck && c.LateDeletes == 0 && !c.mayArrive():
@@ -114,8 +114,8 @@ func (c *Conn) onLate(stuck bool) {
 	}
 }
 
-// giveUp fails every request on c for the reason why. Then c lingers, if a delete
-// has to go behind a mutation, or is aborted.
+// giveUp fails every request on c with the reason why. c then lingers if a delete must follow a
+// mutation; otherwise it is aborted.
 func (c *Conn) giveUp(why string, o stats.Outcome) {
 	if c.State == ConnUp {
 		for a := c.Head; a != nil; a = a.Next {
@@ -129,7 +129,7 @@ func (c *Conn) giveUp(why string, o stats.Outcome) {
 			return
 		}
 	}
-	if c.State == ConnIdle { // not dialled yet
+	if c.State == ConnIdle { // not dialed yet
 		c.reset()
 		c.failAll(why, o)
 		return
@@ -137,9 +137,9 @@ func (c *Conn) giveUp(why string, o stats.Outcome) {
 	c.abort(why, o)
 }
 
-// linger lets c live for what is in its queue; new requests go to a new connection
-// in its place. What has not timed out may still be answered in time. If too many
-// connections linger, c is aborted instead, for the reason why.
+// linger keeps c open for the requests in its queue, and replaces it with a new connection for
+// new requests. A request that has not timed out may still be answered. If too many connections
+// linger, c is aborted with the reason why.
 func (c *Conn) linger(why string) {
 	srv := c.Server
 	c.stepAside()
@@ -150,7 +150,7 @@ func (c *Conn) linger(why string) {
 	srv.e.Mark(&c.Link)
 }
 
-// stepAside makes c a lingering connection. The new one in its place is fresh.
+// stepAside turns c into a lingering connection. fresh is the new connection that replaces it.
 func (c *Conn) stepAside() (fresh *Conn) {
 	srv := c.Server
 	e := srv.e
@@ -173,9 +173,10 @@ func (c *Conn) stepAside() (fresh *Conn) {
 	return fresh
 }
 
-// routeToLingering is where the next request of a client goes that would go to c: to
-// the lingering connection that still has one of that client, which it must not
-// overtake. It is rare; inlined, it would cost every request some instructions.
+// routeToLingering returns the connection for the next request of a client that would use c.
+// This is a lingering connection if that still has a request of the client, which the new
+// request must not overtake. The case is rare; inlined, the check would cost every request some
+// instructions.
 //
 //go:noinline
 func (c *Conn) routeToLingering(client uint64) *Conn {
@@ -191,14 +192,14 @@ func (c *Conn) routeToLingering(client uint64) *Conn {
 	return c
 }
 
-// forgetWaiter says that nobody waits any more for a, on a lingering connection.
+// forgetWaiter is called when no client waits any more for a, on a lingering connection.
 func (c *Conn) forgetWaiter(a *Attempt) {
 	if client, ok := a.client(); ok && c.lastOf[client] == a.Start {
 		delete(c.lastOf, client)
 	}
 }
 
-// client is the number of the client that waits for a, if one does.
+// client returns the number of the client that waits for a, if there is one.
 func (a *Attempt) client() (id uint64, ok bool) {
 	if a.To == nil {
 		return 0, false
@@ -207,7 +208,7 @@ func (a *Attempt) client() (id uint64, ok bool) {
 	return id, id != 0
 }
 
-// forgetLingering takes c off the lingering connections, if it is one.
+// forgetLingering removes c from the lingering connections, if it is one of them.
 func (c *Conn) forgetLingering() {
 	e := c.Server.e
 	if i := slices.Index(e.Lingering, c); i >= 0 {
@@ -216,8 +217,8 @@ func (c *Conn) forgetLingering() {
 	}
 }
 
-// expireLingering ends the lingering connections that have waited long enough. One
-// on which a client still waits for an answer goes on.
+// expireLingering ends the lingering connections that have reached Until. A connection on which a
+// client still waits for a reply stays open.
 func (e *Servers) expireLingering() {
 	for _, c := range slices.Clone(e.Lingering) {
 		if c.Deadline <= e.Now {
@@ -236,8 +237,8 @@ func (e *Servers) expireLingering() {
 	}
 }
 
-// HasLateDelete says whether the server may have, or get for a moment, what a late
-// mutation of key leaves: the delete behind that is not answered.
+// HasLateDelete reports whether the server may have a value of key that a late mutation left,
+// or may get one for a moment: the delete after that mutation is not answered yet.
 func (srv *Server) HasLateDelete(key []byte) bool {
 	in := func(c *Conn) bool {
 		return c.LateDeletes > 0 && c.Server == srv &&

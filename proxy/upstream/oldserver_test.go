@@ -1,6 +1,6 @@
 package upstream_test
 
-// Ringside in front of a memcached of before the meta commands.
+// Ringside with a memcached that is older than the meta commands.
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 	"ringside/proxy/conversation"
 )
 
-// oldStage is a harness whose server s1 is an OldServer.
+// oldStage returns a harness with an OldServer as s1.
 func oldStage(t *testing.T, script ...string) (*conversation.Harness, *conversation.OldServer) {
 	s, o := conversation.New(t), conversation.NewOldServer()
 	s.Quiet = true
@@ -23,8 +23,8 @@ func oldStage(t *testing.T, script ...string) (*conversation.Harness, *conversat
 	return s, o
 }
 
-// TestAttackOnOldServer: a client beside another on one server connection sends
-// data blocks that are commands, cut anywhere. The other's answers stay its own.
+// TestAttackOnOldServer lets two clients share one server connection. One of them sends data
+// blocks that are commands, split anywhere. The other must still get only its own replies.
 func TestAttackOnOldServer(t *testing.T) {
 	blocks := []string{"flush_all", "get secret1", "set victim1 0 0 4\r\nEVIL", "delete victim1", "get victim1\r\nget victim1\r\nget victim1", "\r\n\r\n", ""}
 	flags := []string{"", " T0", " F5 T0", " I", " q", " O1 k", " c", " E5", " ME N30", " MA", " F99999999999", " b", " Z"}
@@ -74,9 +74,9 @@ func TestAttackOnOldServer(t *testing.T) {
 	}
 }
 
-// TestKeeperOfOldServer: the keeper of a pool whose keys would move finds out
-// that a server has no meta commands, without sending it one, and still notices
-// when it hangs.
+// TestKeeperOfOldServer checks the keeper of a pool whose keys would move. It must detect that
+// a server has no meta commands without sending it one, and still detect when that server
+// hangs.
 func TestKeeperOfOldServer(t *testing.T) {
 	s, o := conversation.New(t), conversation.NewOldServer()
 	s.Quiet, s.RunKeepers = true, true

@@ -1,6 +1,6 @@
 package upstream_test
 
-// A server that answers, but has more to do than it can, is not taken for gone.
+// An overloaded server that still answers is not considered down.
 
 import (
 	"strings"
@@ -12,8 +12,8 @@ import (
 	"ringside/proxy/upstream"
 )
 
-// TestOverloadIsNoFailedPing: the queue of a server is always full, and it
-// answers so slowly that pings wait too long behind the requests of clients.
+// TestOverloadIsNoFailedPing keeps the queue of a server full, and lets it reply so slowly that
+// pings wait too long after the requests of clients.
 func TestOverloadIsNoFailedPing(t *testing.T) {
 	for _, queue := range []string{"queue=1", "queue=1000"} {
 		t.Run(queue, func(t *testing.T) {

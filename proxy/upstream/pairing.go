@@ -1,7 +1,7 @@
 package upstream
 
-// Whether an answer names what was asked for, the opaques that Ringside adds to its own
-// requests, and gets that share a line: what package names knows, on a connection.
+// Checks whether a reply names what was requested, the opaques that Ringside adds to its own
+// requests, and gets that share a line. It applies package names to a connection.
 
 import (
 	"bytes"
@@ -12,8 +12,8 @@ import (
 	"ringside/proxy/wire"
 )
 
-// BeginLine gives a, a read of many keys of which the first has so many bytes, its command,
-// or lets it go on with the line of before, which was last in the queue.
+// BeginLine starts the line of a, a read of many keys. key is the length of the first one. It
+// writes the command, or continues the line of before, which was the last request in the queue.
 func (c *Conn) BeginLine(a, before *Attempt, command []byte, key int) {
 	gets := len(command) > len("get")
 	if a.Op > wire.Gets || !c.joinLine(a, before, gets, key) {
@@ -24,8 +24,8 @@ func (c *Conn) BeginLine(a, before *Attempt, command []byte, key int) {
 	}
 }
 
-// EndLine ends the line of a, which is last in the queue and whose keys AddKey has given,
-// and keeps its names.
+// EndLine ends the line of a, which is last in the queue and has all its keys, and keeps
+// its names.
 func (c *Conn) EndLine(a *Attempt) {
 	b := &c.Server.e.Buffers
 	a.SetLine(c.Out.Last(a.Room(), a.Size))
@@ -39,8 +39,8 @@ func (c *Conn) EndLine(a *Attempt) {
 	}
 }
 
-// joinLine lets a, of which nothing is given yet, continue the line of before, if a key of so
-// many bytes can go there: see names.Line.
+// joinLine makes a, which has no bytes yet, continue the line of before, if a key of that
+// length can be added there: see names.Line. It reports whether it did.
 func (c *Conn) joinLine(a, before *Attempt, gets bool, key int) bool {
 	const end = len("\r\n")
 	if !c.Server.joinGets || before == nil || before.Start < c.Taken || !before.Fits(gets, key) || !c.Out.Unappend(end) {
@@ -53,8 +53,8 @@ func (c *Conn) joinLine(a, before *Attempt, gets bool, key int) bool {
 	return true
 }
 
-// withOpaque is the request line, which was parsed into e.Plain, with an opaque of
-// Ringside's own, if it can have one. withoutOpaque takes it out of the answer.
+// withOpaque returns the request line, which was parsed into e.Plain, with an opaque of
+// Ringside's, if the request may have one. withoutOpaque removes the opaque from the reply.
 func (e *Servers) withOpaque(a *Attempt, line []byte) []byte {
 	r := &e.Plain
 	if r.Dialect != wire.Meta || r.Op == wire.Noop || r.Op == wire.Debug || a.HasOpaque() || r.Line.Len() > maxSealed {
@@ -67,17 +67,17 @@ func (e *Servers) withOpaque(a *Attempt, line []byte) []byte {
 	return slices.Concat(line[:r.Line.End], []byte(" "), opaque, line[r.Line.End:])
 }
 
-// maxSealed is how long a line may be that gets an opaque: memcached refuses one
-// of more than 2,048 bytes.
+// maxSealed is the maximum length of a line that gets an opaque: memcached rejects lines of
+// more than 2,048 bytes.
 const maxSealed = 1024
 
-// withoutOpaque is the reply b without Ringside's own opaque, which it has.
+// withoutOpaque returns the reply b without the opaque that Ringside added.
 func withoutOpaque(b []byte, r *wire.Reply) []byte {
 	return slices.Concat(bytes.TrimRight(b[:r.Opaque.Start-1], " "), b[r.Opaque.End:])
 }
 
-// names reports whether the reply b, a VALUE or a meta reply that was parsed into
-// e.rep, can be the answer to a, by what it names.
+// names reports whether the reply b can be the reply to a, by what it names. b is a VALUE or a
+// meta reply that was parsed into e.rep.
 func (c *Conn) names(a *Attempt, b []byte) bool {
 	r := &c.Server.e.rep
 	switch {
@@ -87,15 +87,16 @@ func (c *Conn) names(a *Attempt, b []byte) bool {
 	case r.Kind.Failed():
 		return true
 	case a.Dialect == wire.Meta:
-		keyed := a.Flags&wire.ReturnKey != 0 && a.Echo == nil // else the server was not asked
+		keyed := a.Flags&wire.ReturnKey != 0 && a.Echo == nil // with an Echo the server was not asked for the key
 		return a.FitsMeta(b, r, keyed, c.Speech&wire.BareGets != 0)
 	}
 	return a.FitsText(r.Key.Of(b))
 }
 
-// GiveGet puts the get or gets a, r that was parsed from raw, into c.Out: on the line of
-// before, which was last in the queue, if it can be. strip is not for the server. It
-// reports false, and has done nothing, if a can't share a line: see names.Line.
+// GiveGet appends the get or gets a, which was parsed from raw into r, to c.Out. If possible, a
+// continues the line of before, which was the last request in the queue. strip is the prefix of
+// the key that the server does not get. GiveGet does nothing and returns false if a can't share
+// a line: see names.Line.
 func (c *Conn) GiveGet(a, before *Attempt, r *wire.Request, raw []byte, strip string) bool {
 	if !c.Server.joinGets || !names.Plain(r, raw) {
 		return false
@@ -120,11 +121,12 @@ func (c *Conn) GiveGet(a, before *Attempt, r *wire.Request, raw []byte, strip st
 	return true
 }
 
-// divide looks at r, at the head of buf: the next reply of the answer to a line that goes on
-// behind a, the head of the queue, and not known to be a VALUE of a's next key. If it is
-// one of a's, divide reports false, and r is the last of a's if no key of a's follows. Else
-// it is for a request further on: passing becomes how many before that have no more to
-// come. An error is for a and those behind it.
+// divide handles r, the next reply to a shared line, at the start of buf. It is called if r is
+// not known to be a VALUE of the next key of a, the head of the queue. If r belongs to a,
+// divide returns false, and sets r.Last if no key of a follows. If r belongs to a later request
+// of the line, it sets passing to the number of requests before that: their other keys are
+// misses. END completes the whole line. An error is the reply to a and to all requests after it
+// on the line, so it stays in the input until the last of them has received it.
 func (c *Conn) divide(a *Attempt, r *wire.Reply, buf []byte) bool {
 	switch {
 	case r.Kind == wire.End:
@@ -144,7 +146,7 @@ func (c *Conn) divide(a *Attempt, r *wire.Reply, buf []byte) bool {
 				break
 			}
 			if misses++; !b.Joined {
-				return false // of none: the caller ends the connection
+				return false // it belongs to no request: the caller ends the connection
 			}
 		}
 		if c.passing = misses; misses > 0 {
@@ -154,7 +156,7 @@ func (c *Conn) divide(a *Attempt, r *wire.Reply, buf []byte) bool {
 	return false
 }
 
-// pass tells a, the head of the queue, that its server has no more of its keys.
+// pass completes the reply to a, the head of the queue, with END: its other keys are misses.
 func (c *Conn) pass(a *Attempt) {
 	r := &c.Server.e.rep
 	c.passing--
@@ -163,8 +165,8 @@ func (c *Conn) pass(a *Attempt) {
 	c.reply(a, r, wire.EndLine)
 }
 
-// keepLines keeps what has expired in the queue, and with it its key on a line that is not
-// given up as a whole.
+// keepLines marks all requests of a shared line as expired if the whole line can be dropped, and
+// none of them otherwise: a single key can't be removed from a line.
 func (c *Conn) keepLines() {
 	for first := c.Head; first != nil; first = first.Next {
 		if !first.Joined {

@@ -1,7 +1,7 @@
 package upstream_test
 
-// What an answer must name, where a conversation would be too long for it; and the
-// opaques that conversations leave out.
+// Checks of names in replies that would be too long for a conversation file, and of the opaques
+// that conversation files omit.
 
 import (
 	"fmt"
@@ -12,8 +12,8 @@ import (
 	"ringside/proxy/stats"
 )
 
-// TestManyNames: a read of so many keys that its line is in several chunks. Each
-// VALUE is compared, what is kept for that counts as memory, and goes.
+// TestManyNames sends a read of so many keys that its line spans several chunks. Each VALUE
+// must be checked. The memory for this must be counted, and freed at the end.
 func TestManyNames(t *testing.T) {
 	for _, lie := range []bool{false, true} {
 		s := conversation.New(t)
@@ -29,7 +29,7 @@ func TestManyNames(t *testing.T) {
 			return sum.Memory - sum.Kept
 		}
 		before := used()
-		s.Line("c1 > get b1") // so that the line begins within a chunk
+		s.Line("c1 > get b1") // so that the next line starts within a chunk
 		var request, answer strings.Builder
 		request.WriteString("get")
 		for i := range 1000 { // fewer than the keys of a turn, after which the rest would wait
@@ -39,7 +39,7 @@ func TestManyNames(t *testing.T) {
 			}
 		}
 		if lie {
-			answer.WriteString("VALUE k7:1 0 1\r\nx\r\n") // once more
+			answer.WriteString("VALUE k7:1 0 1\r\nx\r\n") // a second time
 		}
 		request.WriteString("\r\n")
 		answer.WriteString("END\r\n")
@@ -64,8 +64,8 @@ func TestManyNames(t *testing.T) {
 	}
 }
 
-// TestMissesOfOldReleases: memcached before 1.6.18 says neither O nor k with a
-// miss, later ones always do.
+// TestMissesOfOldReleases checks that a miss without O and k is accepted from memcached before
+// 1.6.18 only: later releases always send them.
 func TestMissesOfOldReleases(t *testing.T) {
 	for release, state := range map[string]string{"1.6.12": "", "1.6.17": "", "1.6.18": "aborted", "1.6.45": "aborted"} {
 		s := conversation.New(t)

@@ -1,25 +1,23 @@
 package upstream
 
-// What a server understands. Each connection begins with the question for its
-// server's version, because another release may answer there than the last time.
+// What a server understands. Each connection starts with a version command, because a server
+// may return with another release.
 //
-// A request that not every release understands is not sent before that is
-// answered, nor is what is behind it on the connection: clients count on the
-// order. The bytes wait in the connection's queue, in the form that the newest
-// release understands.
+// A request that not every release understands is not sent before the version is known.
+// Requests after it on the connection wait too, because clients rely on the order. Their bytes
+// stay in the connection's queue, in the form that the newest release understands.
 //
 //	… ► get k ► ms k 5 ► get j ► …
-//	            held: nothing goes out from here on
+//	            held: nothing is sent from here on
 //
-// When the server has told its release, or if that is known already, End looks
-// at what is held. What the server does not understand becomes text where text
-// has the same meaning (package wire: AppendAsText); else it is answered with a
-// CLIENT_ERROR that names the server and what it calls itself. A server that answers
-// the question late and with an error, on a connection that lives on for what may still
-// run, counts as the oldest: what is held there would wait for an answer that no
-// longer comes. So a server that
-// knows no ms never takes a data block for commands, whoever is replaced by whom
-// at a reconnect.
+// When the release is known, End checks the held requests. A request that the server does not
+// understand is sent as text if text means the same (package wire: AppendAsText). Otherwise the
+// reply is a CLIENT_ERROR that names the server and its version. So a server without ms never
+// parses a data block as commands, even if it was replaced at a reconnect.
+//
+// A server may answer the version command late and with an error, on a connection that lingers.
+// It then counts as the oldest release, because held requests would otherwise never be
+// answered.
 
 import (
 	"bytes"
@@ -33,15 +31,15 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Require says what a, which is last in the queue, needs the server to understand.
-// If that is not known of the server, a is held.
+// Require records what the server must understand for a, which is last in the queue. If it is
+// not known whether the server does, a is held.
 func (c *Conn) Require(a *Attempt, needs wire.Features) {
 	if needs&^c.Speech != 0 {
 		c.hold(a, needs)
 	}
 }
 
-// hold keeps a, and all that comes behind it, from going out.
+// hold stops the sending of a and of all requests after it.
 func (c *Conn) hold(a *Attempt, needs wire.Features) {
 	a.needs = needs
 	if c.held == nil {
@@ -52,10 +50,10 @@ func (c *Conn) hold(a *Attempt, needs wire.Features) {
 	}
 }
 
-// unheld appends to iov the bytes that come before the first held request.
+// unheld appends the bytes before the first held request to iov.
 func (c *Conn) unheld(iov [][]byte) [][]byte {
 	left := int(c.held.Start - c.Taken)
-	if left == 0 { // a driver that asks until there is no piece would ask for ever for an empty one
+	if left == 0 { // an empty piece would make a driver that calls until it gets none loop forever
 		return iov
 	}
 	first := len(iov)
@@ -70,12 +68,12 @@ func (c *Conn) unheld(iov [][]byte) [][]byte {
 	return iov
 }
 
-// learnRelease takes what the server says when it is asked for its version.
+// learnRelease parses the server's reply to the version command.
 func (c *Conn) learnRelease(line []byte) {
 	srv := c.Server
 	words := bytes.TrimSpace(bytes.TrimPrefix(line, []byte("VERSION")))
 	said := strings.Map(func(c rune) rune {
-		if c < ' ' || c > '~' { // it goes into answers, metrics and logs
+		if c < ' ' || c > '~' { // the text is used in replies, metrics and logs
 			return '?'
 		}
 		return c
@@ -87,7 +85,7 @@ func (c *Conn) learnRelease(line []byte) {
 	c.speaks(srv.Release.Features())
 }
 
-// speaks notes what the server understands. What is held for that goes out in End.
+// speaks records what the server understands. End then sends the held requests.
 func (c *Conn) speaks(f wire.Features) {
 	c.Speech = f
 	if c.held != nil {
@@ -95,19 +93,18 @@ func (c *Conn) speaks(f wire.Features) {
 	}
 }
 
-// maxVersion is how much of what a server calls itself is kept, in bytes.
+// maxVersion is the maximum number of bytes that are kept of a version.
 const maxVersion = 64
 
-// Speech is what the server understands on the connection of a client; 0 if that is
-// not known.
+// Speech returns what the server understands on the connection of a client; 0 if its release is
+// not known there.
 func (srv *Server) Speech(client uint64) wire.Features {
 	return srv.connOf(client).Speech
 }
 
-// TranslateHeld goes on with what connections hold whose servers have told their
-// release by now.
+// TranslateHeld handles the held requests of all connections on which the release is known now.
 func (e *Servers) TranslateHeld() {
-	for i := 0; i < len(e.ToTranslate); i++ { // may grow: who is told may ask again
+	for i := 0; i < len(e.ToTranslate); i++ { // may grow: a receiver may send requests again
 		c := e.ToTranslate[i]
 		if c.held != nil && c.Speech != 0 {
 			c.translateHeld()
@@ -117,8 +114,8 @@ func (e *Servers) TranslateHeld() {
 	e.ToTranslate = e.ToTranslate[:0]
 }
 
-// translateHeld takes what c holds off the queue, and puts it there again in the
-// form that the server understands.
+// translateHeld releases the requests that c holds. If the server does not understand some of
+// them, it rebuilds that part of the queue in the form that the server understands.
 func (c *Conn) translateHeld() {
 	e, first := c.Server.e, c.held
 	fits := true
@@ -145,7 +142,7 @@ func (c *Conn) translateHeld() {
 		c.holding = max(c.holding-1, 0)
 		e.Outstanding--
 	}
-	var refused []*Attempt // told in the end: their receivers may ask again
+	var refused []*Attempt // failed last, because their receivers may send requests again
 	for a := first; a != nil; {
 		next, sentAt := a.Next, a.sentAt
 		a.Next = nil
@@ -169,15 +166,15 @@ func (c *Conn) translateHeld() {
 	}
 }
 
-// translate puts a request of the same meaning that the server understands in the
-// place of a's request, line. It reports false if there is none.
+// translate replaces line, the request of a, by an equivalent request that the server
+// understands. It reports whether there is one.
 func (c *Conn) translate(a *Attempt, line *link.Queue) bool {
 	e := c.Server.e
 	if a.Dialect != wire.Meta {
 		return false
 	}
 	var text []byte
-	if w, ok := a.To.(*Collector); ok && w.pings() { // a keeper wants no text, but must hear that there is somebody
+	if w, ok := a.To.(*Collector); ok && w.pings() { // a keeper does not need the text, only any reply
 		text = AskVersion
 		a.Op, a.Dialect = wire.Version, wire.Text
 	} else {
@@ -195,7 +192,7 @@ func (c *Conn) translate(a *Attempt, line *link.Queue) bool {
 		m.op = e.Plain.Op
 		a.Op, a.Dialect = m.op, wire.Text
 		a.AsText = m
-		a.DropOpaque() // text names none
+		a.DropOpaque() // text replies do not contain it
 	}
 	a.needs = 0
 	line.Drop(&e.Buffers)
@@ -207,12 +204,11 @@ func (c *Conn) translate(a *Attempt, line *link.Queue) bool {
 type textForm struct {
 	line   []byte       // the meta request
 	req    wire.Request // line, parsed
-	op     wire.Op      // of the text
-	answer []byte       // of the server, to the text, so far
+	op     wire.Op      // of the text request
+	answer []byte       // the server's reply to the text request so far
 }
 
-// refuse fails a, which has left the queue, because the server would not understand
-// it.
+// refuse fails a, which has left the queue, because the server would not understand it.
 func (c *Conn) refuse(a *Attempt) {
 	e, srv := c.Server.e, c.Server
 	why := fmt.Sprintf("server %s is of version %s, %s", srv.Label(), cmp.Or(srv.Version, "unknown"), wire.TooOld)
@@ -231,8 +227,8 @@ func (c *Conn) refuse(a *Attempt) {
 	}
 }
 
-// toMeta takes b, more of the answer to a's text. When that is whole it returns what
-// a meta command would have answered, which is in e.rep then; before, nil.
+// toMeta appends b to the reply to the text request of a. When that reply is complete, it
+// returns the equivalent meta reply, parsed into e.rep. Before that it returns nil.
 func (c *Conn) toMeta(a *Attempt, b []byte) []byte {
 	e, m := c.Server.e, a.AsText
 	m.answer = append(m.answer, b...)

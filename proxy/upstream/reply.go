@@ -11,7 +11,7 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Parse pairs the replies in the input with the head of the queue, one by one.
+// Parse pairs the replies in the input with the requests at the head of the queue, one by one.
 func (c *Conn) Parse() {
 	e, first := c.Server.e, c.Head
 	for c.State == ConnUp {
@@ -49,7 +49,7 @@ func (c *Conn) Parse() {
 		case err != nil || a.Start+uint64(a.Size) > c.Taken && r.Kind < wire.Error:
 			c.desync("sent what is no answer to "+a.Op.String(), buf)
 			return
-		case !r.Awaited && (r.Kind == wire.Value || a.Dialect == wire.Meta) && !c.names(a, buf): // other text names nothing
+		case !r.Awaited && (r.Kind == wire.Value || a.Dialect == wire.Meta) && !c.names(a, buf): // other text replies name nothing
 			c.desync(otherName, buf)
 			return
 		case a.Probe && r.Kind.Failed():
@@ -69,10 +69,10 @@ func (c *Conn) Parse() {
 				}
 			}
 			taken := c.reply(a, r, buf[:n])
-			e.Input.Start += n - taken // Input may be another by now
+			e.Input.Start += n - taken // Input may have been replaced during the call
 		}
 	}
-	if c.Head != first { // which has had its answer
+	if c.Head != first { // the head was answered
 		c.headAt = e.Now
 	}
 	if a := c.Head; a != nil && a.Begun {
@@ -83,7 +83,7 @@ func (c *Conn) Parse() {
 	}
 }
 
-// short waits for more of the answer to a, of which the reply at hand is not whole.
+// short waits for the rest of the current reply to a.
 func (c *Conn) short(a *Attempt) {
 	c.Need = c.Server.e.rep.Size
 	c.flows(a)
@@ -92,17 +92,16 @@ func (c *Conn) short(a *Attempt) {
 
 const otherName = "named another key or opaque than it was asked for"
 
-// endFollows says whether r is a VALUE with END right behind it, as behind the last
-// VALUE nearly always. Taken as a reply of its own, END would cost as much as the
-// VALUE.
+// endFollows reports whether END follows r directly and r is a VALUE. This is nearly always so
+// for the last VALUE. Parsing END as a separate reply would cost as much as the VALUE.
 func endFollows(r *wire.Reply, rest []byte) bool {
 	return len(rest) >= len(wire.EndLine) && string(rest[:len(wire.EndLine)]) == wire.AnswerEnd && r.Kind == wire.Value && !r.Last
 }
 
-// desync aborts a connection on which nobody can tell any more which answer belongs
-// to which request. Going on would hand one client another's value. A server that does
-// this on a new connection, or as often as after_failures within violationTime, is down:
-// then Ringside connects again at growing intervals, as to one that refuses connections.
+// desync aborts a connection on which replies can no longer be matched to requests. Otherwise
+// one client could get another client's value. The server is marked as down if this happens on
+// a new connection, or after_failures times within violationTime. Ringside then redials it at
+// growing intervals, as after a refused connection.
 func (c *Conn) desync(what string, buf []byte) {
 	e, srv := c.Server.e, c.Server
 	e.Count.Desyncs++
@@ -123,11 +122,11 @@ func (c *Conn) desync(what string, buf []byte) {
 	c.abort("server "+srv.Label()+": "+what, stats.Lost)
 }
 
-// violationTime is how long a server must keep to the protocol after it broke it, until
-// that is forgotten.
+// violationTime is the minimum time without a protocol violation after which earlier violations
+// are forgotten.
 const violationTime = 10 * time.Second
 
-// violated counts that the server broke the protocol.
+// violated counts a protocol violation of the server.
 func (srv *Server) violated() {
 	if srv.e.Now >= srv.violatedBy {
 		srv.violations = 0
@@ -136,8 +135,8 @@ func (srv *Server) violated() {
 	srv.violatedBy = srv.e.Now + int64(max(violationTime, 2*srv.backoff.Max))
 }
 
-// backOff makes the wait before the next connection longer with each violation beyond the
-// first that took the server down: an answered greeting does not end it.
+// backOff doubles the wait before the next dial for each violation after the one that first
+// marked the server as down. A successful greeting does not reset it.
 func (srv *Server) backOff() {
 	for n := srv.violations - srv.downAfter; n > 0 && srv.wait < int64(srv.backoff.Max); n-- {
 		srv.wait = min(2*srv.wait, int64(srv.backoff.Max))
@@ -146,7 +145,7 @@ func (srv *Server) backOff() {
 	srv.e.At(link.RequestTimer, srv.RedialAt)
 }
 
-// noteAnswer notes that the server has answered: it is not down.
+// noteAnswer records that the server has answered, so it is not down.
 func (c *Conn) noteAnswer() {
 	c.answered, c.greeted = true, true
 	if c.Server.Down || c.Server.timeouts > 0 {
@@ -154,8 +153,8 @@ func (c *Conn) noteAnswer() {
 	}
 }
 
-// reply hands one reply, r, whose bytes are b, to a's receiver. It returns how many
-// of the bytes the receiver has taken out of the input.
+// reply passes the reply r, which has the bytes b, to the receiver of a. It returns how many bytes
+// the receiver has moved out of the input.
 func (c *Conn) reply(a *Attempt, r *wire.Reply, b []byte) (taken int) {
 	if a.AsText != nil && a.To != nil {
 		if b = c.toMeta(a, b); b == nil {
@@ -168,7 +167,7 @@ func (c *Conn) reply(a *Attempt, r *wire.Reply, b []byte) (taken int) {
 		taken = a.To.Reply(c, a, r, b)
 	case r.Kind == wire.VersionIs:
 		c.learnRelease(r.Line.Of(b))
-	case a.Op == wire.Version && c.Speech == 0: // it has said no, and nobody asks again on this connection
+	case a.Op == wire.Version && c.Speech == 0: // the server rejected the version command, which is not repeated on this connection
 		c.speaks(wire.Oldest.Features())
 	}
 	if r.Kind != wire.Value || a.Values && (last || !a.Many) {
@@ -180,14 +179,14 @@ func (c *Conn) reply(a *Attempt, r *wire.Reply, b []byte) (taken int) {
 	return taken
 }
 
-// flows notes that more of the answer to a has come, and not the last of it.
+// flows records that a part of the reply to a has arrived, but not its end.
 func (c *Conn) flows(a *Attempt) {
 	if !a.Begun {
 		a.Begun, a.begunAt = true, c.Server.e.Now
 	}
 }
 
-// finished takes a, whose answer is complete, off the queue.
+// finished removes a from the queue. The reply to a is complete.
 func (c *Conn) finished(a *Attempt) {
 	e := c.Server.e
 	c.pop()
@@ -204,13 +203,13 @@ func (c *Conn) finished(a *Attempt) {
 	e.freeAttempt(a)
 }
 
-// meanOf is of how many answers, at most, a connection keeps the mean size. With
-// that many, what it has added up is halved.
+// meanOf is the number of replies after which the sums for the mean reply size are halved, so
+// that recent replies count more.
 const meanOf = 512
 
-// startStream lets the receiver of a have the head, buf, of a value that is not
-// whole yet, if the receiver wants that. A value that nobody wants is dropped as it
-// comes.
+// startStream starts to pass a partly received value to the receiver of a in pieces, if the
+// receiver wants that. buf is its head and what has arrived. A value without a receiver is
+// discarded as it arrives.
 func (c *Conn) startStream(a *Attempt, buf []byte) bool {
 	e, r := c.Server.e, &c.Server.e.rep
 	to, ok := a.To.(Streamer)
@@ -221,7 +220,7 @@ func (c *Conn) startStream(a *Attempt, buf []byte) bool {
 		c.desync(otherName, buf)
 		return true
 	}
-	r.Awaited = false // its key is counted, as it is of any VALUE that names has seen
+	r.Awaited = false // names has already counted its key
 	left, last, taken := r.Size-len(buf), r.Last, 0
 	if ok {
 		taken = to.Begin(c, a, r, buf)
@@ -229,12 +228,12 @@ func (c *Conn) startStream(a *Attempt, buf []byte) bool {
 	}
 	c.noteAnswer()
 	c.flows(a)
-	c.StreamLeft, c.streamLast = left, last && !a.Many // of many keys what comes behind says which have missed
+	c.StreamLeft, c.streamLast = left, last && !a.Many // for a multi-key read, what follows shows which keys have missed
 	e.Input.Start += len(buf) - taken
 	return true
 }
 
-// stream hands on more of the value of the head of the queue.
+// stream passes on the next part of the value at the head of the queue.
 func (c *Conn) stream(buf []byte) {
 	e, a := c.Server.e, c.Head
 	n := min(c.StreamLeft, len(buf))

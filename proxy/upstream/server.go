@@ -1,6 +1,6 @@
 package upstream
 
-// One memcached server as one engine sees it: its settings, and whether it is down.
+// One memcached server as one loop sees it: its settings, and whether it is down.
 
 import (
 	"cmp"
@@ -18,77 +18,77 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Server is one memcached server by address. Pools that name the same address
-// share it. It belongs to one loop, as all it has: each loop has its own Server
-// for the same memcached.
+// Server is one memcached server, identified by its address. Pools that name the same address
+// share it. A Server and all its fields belong to one loop: each loop has its own Server for
+// the same memcached.
 type Server struct {
 	e      *Servers
 	Target table.Target
-	label  string // by people: its name, and its address if that differs
+	label  string // for logs and errors: its name, and its address if that differs
 	settings
 	outage
 	process
 
-	Conns     []*Conn          // for clients' requests: settings.Connections, one for bulky clients, and perhaps more, after a reload
-	Dedicated map[uint32]*Conn // each for one errand of Ringside's own, by the errand's number
-	Lingering int              // connections that only wait for late answers: see latedelete.go
-	Asked     *Conn            // where the part for this server is of the read that is being split
+	Conns     []*Conn          // for clients' requests: settings.Connections, one for bulky clients, and maybe more after a reload with a lower number
+	Dedicated map[uint32]*Conn // connections of Ringside's own tasks, by the number of the task
+	Lingering int              // connections that only wait for late replies: see latedelete.go
+	Asked     *Conn            // while a multi-key read is split: the connection of the part for this server; else nil
 
-	Retired   bool            // no table names it any more: close when nothing is in flight
-	override  health.Override // of all pools that name it, the one that asks least
-	queueFull string          // the error line for a request over settings.queue
+	Retired   bool            // no table names it any more: its connections close when nothing is in flight
+	override  health.Override // the mildest of the overrides in the pools that name it
+	queueFull string          // the error line for a request beyond settings.queue
 
-	Release wire.Release // what it counted as, on the connection that asked it last; zero: none has
-	Version string       // what it called that itself
-	Number  uint16       // for the book of why keys miss
+	Release wire.Release // the release assumed since the last version reply; zero: not known yet
+	Version string       // the version from that reply
+	Number  uint16       // for package why, the log of reasons for misses
 	Count   stats.ServerCounters
 }
 
-// settings are those of the pools that name the server: see configure.
+// settings combines those of the pools that name the server: see configure.
 type settings struct {
 	Connections       int           // for clients' requests
-	queue             int           // clients' requests that may wait on one connection
-	joinGets          bool          // gets that go out together share lines: see names.Line
-	preconnect        bool          // connections are opened ahead of requests
-	keepalive         time.Duration // how long a connection is idle before a ping; 0: for ever
-	Connect, Greeting time.Duration // for a connection to be made; for the first answer on it
+	queue             int           // maximum number of clients' requests that wait on one connection
+	joinGets          bool          // gets that are sent together share lines: see names.Line
+	preconnect        bool          // connections are opened before requests need them
+	keepalive         time.Duration // how long a connection is idle before a ping; 0: no pings
+	Connect, Greeting time.Duration // timeouts: of the dial; of the first reply on a new connection
 	backoff           table.Backoff
-	downAfter         int // requests in a row without an answer that make the server down
+	downAfter         int // number of unanswered requests in a row after which the server is down
 }
 
-// outage is whether the server is down, as this loop's own connections show it.
-// Requests then fail at once, and Ringside alone asks, at RedialAt, until the
-// server answers. Times are in nanoseconds on the loop's clock.
+// outage is whether the server is down, as seen from this loop's own connections. Requests then
+// fail at once, and only Ringside dials, at RedialAt, until the server answers. Times are in
+// nanoseconds on the loop's clock.
 type outage struct {
 	Down     bool
-	Why      string // the error line for its requests while it is down
-	RedialAt int64  // when Ringside alone dials: while it is down, or has closed an idle connection; 0: not so far
-	wait     int64  // between the last two redials
-	timeouts int    // requests in a row that were not answered in time
+	Why      string // the error line for requests while it is down
+	RedialAt int64  // when Ringside dials without a request: while the server is down, or has closed an idle connection; 0: never yet
+	wait     int64  // time between the last two dials of that kind
+	timeouts int    // number of requests in a row that timed out
 
-	violations int    // of the protocol, of late
-	violatedBy int64  // when they are forgotten
-	changed    int64  // when the server was made, or Down changed
-	before     uint64 // requests refused or failed when it went down
+	violations int    // recent violations of the protocol
+	violatedBy int64  // when these are forgotten
+	changed    int64  // when the Server was created, or Down last changed
+	before     uint64 // requests refused or failed until it went down
 }
 
-// process tells a server that was started anew, which has lost all it had, from
-// the one before. It is asked where keys move or have copies, on each new connection.
-// Every Ringside gets the same numbers of the same process.
+// process identifies the server process, so that a restart, which loses all data, is detected.
+// Where keys move or have replicas, it is queried on each new connection. Every instance gets
+// the same numbers for the same process.
 type process struct {
-	StartedAt, Pid int64 // since when it runs, in seconds by its own clock; its number
-	Unidentified   bool  // there is a new connection, on which it has not said them yet
-	Identifying    *Conn // on which it is being asked
+	StartedAt, Pid int64 // start time, in seconds of the server's clock; 0: not known; process id
+	Unidentified   bool  // there is a new connection, on which the process is not identified yet
+	Identifying    *Conn // the connection on which the query is in flight; else nil
 }
 
-// defaultDownAfter is how many requests in a row without an answer make a server
-// down, unless its pools say otherwise.
+// defaultDownAfter is how many requests in a row must time out until a server is down, unless
+// its pools set another number.
 const defaultDownAfter = 3
 
-// configure takes up the settings of p; first says that p is the first pool of
-// its table that names the server. Pools that name the same address share
-// its connections: the most connections, the longest queue and the shortest
-// waits of them count. What a request may take is its own pool's.
+// configure applies the settings of p. first means that p is the first pool of its table that
+// names the server. Pools that name the same address share its connections, with the highest
+// number of connections, the longest queue and the shortest timeouts of all of them. Request
+// timeouts are those of the pool that the request uses.
 func (srv *Server) configure(p *table.Pool, t table.Target, first bool) {
 	if first {
 		srv.Retired = false
@@ -110,7 +110,7 @@ func (srv *Server) configure(p *table.Pool, t table.Target, first bool) {
 	if k := p.Keepalive; k > 0 && (srv.keepalive == 0 || k < srv.keepalive) {
 		srv.keepalive = k
 	}
-	srv.e.Soon(link.RequestTimer) // another keepalive may be due earlier
+	srv.e.Soon(link.RequestTimer) // a ping may be due earlier now
 	srv.Connect = min(srv.Connect, p.Timeouts.Connect)
 	srv.Greeting = min(srv.Greeting, p.Timeouts.Request)
 	srv.backoff.First = min(srv.backoff.First, p.RetryBackoff.First)
@@ -126,24 +126,24 @@ func (srv *Server) configure(p *table.Pool, t table.Target, first bool) {
 	}
 }
 
-// newConn makes a connection without a socket.
+// newConn returns a connection without a socket.
 func (srv *Server) newConn() *Conn {
 	c := &Conn{Server: srv, Deadline: link.Never}
 	c.End, c.Dialer = c, c
 	return c
 }
 
-// Loop is the servers of the loop that srv belongs to.
+// Loop returns the servers of the loop that srv belongs to.
 func (srv *Server) Loop() *Servers { return srv.e }
 
-// Label names a server for people.
+// Label returns the name of the server for logs and errors.
 func (srv *Server) Label() string { return srv.label }
 
-// Pick returns the connection for the next request of a client, by its number, or
-// why there is none. A client's requests all get the same one: a get behind a set
-// that was not waited for must not overtake it on another. Requests of Ringside's
-// own (internal) have a bound of their own: repairs, deletes and pings that a
-// full queue kept out would be missed when the load is over.
+// Pick returns the connection for the next request of the client with that number, or why there
+// is none. All requests of a client use the same connection, so that a get cannot overtake an
+// earlier set that the client has not waited for. Ringside's own requests (internal) have a
+// separate limit. If repairs, deletes and pings were rejected because the queue is full, they
+// would be missing after the overload.
 func (srv *Server) Pick(client uint64, internal bool) (c *Conn, trouble string, o stats.Outcome) {
 	if srv.Down {
 		srv.Count.Refused++
@@ -171,12 +171,12 @@ func (srv *Server) Pick(client uint64, internal bool) (c *Conn, trouble string, 
 	return c, "", 0
 }
 
-// Bulky is set in the number of a client whose answers are so large that others
-// should not wait behind them: see package client. Its requests go by a connection
-// of their own, which is made for the first.
+// Bulky is a bit in the number of a client. It means that the replies are so large that other
+// clients should not wait for them: see package client. Bulky clients share a separate connection, which is
+// created for the first such request.
 const Bulky = 1 << 63
 
-// connOf is the connection that the requests of a client go by.
+// connOf returns the connection for the requests of a client.
 func (srv *Server) connOf(client uint64) *Conn {
 	if client&Bulky == 0 {
 		return srv.Conns[client%uint64(srv.Connections)]
@@ -188,18 +188,18 @@ func (srv *Server) connOf(client uint64) *Conn {
 }
 
 const (
-	// maxInternal bounds how many of Ringside's own requests wait on one
-	// connection, late deletes apart: a client's request has one of those at most.
+	// maxInternal limits how many of Ringside's own requests wait on one connection. Late
+	// deletes do not count: each client request causes at most one.
 	maxInternal  = 1024
 	internalFull = "too many of Ringside's own requests wait for it"
 )
 
-// wantsConn says whether connections are opened ahead of requests.
+// wantsConn reports whether connections are opened before requests need them.
 func (srv *Server) wantsConn() bool { return srv.preconnect && !srv.Down && !srv.Draining() }
 
-// goDown takes the server for down, for the reason why: its requests fail at
-// once, and Ringside alone asks it, at growing intervals, until it answers. refused
-// is what the observer is told.
+// goDown marks the server as down for the reason why. Its requests then fail at once, and only
+// Ringside's own dials, at growing intervals, try it until it answers. refused is passed on to
+// the Observer.
 func (srv *Server) goDown(why string, refused bool) {
 	e := srv.e
 	b := srv.backoff
@@ -225,10 +225,10 @@ func (srv *Server) goDown(why string, refused bool) {
 	srv.e.Observer.Down(srv, why, refused)
 }
 
-// Reject takes the server for down, for the reason why, by what it has said of itself.
+// Reject marks the server as down for the reason why, because of something that it has replied.
 func (srv *Server) Reject(why string) { srv.goDown(why, false) }
 
-// Heard is when its connections have last brought anything.
+// Heard returns when the last bytes arrived on its connections for clients.
 func (srv *Server) Heard() (at int64) {
 	for _, c := range srv.Conns {
 		at = max(at, c.lastIn)
@@ -236,15 +236,15 @@ func (srv *Server) Heard() (at int64) {
 	return at
 }
 
-// Keeps says whether c is one of the connections that clients' requests go by.
+// Keeps reports whether c is one of the connections for clients' requests.
 func (srv *Server) Keeps(c *Conn) bool { return slices.Contains(srv.Conns, c) }
 
 func (srv *Server) whyDown(why string) string {
 	return fmt.Sprintf("server %s is down: %s", srv.Label(), why)
 }
 
-// comeUp ends an outage of c's server, or a row of timeouts that might have become
-// one. What comes late, on a lingering connection, ends none.
+// comeUp ends an outage of the server, or resets its count of timeouts. A late reply on a
+// lingering connection does neither.
 func (c *Conn) comeUp() {
 	srv := c.Server
 	if c.Lingering {
@@ -260,7 +260,8 @@ func (c *Conn) comeUp() {
 	}
 }
 
-// reason is err without what people know already: which address it was.
+// reason returns the innermost error as text, without the address, which the log line has
+// already.
 func reason(err error) string {
 	for {
 		inner := errors.Unwrap(err)
@@ -271,30 +272,30 @@ func reason(err error) string {
 	}
 }
 
-// Apply puts o in force: what all pools that name the server want at least.
+// Apply sets o, the mildest override in all pools that name the server.
 func (srv *Server) Apply(o health.Override) {
 	if srv.override == o {
 		return
 	}
 	srv.override = o
-	for _, c := range slices.Clone(srv.Conns) { // giveUp may put others in their place
+	for _, c := range slices.Clone(srv.Conns) { // giveUp may replace them
 		if o == health.Down && (c.State != ConnIdle || c.Length > 0) {
 			c.giveUp(o.Refusal(srv.Target.Name), stats.Unavailable)
 		}
-		srv.e.Mark(&c.Link) // to be closed, or opened ahead of requests
+		srv.e.Mark(&c.Link) // so that Flush closes it, or opens it in advance
 	}
-	if o == health.Restore && srv.Down { // it is asked at once
+	if o == health.Restore && srv.Down { // the server is dialed at once
 		srv.RedialAt = srv.e.Now
 		srv.e.At(link.RequestTimer, srv.e.Now)
 	}
 }
 
-// Draining says that the server gets no new requests, because no table names it
-// any more or a person wants it so: its connections close when they owe nothing.
+// Draining reports whether the server gets no new requests, because no table names it any more
+// or an operator has drained it. Its connections close when no reply is due.
 func (srv *Server) Draining() bool { return srv.Retired || srv.override != health.Restore }
 
-// DedicatedConn is the connection for one errand of Ringside's own, by the
-// errand's number.
+// DedicatedConn returns the connection for Ringside's own task with the number n. It creates
+// the connection if needed.
 func (srv *Server) DedicatedConn(n uint32) *Conn {
 	c := srv.Dedicated[n]
 	if c == nil {
@@ -307,7 +308,7 @@ func (srv *Server) DedicatedConn(n uint32) *Conn {
 	return c
 }
 
-// CloseDedicated closes an errand's connection.
+// CloseDedicated closes the connection of the task with the number n.
 func (srv *Server) CloseDedicated(n uint32) {
 	c := srv.Dedicated[n]
 	if c == nil {
@@ -317,7 +318,7 @@ func (srv *Server) CloseDedicated(n uint32) {
 	if c.State != ConnIdle {
 		c.disconnect(link.Close)
 	} else {
-		c.reset() // what has been asked must not open it again
+		c.reset() // queued requests must not make it dial again
 	}
 	c.failAll("the errand is done", stats.Lost)
 }

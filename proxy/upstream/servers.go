@@ -9,55 +9,54 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Servers are the memcached servers that one loop talks to, and its
-// connections to them.
+// Servers has the memcached servers of one loop, and the loop's connections to them.
 type Servers struct {
 	*link.IO
 	Observer Observer
 
-	// Prompt holds requests only where a queue is so long that they came in
-	// batches; without it they are held from Tune.HoldDue on. The driver sets it.
+	// Prompt holds requests back only if a queue is so long that it was filled in batches.
+	// Without it they are held from Tune.HoldDue on. The driver sets it.
 	Prompt bool
 
-	ByAddress   map[string]*Server // by network and address, over generations of the table
-	List        []*Server          // the same, in the order of the table
+	ByAddress   map[string]*Server // by network and address; survives reloads of the table
+	List        []*Server          // those that the table names, in its order
 	Closing     []*Conn            // connections of servers that no table names any more
-	Lingering   []*Conn            // connections that wait for late answers only
-	ToTranslate []*Conn            // connections that hold what their servers may not understand, and know the release now
+	Lingering   []*Conn            // connections that only wait for late replies
+	ToTranslate []*Conn            // connections with held requests on which the release is known now
 
-	LateDeletes int    // in the queues of all connections
-	Outstanding int    // requests in the queues, which have no answer yet
-	Requests    uint64 // requests given to connections so far
-	opaque      uint64 // the last that a meta command of Ringside's own has got
+	LateDeletes int    // number of late deletes in the queues of all connections
+	Outstanding int    // requests in the queues without a complete reply
+	Requests    uint64 // requests added to connections so far
+	opaque      uint64 // number in the last opaque that Ringside added
 
 	FreeAttempts *Attempt     // kept for reuse, linked by Next
-	Plain        wire.Request // scratch: a request that Ringside makes itself, parsed
-	rep          wire.Reply   // scratch: the reply at hand
+	Plain        wire.Request // scratch: the parsed form of a request that Ringside makes itself
+	rep          wire.Reply   // scratch: the current reply
 }
 
-// Observer is told what happens to servers. It is asked while that is being
-// dealt with, so it must not close or open connections.
+// Observer is notified of events on servers. It is called while these are being handled, so it
+// must not close or open connections.
 type Observer interface {
-	// Down is told that a server does not answer any more, and why; refused says that
-	// nobody listens there: the server's process has ended.
+	// Down reports that a server does not answer any more, and why. refused means that nothing
+	// listens at the address: the server process has ended.
 	Down(srv *Server, why string, refused bool)
 
-	// Up is told that a server answers again.
+	// Up reports that a server answers again.
 	Up(srv *Server)
 
-	// Connected is told that there is a new connection to a server.
+	// Connected reports a new connection to a server.
 	Connected(c *Conn)
 
-	// LateDeleted is told that what went behind a mutation that timed out has
-	// deleted something, or put a mark in its place: key, as the server knows it.
+	// LateDeleted reports that the request sent after a mutation that timed out has deleted the
+	// value, or replaced it by a placeholder. key is in the form that the server knows.
 	LateDeleted(srv *Server, key []byte)
 
-	// Fate is told what a server has answered, unless it is a value of a key that it
-	// leaves as it was.
+	// Fate reports a reply of a server. A VALUE is only reported if Attempt.Values is set, and
+	// of a multi-key read only the last one.
 	Fate(c *Conn, a *Attempt, r *wire.Reply)
 }
 
-// Server finds or makes the server of target.
+// Server returns the server of target, and creates it if there is none.
 func (e *Servers) Server(target table.Target, p *table.Pool) *Server {
 	key := target.Network + " " + target.Address
 	srv := e.ByAddress[key]
@@ -72,7 +71,7 @@ func (e *Servers) Server(target table.Target, p *table.Pool) *Server {
 	return srv
 }
 
-// AddTo adds the servers to what is told of all loops.
+// AddTo adds the servers to the snapshot of all loops.
 func (e *Servers) AddTo(into *stats.Snapshot) {
 	for a := e.FreeAttempts; a != nil; a = a.Next {
 		into.Kept += AttemptSize
@@ -90,7 +89,7 @@ func (e *Servers) AddTo(into *stats.Snapshot) {
 	}
 }
 
-// addTo adds the server to what other loops tell of it.
+// addTo adds the server to the snapshot, which may already have the same server of other loops.
 func (srv *Server) addTo(t *stats.ServerSnapshot) {
 	t.ServerCounters.Add(&srv.Count)
 	t.Lingering += srv.Lingering

@@ -1,6 +1,6 @@
 package upstream
 
-// What clients wait for at servers, for people.
+// What clients wait for at servers, for display.
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	"ringside/proxy/stats"
 )
 
-// Waits tells of every client what it waits for: of each connection, what its first
-// request there waits for.
+// Waits calls tell for each client that waits on a connection, with what its first request
+// there waits for.
 func (e *Servers) Waits(tell func(client uint64, w stats.Wait)) {
 	for _, srv := range e.ByAddress {
 		for _, c := range srv.Conns {
@@ -37,14 +37,15 @@ func (c *Conn) waits(tell func(client uint64, w stats.Wait)) {
 	}
 }
 
-// phase is what a waits for now, before which there are so many in the queue, and why.
+// phase returns what a waits for now, and why. before is the number of attempts before it in
+// the queue.
 func (c *Conn) phase(a *Attempt, before int) (phase, why string) {
 	switch {
 	case c.State != ConnUp:
 		return stats.Connect, "a connection to the server"
 	case a.Start+uint64(a.Size) > c.Taken && c.Full:
 		return stats.Send, fmt.Sprintf("the server to take the request, behind %d bytes", max(0, int64(a.Start)-int64(c.Taken)))
-	case a != c.Head: // it may be held here meanwhile: see Conn.Flush
+	case a != c.Head: // it may be held in Ringside too: see Conn.Flush
 		return stats.Queue, fmt.Sprintf("the server to answer %d requests before it", before)
 	case a.Begun || c.StreamLeft > 0:
 		return stats.Value, "the rest of the server's answer"
@@ -52,7 +53,7 @@ func (c *Conn) phase(a *Attempt, before int) (phase, why string) {
 	return stats.Answer, "the server's answer"
 }
 
-// Slowest is the phase that took longest of a, whose answer has just become whole.
+// Slowest returns the phase of a that lasted longest. The reply to a has just become complete.
 func (c *Conn) Slowest(a *Attempt) string {
 	connected := max(a.sentAt, c.upAt)
 	first := max(connected, c.headAt)
@@ -72,7 +73,7 @@ func (c *Conn) Slowest(a *Attempt) string {
 	return phase
 }
 
-// FailedIn is the phase in which a failed.
+// FailedIn returns the phase in which a failed.
 func (c *Conn) FailedIn(a *Attempt, f Failure) string {
 	switch {
 	case f.Unsent && c.State != ConnUp:

@@ -1,50 +1,50 @@
-// Package watch sees which keys clients ask for, and what becomes of them.
+// Package watch samples the keys that clients request, and the outcomes of these requests.
 //
-// A loop looks at some of its requests, drawn at random: about a thousand a second,
-// whatever the load. So what it costs is constant, and on a request that it does not
-// look at a decrement and a branch. Of one that it looks at it takes the key where the
-// request is given to a server, and the outcome where the answer comes: a Sight stands
-// between the connection and the receiver of the answer.
+// A loop samples some of its requests at random: about a thousand a second, whatever the load.
+// So the cost is constant, and a request that is not sampled costs a decrement and a branch.
+// For a sampled request the key is recorded when it is added to a server's queue, and the
+// outcome when the reply arrives. A Sight is placed between the connection and the receiver of
+// the reply.
 //
-//	request ► Left-- ► Look: a Sight in front of the receiver ► answer ► sketches
+//	request ► Left-- ► Look: a Sight in front of the receiver ► reply ► sketches
 //
 // # Hot keys
 //
-// Which keys are asked for most is kept by Space-Saving (Metwally, Agrawal, El Abbadi
-// 2005): a table of fixed size, in which a key that is new takes the place of the one
-// that was seen least, and its count, as what it may be too high by. Counts are halved
-// every ten seconds, so they follow the present.
+// The most requested keys are found with Space-Saving (Metwally, Agrawal, El Abbadi 2005). It
+// uses a table of fixed size. A new key replaces the key with the lowest count, and inherits
+// that count as its possible error. Counts are halved every ten seconds, so they follow the
+// present.
 //
-//	keys       512 a loop, of which a key that is new costs a walk through all: some 0.3 µs
-//	prefixes   64 a loop: a key's prefix ends with its first colon; keys without one have none together
+//	keys       512 per loop; a new key costs a scan of all of them: some 0.3 µs
+//	prefixes   64 per loop: a key's prefix ends with its first colon; all keys without a colon share one
 //
-// What is told of a key says how far it may be off, MoreOrLess: by what the table
-// forgot, and by chance, of which it is three standard deviations. The loops' tables
-// are added up; a key that a full table does not have may have as much there as what
-// that table has least of.
+// MoreOrLess is the possible error of a key's count. It has two parts: what the table has
+// forgotten, and three standard deviations of the sampling. The tables of the loops are added
+// up. A key that is missing in a full table may have had as many requests there as the lowest
+// count of that table.
 //
-// A command that takes several requests to servers is looked at where it ends.
+// A command that needs several requests to servers is sampled when it ends.
 //
 // # Traces
 //
-// Somebody may follow the keys that fit a Pattern: then a loop looks at every request,
-// at most of them only to compare the key. What has become of one is told in a letter:
+// An operator may trace the keys that match a Pattern. A loop then examines every request, most
+// of them only to compare the key. The outcome of a request is one letter:
 //
-//	H  a read found it                       M  it found nothing
-//	S  it found an old value (meta flag X)   R  it is told to make it anew (W)
-//	L  add stored: a lock is won             l  add refused: another has it
-//	W  set, replace, cas, append or prepend stored    w  it was refused
+//	H  a read found the key                  M  it missed
+//	S  it found a stale value (meta flag X)  R  it must rebuild the value (W)
+//	L  add stored: a lock was acquired       l  add did not store: another client has the lock
+//	W  set, replace, cas, append or prepend stored    w  it did not store
 //	U  a lock was deleted                    D  another key was       d  there was nothing to delete
-//	I  incr, decr                            T  touch, gat            E  it failed, or was refused as a mistake
+//	I  incr, decr                            T  touch, gat            E  it failed, or was invalid
 //
-// The key of a lock is Lock and what it locks: a pattern that fits the one fits the other.
-// What goes past Ringside is not seen, and not claimed. A loop keeps 4,096 events until
-// they are taken; more are counted and dropped. Values are never kept.
+// The key of a lock is Lock followed by the key that it locks: a pattern that matches one also
+// matches the other. Requests that bypass Ringside are not seen. A loop keeps up to 4,096
+// events until they are read; further ones are counted and dropped. Values are never kept.
 //
-// # What is not seen
+// # Limits
 //
-// What clients ask for that goes to no server, because the server is down or nobody
-// has the key, is not seen.
+// Requests that are not sent to any server are not seen, because the server is down or the key
+// has no route.
 package watch
 
-// The package's manual.
+// The package documentation.

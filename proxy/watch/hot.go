@@ -1,17 +1,17 @@
 package watch
 
-// How often a key is surely asked for, to be known at once.
+// A fast lookup of how often a key is requested, at least.
 
 import "time"
 
-// heat is how often a key is asked for.
+// heat is the request rate of a key.
 type heat struct {
 	hash uint64
-	rate float64 // requests a second, at least
-	at   int64   // when that was found, on the loop's clock
+	rate float64 // requests per second, lower bound
+	at   int64   // when it was computed, on the loop's clock
 }
 
-// heed notes how often the key with that hash is asked for.
+// heed records the request rate of the key with that hash.
 func (w *Watch) heed(hash uint64, c *Counts, now int64) {
 	rate := max(c.Likely()-c.MoreOrLess(), 0) / max(w.span/float64(time.Second), 1)
 	h := &w.hot[hash%uint64(len(w.hot))]
@@ -20,9 +20,9 @@ func (w *Watch) heed(hash uint64, c *Counts, now int64) {
 	}
 }
 
-// Rate is how often the key with that hash is asked for in a second, at least, as far
-// as was seen lately. It costs a look at one place, which two keys may share: then only
-// the one counts that is asked for more.
+// Rate returns a lower bound of the recent requests per second of the key with that hash; 0:
+// not known. It looks at a single slot. If two keys share a slot, only the one with more
+// requests is known.
 func (w *Watch) Rate(hash uint64, now int64) float64 {
 	h := &w.hot[hash%uint64(len(w.hot))]
 	if h.hash != hash || now-h.at > int64(window) {

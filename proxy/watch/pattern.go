@@ -1,6 +1,6 @@
 package watch
 
-// Which keys are traced.
+// Selects the keys that are traced.
 
 import (
 	"errors"
@@ -9,22 +9,22 @@ import (
 	"strings"
 )
 
-// Pattern says which keys are traced: * stands for any bytes or none, ? for one, [a-z]
-// for one of these, [^a-z] for one that is none of these, and \ makes the byte behind
-// it stand for itself. It is of the whole key. []N stands for one key in N: see Sample.
+// Pattern selects the keys to trace. It must match the whole key: * matches any bytes or none,
+// ? one byte, [a-z] one byte of the set, [^a-z] one byte outside it, and \ makes the next byte
+// literal. []N selects one key in N: see Sample.
 type Pattern string
 
-// MostPatterns is how many one may follow.
+// MostPatterns is the maximum number of patterns at a time.
 const MostPatterns = 8
 
-// Sample is the pattern of one key in n, whose every request is traced then: which these are
-// is in their bytes. It is spelt as no other pattern can be.
+// Sample returns the pattern that selects one key in n, by a hash of the key. All requests on a
+// selected key are traced. Its syntax is not valid for any other pattern.
 func Sample(n int) Pattern { return Pattern("[]" + strconv.Itoa(n)) }
 
 // MostSample is the largest n of a Sample.
 const MostSample = 1_000_000
 
-// sample returns the n of a Sample; 0: p is none.
+// sample returns the n of a Sample; 0: p is not a Sample.
 func (p Pattern) sample() uint64 {
 	if len(p) < 3 || p[:2] != "[]" {
 		return 0
@@ -36,10 +36,10 @@ func (p Pattern) sample() uint64 {
 	return n
 }
 
-// Lock is what the key of a lock begins with; what it locks follows.
+// Lock is the prefix of the key of a lock. The key that it locks follows.
 const Lock = "lock:"
 
-// Patterns are those that texts are.
+// Patterns converts texts to patterns.
 func Patterns(texts []string) (list []Pattern) {
 	for _, t := range texts {
 		list = append(list, Pattern(t))
@@ -47,7 +47,7 @@ func Patterns(texts []string) (list []Pattern) {
 	return list
 }
 
-// Check says what is wrong with patterns; nil: nothing is.
+// Check returns the first error in patterns, or nil.
 func Check(patterns []Pattern) error {
 	if n := len(patterns); n == 0 || n > MostPatterns {
 		return fmt.Errorf("%d patterns: say 1 to %d", n, MostPatterns)
@@ -92,12 +92,12 @@ func (p Pattern) check() error {
 	return nil
 }
 
-// Fits says whether p is of key, or of what key locks.
+// Fits reports whether p matches key, or the key that key locks.
 func (p Pattern) Fits(key []byte) bool {
 	if n := p.sample(); n > 0 {
 		hash := uint64(14695981039346656037) // FNV-1a
 		for i, b := range key {
-			if i == len(Lock) && string(key[:i]) == Lock { // it goes where what it locks goes
+			if i == len(Lock) && string(key[:i]) == Lock { // a lock is selected together with the key that it locks
 				hash = 14695981039346656037
 			}
 			hash = (hash ^ uint64(b)) * 1099511628211
@@ -110,8 +110,8 @@ func (p Pattern) Fits(key []byte) bool {
 	return len(key) > len(Lock) && string(key[:len(Lock)]) == Lock && p.is(key[len(Lock):])
 }
 
-// is goes back, where p fits no further, to the last * alone: what the ones before
-// have taken can stay.
+// is reports whether p matches the whole key. After a mismatch it only backtracks to the last
+// *: what earlier ones have matched can stay.
 func (p Pattern) is(key []byte) bool {
 	i, star, from := 0, -1, 0
 	for at := 0; ; {
@@ -136,7 +136,7 @@ func (p Pattern) is(key []byte) bool {
 	}
 }
 
-// one is how many bytes of p, from i on, stand for the byte b; 0: they don't.
+// one returns how many bytes of p, from i on, match the byte b; 0: they don't match.
 func (p Pattern) one(i int, b byte) int {
 	if i == len(p) {
 		return 0
@@ -163,7 +163,7 @@ func (p Pattern) one(i int, b byte) int {
 	return n
 }
 
-// emptyRange is a range of the set p that ends before it begins; "" if it has none.
+// emptyRange returns a range of the set p that ends before it begins; "" if there is none.
 func (p Pattern) emptyRange() Pattern {
 	for i := 0; i+2 < len(p); i++ {
 		if p[i+1] == '-' {
@@ -176,7 +176,7 @@ func (p Pattern) emptyRange() Pattern {
 	return ""
 }
 
-// has says whether b is in the set p.
+// has reports whether b is in the set p.
 func (p Pattern) has(b byte) bool {
 	for i := 0; i < len(p); i++ {
 		if i+2 < len(p) && p[i+1] == '-' {

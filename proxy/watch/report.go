@@ -1,30 +1,30 @@
 package watch
 
-// What all loops have seen, for people.
+// The samples of all loops, for display.
 
 import (
 	"cmp"
 	"slices"
 )
 
-// Report is what some loops have seen. The zero Report has seen nothing.
+// Report has the samples of several loops. The zero value has none.
 type Report struct {
-	Requests float64 // each as often as it stands for others
-	Span     float64 // seconds in which they were
-	Looks    float64 // how many of the requests were looked at, about
+	Requests float64 // estimated number of requests: each sample counts with its weight
+	Span     float64 // seconds in which they were made
+	Looks    float64 // approximate number of samples
 	Keys     []Row
 	Prefixes []Row
 
-	floors [2]float64 // of keys and prefixes: how much a key that is not there may have
+	floors [2]float64 // of keys and prefixes: how many requests a key that is not listed may have
 }
 
-// AddTo adds what w has seen to r, of so many keys at most, which are Most again when
-// all is added up.
+// AddTo adds the samples of w to r, with a limited number of keys. When all loops are added,
+// the most requested keys come first.
 func (w *Watch) AddTo(r *Report, now int64) {
 	if w.at == 0 {
 		return
 	}
-	if now-w.adaptedAt >= int64(adaptGap) { // nobody else sees that it has become quiet
+	if now-w.adaptedAt >= int64(adaptGap) { // without requests nothing else adapts the sampling rate
 		w.adapt(now)
 	}
 	w.age(now)
@@ -37,7 +37,7 @@ func (w *Watch) AddTo(r *Report, now int64) {
 	r.floors[1] += w.prefixes.floor()
 }
 
-// merge adds up two lists. A key that one of them lacks may have as much there as its floor.
+// merge adds up two lists. A key that is missing in one of them may have had its floor there.
 func merge(a []Row, floorA float64, b []Row, floorB float64) []Row {
 	at := make(map[string]int, len(a))
 	for i := range a {

@@ -1,6 +1,6 @@
 package watch_test
 
-// What is seen of keys: each request once, with what has become of it.
+// Sampling of keys: each request is counted once, with its outcome.
 
 import (
 	"fmt"
@@ -11,8 +11,8 @@ import (
 	"ringside/proxy/watch"
 )
 
-// TestWatched serves commands of all kinds, looks at each of them, and holds what was
-// seen: the key as clients know it, reads, hits and bytes.
+// TestWatched sends commands of all kinds, samples each of them, and checks what was recorded:
+// the key as clients know it, reads, hits and bytes.
 func TestWatched(t *testing.T) {
 	value := strings.Repeat("v", 100)
 	for _, c := range []struct {
@@ -76,7 +76,7 @@ func rows(list []watch.Row) string {
 	return strings.Join(all, ", ")
 }
 
-// TestWatchedTasks is TestWatched for commands of several requests: each counts once.
+// TestWatchedTasks is TestWatched for commands of several requests: each is counted once.
 func TestWatchedTasks(t *testing.T) {
 	s := conversation.New(t)
 	s.Pool([]string{"main", "servers=s1,s2"})

@@ -1,7 +1,6 @@
 package watch
 
-// A request that is looked at, between the connection that brings its answer and the
-// receiver.
+// A sampled request: it receives the reply in front of the actual receiver.
 
 import (
 	"bytes"
@@ -11,33 +10,33 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Sight is the receiver of an attempt that is looked at. It hands everything on to
-// the receiver proper.
+// Sight is the receiver of a sampled attempt. It forwards everything to the actual receiver.
 type Sight struct {
 	upstream.Receiver
 	w    *Watch
-	next *Sight // in the list of free ones
+	next *Sight // in the free list
 
-	keys   []byte        // that are looked at, one behind the other, as clients know them
-	marks  []mark        // one for each of them
-	from   int           // marks before it have had their answer, or are misses
-	goesOn bool          // what is no plain hit becomes a task, whose end is seen then
-	since  int64         // the first of them was asked for, on the loop's clock
-	out    stats.Outcome // of what is no read
+	keys   []byte        // the sampled keys, concatenated, as clients know them
+	marks  []mark        // one for each key
+	from   int           // marks before it have a value, or are misses
+	goesOn bool          // if the reply is not a plain hit, a task continues the request, which is then sampled at its end
+	since  int64         // when the first key was requested, on the loop's clock
+	out    stats.Outcome // of a request that is not a read
 }
 
 // mark is one key of a Sight.
 type mark struct {
-	end   int // of the key in Sight.keys; it begins where the one before ends
-	strip int // bytes of it that servers don't see
+	end   int // end of the key in Sight.keys; it begins at the end of the one before
+	strip int // number of its first bytes that servers don't see
 	seen
-	traced     bool // somebody follows it
-	stale, won bool // what was found is old; and the client is to make it anew
+	traced     bool // it matches a traced pattern
+	stale, won bool // stale: the value found is stale; won: the client must rebuild it
 }
 
-// Look looks at what becomes of a, a request on key or, of a read of many, one of its keys.
-// Servers don't see the first strip bytes of the key. size is what the request brings.
-// goesOn says that what is no plain hit becomes a task.
+// Look samples the attempt a, if it is its turn or key is traced. key is the key of a, or one
+// of the keys of a multi-key read. Servers don't see the first strip bytes of the key. size is
+// the size of the request. goesOn means that a task continues the request if the reply is not a
+// plain hit.
 func (w *Watch) Look(now int64, a *upstream.Attempt, key []byte, strip, size int, goesOn bool) {
 	weight, traced := w.draws(now), w.patterns != nil && w.traces(key)
 	if weight == 0 && !traced {
@@ -63,8 +62,8 @@ func (w *Watch) Look(now int64, a *upstream.Attempt, key []byte, strip, size int
 
 func isRead(op wire.Op) bool { return op >= wire.Get && op <= wire.Gats }
 
-// end counts what was heard, and keeps s for reuse. It returns the receiver, who is
-// to be told yet.
+// end records the outcome, and keeps s for reuse. It returns the actual receiver, which was not
+// called yet.
 func (s *Sight) end(c *upstream.Conn, a *upstream.Attempt) upstream.Receiver {
 	now := c.Server.Loop().Now
 	for i := range s.marks {
@@ -100,10 +99,10 @@ func (s *Sight) release() upstream.Receiver {
 	return to
 }
 
-// mostKept is how many bytes of keys a Sight keeps room for when it is not used.
+// mostKept is the maximum capacity for keys, in bytes, of a Sight that is kept for reuse.
 const mostKept = 4096
 
-// key is that of the i-th mark.
+// key returns the key of the i-th mark.
 func (s *Sight) key(i int) []byte {
 	if i == 0 {
 		return s.keys[:s.marks[0].end]
@@ -111,19 +110,19 @@ func (s *Sight) key(i int) []byte {
 	return s.keys[s.marks[i-1].end:s.marks[i].end]
 }
 
-// hear notes what r, whose bytes are b, says of the keys.
+// hear records what the reply r, with the bytes b, shows about the keys.
 func (s *Sight) hear(a *upstream.Attempt, r *wire.Reply, b []byte) {
 	switch {
 	case !isRead(a.Op) || r.Kind.Failed():
 		s.out = stats.OutcomeOf(r.Kind)
-	case s.goesOn && string(r.ClientFlags.Of(b)) == wire.MarkFlags: // of a copy that is being written
+	case s.goesOn && string(r.ClientFlags.Of(b)) == wire.MarkFlags: // a placeholder of a replica that is being written
 	case s.goesOn && (r.Letters.Has('W') || r.Letters.Has('Z') || r.Letters.Has('X')):
 	case a.Dialect == wire.Meta && (r.Kind == wire.Value || r.Kind == wire.Header):
 		m := &s.marks[0]
 		m.hit, m.bytes, m.stale, m.won = true, r.Body.Len(), r.Letters.Has('X'), r.Letters.Has('W')
 	case r.Kind == wire.Value:
 		named := r.Key.Of(b)
-		for i := s.from; i < len(s.marks); i++ { // servers answer in the order of asking
+		for i := s.from; i < len(s.marks); i++ { // servers reply in request order
 			if m := &s.marks[i]; bytes.Equal(s.key(i)[m.strip:], named) {
 				m.hit, m.bytes = true, r.Body.Len()
 				s.from = i + 1
@@ -133,24 +132,25 @@ func (s *Sight) hear(a *upstream.Attempt, r *wire.Reply, b []byte) {
 	}
 }
 
-// Reply hears what is said, and hands it on.
+// Reply records the reply and forwards it.
 func (s *Sight) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
 	s.hear(a, r, b)
 	return s.Receiver.Reply(c, a, r, b)
 }
 
-// Done counts what was heard.
+// Done records the outcome and forwards the call.
 func (s *Sight) Done(c *upstream.Conn, a *upstream.Attempt) {
 	s.end(c, a).Done(c, a)
 }
 
-// Failed counts what was heard before there was no more: a read that has found nothing.
+// Failed records the outcome and forwards the call. Keys of a read without a value so far get
+// that outcome.
 func (s *Sight) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failure) {
 	s.out = f.Outcome
 	s.end(c, a).Failed(c, a, f)
 }
 
-// RouteOf is what counts the keys of that share; nil: nobody does.
+// RouteOf returns the counters for the keys of that share; nil: there are none.
 func (s *Sight) RouteOf(share int32) *stats.RouteCounters {
 	if to, ok := s.Receiver.(interface {
 		RouteOf(share int32) *stats.RouteCounters
@@ -160,30 +160,30 @@ func (s *Sight) RouteOf(share int32) *stats.RouteCounters {
 	return nil
 }
 
-// Streams asks the receiver, if it takes values piece by piece.
+// Streams asks the receiver, if it is a Streamer.
 func (s *Sight) Streams(r *wire.Reply, b []byte) bool {
 	to, ok := s.Receiver.(upstream.Streamer)
 	return ok && to.Streams(r, b)
 }
 
-// Begin hears of a value that comes in pieces, as More and the others only after
-// Streams said yes.
+// Begin records the head of a value that arrives in pieces. Like More, it is only called after
+// Streams returned true.
 func (s *Sight) Begin(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
 	s.hear(a, r, b)
 	return s.Receiver.(upstream.Streamer).Begin(c, a, r, b)
 }
 
-// More hands on more of a value.
+// More forwards the next bytes of a value.
 func (s *Sight) More(c *upstream.Conn, a *upstream.Attempt, b []byte, last bool) (taken int) {
 	return s.Receiver.(upstream.Streamer).More(c, a, b, last)
 }
 
-// Behind asks the receiver, if it takes values piece by piece.
+// Behind asks the receiver, if it is a Streamer.
 func (s *Sight) Behind() bool {
 	to, ok := s.Receiver.(upstream.Streamer)
 	return ok && to.Behind()
 }
 
-// TakeBack hands back an attempt that will be asked again, and seen then. Of whom it
-// is asked, reads in text, all receivers that are looked at can take them back.
+// TakeBack takes back an attempt that will be sent, and sampled, again. It is only called for
+// text reads, and all sampled receivers of these are Takers.
 func (s *Sight) TakeBack(a *upstream.Attempt) { s.release().(upstream.Taker).TakeBack(a) }

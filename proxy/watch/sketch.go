@@ -1,6 +1,6 @@
 package watch
 
-// The keys that are seen most, in a table of fixed size.
+// The most requested keys, in a table of fixed size.
 
 import (
 	"bytes"
@@ -9,35 +9,35 @@ import (
 	"slices"
 )
 
-// sketch counts keys by Space-Saving. It is flat: to go through some hundred numbers
-// costs less than to keep them in order.
+// sketch counts keys with Space-Saving. It is a flat table: scanning some hundred numbers costs
+// less than keeping them sorted.
 type sketch struct {
-	hashes []uint64 // of the keys, by the same index as rows: what is gone through to find one
+	hashes []uint64 // of the keys, with the same indices as rows, for a fast search
 	rows   []row
-	most   int     // rows
-	least  float64 // no row before next has so few requests, and none has fewer
+	most   int     // maximum number of rows
+	least  float64 // lowest Requests at the last scan; no row before next has as few
 	next   int
 }
 
-// row is a key of a sketch.
+// row is one key of a sketch.
 type row struct {
 	key []byte
 	Counts
 }
 
-// Counts is what was seen of a key, each request as often as it stands for others.
+// Counts has the counts of a key. Each sampled request counts with its weight.
 type Counts struct {
 	Requests float64
-	Over     float64 // by how much Requests may be too high, for what the sketch has forgotten
-	Noise    float64 // the variance of Requests: they come by chance, and are looked at by chance
-	Reads    float64 // since the key is in the sketch, as all that follows
+	Over     float64 // how much Requests may be too high, because the sketch forgets keys
+	Noise    float64 // variance of Requests, because of the sampling
+	Reads    float64 // this and the following count since the key was added to the sketch
 	Hits     float64
-	Bytes    float64 // of values that were read and requests that brought some
+	Bytes    float64 // size of values that were read and of requests with a value
 }
 
-// seen is one request.
+// seen is one sampled request.
 type seen struct {
-	weight    float64 // how many requests it stands for
+	weight    float64 // how many requests it represents
 	read, hit bool
 	bytes     int
 }
@@ -46,7 +46,7 @@ func newSketch(most int) sketch {
 	return sketch{hashes: make([]uint64, 0, most), rows: make([]row, 0, most), most: most}
 }
 
-// add counts a request on key. It returns what was counted.
+// add counts a request on key. It returns the counts of the key.
 func (s *sketch) add(hash uint64, key []byte, is seen) *Counts {
 	r := s.row(hash, key)
 	r.Requests += is.weight
@@ -61,7 +61,7 @@ func (s *sketch) add(hash uint64, key []byte, is seen) *Counts {
 	return &r.Counts
 }
 
-// row is the row of key. A key that has none gets one.
+// row returns the row of key. It creates one if there is none.
 func (s *sketch) row(hash uint64, key []byte) *row {
 	for i, h := range s.hashes {
 		if h == hash && bytes.Equal(s.rows[i].key, key) {
@@ -80,8 +80,8 @@ func (s *sketch) row(hash uint64, key []byte) *row {
 	return r
 }
 
-// rarest is a row that has the least requests. Counts only grow, so the rows that have been
-// passed need no second look until none is left with so few.
+// rarest returns a row with the fewest requests. Counts only grow, so rows that were passed
+// need not be checked again until no row is left with the lowest count.
 func (s *sketch) rarest() int {
 	for ; s.next < len(s.rows); s.next++ {
 		if s.rows[s.next].Requests <= s.least {
@@ -97,7 +97,7 @@ func (s *sketch) rarest() int {
 	return s.next
 }
 
-// floor is how often a key that is not in the sketch may have been asked for.
+// floor returns how many requests a key that is not in the sketch may have had.
 func (s *sketch) floor() float64 {
 	if len(s.rows) < s.most {
 		return 0
@@ -123,13 +123,13 @@ func (s *sketch) scale(f float64) {
 	}
 }
 
-// Row is a key and what was seen of it.
+// Row is a key and its counts.
 type Row struct {
 	Key string
 	Counts
 }
 
-// top are the keys that are asked for most, so many at most.
+// top returns the most requested keys, at most that many.
 func (s *sketch) top(most int) []Row {
 	order := make([]int, len(s.rows))
 	for i := range order {
@@ -143,12 +143,12 @@ func (s *sketch) top(most int) []Row {
 	return list
 }
 
-// Likely is how often the key was asked for, as far as is known: the middle of what
-// is possible.
+// Likely returns the estimated number of requests: the middle of the possible range.
 func (c *Counts) Likely() float64 { return c.Requests - c.Over/2 }
 
-// deviations is how many standard deviations are told: 997 of 1,000 are within them.
+// deviations is the number of standard deviations in MoreOrLess: 997 of 1,000 samples are
+// within them.
 const deviations = 3
 
-// MoreOrLess is how far Likely may be off.
+// MoreOrLess returns the possible error of Likely.
 func (c *Counts) MoreOrLess() float64 { return c.Over/2 + deviations*math.Sqrt(c.Noise) }

@@ -1,6 +1,6 @@
 package watch
 
-// What happens to keys that somebody follows.
+// Events of traced keys.
 
 import (
 	"bytes"
@@ -11,22 +11,22 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Event is what has become of one request on a key.
+// Event is the outcome of one request on a key.
 type Event struct {
-	At     int64 // when it had its answer, on the loop's clock
-	Took   int64 // nanoseconds since it was asked; 0: not known
+	At     int64 // when the reply was complete, on the loop's clock
+	Took   int64 // nanoseconds since the request; 0: not known
 	Letter byte  // see Letter
 	Op     wire.Op
 	Out    stats.Outcome
 	Client uint64     // number of the client; 0: it is gone
-	Server string     // its name; empty: several were asked
+	Server string     // its name; empty: several servers were involved
 	Bytes  int        // of the value that was found, or of the request
-	Why    why.Reason // of a miss; Unsure: nobody knows
+	Why    why.Reason // of a miss; Unsure: not known
 
-	from, to int // of the key, in Trace.keys
+	from, to int // position of the key in Trace.keys
 }
 
-// Letter says in one byte what has become of a request: see the package's doc.
+// Letter returns the outcome of a request as one letter: see the package documentation.
 func Letter(op wire.Op, o stats.Outcome, key []byte, stale, won bool) byte {
 	lock := bytes.HasPrefix(key, []byte(Lock))
 	done := o == stats.Stored || o == stats.Okay || o == stats.Hit
@@ -59,9 +59,8 @@ func Letter(op wire.Op, o stats.Outcome, key []byte, stale, won bool) byte {
 	return which('W', 'w')
 }
 
-// Cause says in a letter what a miss follows from, where it is no plain one: X, memcached
-// threw the value away; F, its server was flushed or is out, or the key has another server
-// now. Else it is empty.
+// Cause returns a letter for the cause of a miss. X: memcached evicted the value. F: its server
+// was flushed or is out, or the key has another server now. It is empty for other causes.
 func Cause(r why.Reason) string {
 	switch r {
 	case why.Evicted:
@@ -72,34 +71,34 @@ func Cause(r why.Reason) string {
 	return ""
 }
 
-// Trace is what one loop has seen of the keys that somebody follows. It has a bound:
-// what comes when it is full is counted and dropped.
+// Trace has the events of one loop for traced keys. When it is full, further events are counted
+// and dropped.
 type Trace struct {
-	Events  []Event // in the order of their answers
+	Events  []Event // in the order of their replies
 	Dropped int
-	Now     int64 // on the loop's clock, when the events were taken
+	Now     int64 // on the loop's clock: when the events were read
 
 	keys []byte
 }
 
-// mostEvents is how many wait in one loop to be taken.
+// mostEvents is the maximum number of unread events of one loop.
 const mostEvents = 4096
 
-// Key is the key of an event of t.
+// Key returns the key of an event of t.
 func (t *Trace) Key(ev *Event) []byte { return t.keys[ev.from:ev.to] }
 
-// Follow traces the keys that fit one of patterns, and no other; nil: none. The caller
-// must not change it.
+// Follow traces the keys that match one of patterns, instead of those before; nil: none. The
+// caller must not change patterns afterwards.
 func (w *Watch) Follow(patterns []Pattern) {
 	w.patterns, w.trace = patterns, Trace{}
 	if len(patterns) > 0 {
-		w.Left = 0 // every request has to be looked at
+		w.Left = 0 // every request must be examined
 	} else {
 		w.Left = w.gap
 	}
 }
 
-// Take takes what was traced since the last time. Its room is the taker's.
+// Take returns the events since the last call. The caller owns them.
 func (w *Watch) Take(now int64) Trace {
 	t := w.trace
 	t.Now = now
@@ -111,7 +110,7 @@ func (w *Watch) traces(key []byte) bool {
 	return slices.ContainsFunc(w.patterns, func(p Pattern) bool { return p.Fits(key) })
 }
 
-// tell keeps an event on key, of which servers don't see the first strip bytes.
+// tell stores an event on key. Servers don't see the first strip bytes of the key.
 func (w *Watch) tell(ev Event, key []byte, strip int) {
 	t := &w.trace
 	if len(t.Events) == mostEvents {

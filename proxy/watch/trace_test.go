@@ -52,8 +52,8 @@ func TestPattern(t *testing.T) {
 	}
 }
 
-// FuzzPattern holds that a pattern which is taken can be compared with any key, and
-// fits itself when it has nothing but bytes.
+// FuzzPattern checks that a valid pattern can be compared with any key, and that a pattern
+// without special bytes matches itself.
 func FuzzPattern(f *testing.F) {
 	f.Add("home:*", "home:top")
 	f.Add(`[a-c\]?`, "b]x")
@@ -90,8 +90,8 @@ func TestLetter(t *testing.T) {
 	}
 }
 
-// TestFollow holds that a loop which traces keys sees all of them, goes on to find the hot
-// ones as before, and has a bound.
+// TestFollow checks that a loop which traces keys sees all their requests, still finds the hot
+// keys, and limits the number of events.
 func TestFollow(t *testing.T) {
 	w, now := watchOf(1), int64(1e12)
 	ask := func(key string) {

@@ -1,6 +1,6 @@
 package watch
 
-// What one loop sees: which requests it looks at, and what it makes of them.
+// The sampling of one loop: which requests are sampled, and what is recorded.
 
 import (
 	"bytes"
@@ -16,55 +16,54 @@ const (
 	mostKeys     = 512
 	mostPrefixes = 64
 
-	perSecond = 1000        // requests that are looked at, about
-	adaptGap  = time.Second // after that time it is looked again how many there are to choose from
-	adaptMany = 256         // or after so many looks
+	perSecond = 1000        // approximate number of samples per second
+	adaptGap  = time.Second // the sampling rate is adapted after this time
+	adaptMany = 256         // or after this many samples
 
-	// adaptLeast is taken for the time of what comes faster: all that one wakeup brings has
-	// one time, and says nothing of how many there are in a second.
+	// adaptLeast is the minimum time that adapt assumes. All requests of one wakeup have the
+	// same time, so a shorter time would not show their rate.
 	adaptLeast = adaptGap / 10
-	window     = 10 * time.Second // after that time counts are halved
+	window     = 10 * time.Second // counts are halved after this time
 )
 
-// Watch is what one loop sees of keys. It must be made by New.
+// Watch samples the keys of one loop. It must be created with New.
 type Watch struct {
-	// Left is how many requests are not looked at before the next that is. Who serves
-	// a request takes one, and where none is left calls Look.
+	// Left is the number of requests to skip before the next sample. The code that handles a
+	// request decrements it, and calls Look if it becomes negative.
 	Left int
 
-	// Judged is why a read of a key, as servers know it, has just found nothing. It may be
-	// nil.
+	// Judged returns why a read of key, as servers know it, has just missed. It may be nil.
 	Judged func(key []byte) why.Reason
 
 	off    bool
 	hash   func(key []byte) uint64
-	every  int    // of so many requests one is looked at, on average
-	random uint64 // xorshift: which one it is, so that no client's rhythm hides a key
+	every  int    // one of this many requests is sampled, on average
+	random uint64 // xorshift state: random gaps, so that no client's rhythm hides a key
 
-	looked    int   // requests since adapted
+	looked    int   // samples since the last adaptation
 	adaptedAt int64 // on the loop's clock, as all times
 
 	keys, prefixes sketch
-	requests       float64 // that were seen, each as often as it stands for others
-	span           float64 // nanoseconds in which they were; halved as they are
-	at, halvedAt   int64   // when span was brought up to date; when counts were halved
+	requests       float64 // estimated number of requests: each sample counts with its weight
+	span           float64 // nanoseconds in which they were made; halved like the counts
+	at, halvedAt   int64   // when span was updated; when the counts were halved
 
-	hot [256]heat // of keys by their hashes
+	hot [256]heat // slot of a key: its hash modulo the length
 
-	gap      int       // what Left would be if nobody followed keys; then Left is 0
-	patterns []Pattern // of keys that somebody follows; nil: nobody does
-	trace    Trace     // of these
+	gap      int       // value of Left without traces; with traces Left is 0
+	patterns []Pattern // of the traced keys; nil: no trace
+	trace    Trace     // events of these keys
 
 	free *Sight // kept for reuse, linked by next
 }
 
-// New watches a loop. hash is the same on all loops; seed decides which requests are
-// looked at.
+// New returns the Watch of a loop. hash must be the same function on all loops. seed determines
+// which requests are sampled.
 func New(hash func(key []byte) uint64, seed uint64) Watch {
 	return Watch{hash: hash, every: 1, random: seed | 1, keys: newSketch(mostKeys), prefixes: newSketch(mostPrefixes)}
 }
 
-// Switch begins to look at requests, or ends it and forgets what was seen.
+// Switch starts the sampling, or stops it and drops the samples.
 func (w *Watch) Switch(on bool) {
 	if on != w.off {
 		return
@@ -79,9 +78,8 @@ func (w *Watch) Switch(on bool) {
 	}
 }
 
-// draws says whether the request at hand is one that is looked at, and how many
-// requests it stands for then. If not it is only somebody who follows keys that wants
-// to see it.
+// draws decides whether the current request is sampled, and returns its weight: how many
+// requests it represents. 0 means that it is only examined for a trace.
 func (w *Watch) draws(now int64) (weight float64) {
 	if w.patterns != nil && w.gap > 0 {
 		w.gap--
@@ -95,8 +93,7 @@ func (w *Watch) draws(now int64) (weight float64) {
 	return weight
 }
 
-// draw decides which request is looked at next. It returns how many requests the one
-// at hand stands for.
+// draw selects the next request to sample. It returns the weight of the current one.
 func (w *Watch) draw(now int64) (weight float64) {
 	if w.at == 0 {
 		w.at, w.halvedAt, w.adaptedAt = now, now, now
@@ -108,11 +105,11 @@ func (w *Watch) draw(now int64) (weight float64) {
 	w.random ^= w.random << 13
 	w.random ^= w.random >> 7
 	w.random ^= w.random << 17
-	w.gap = int(w.random % uint64(2*w.every-1)) // a gap of 1 to 2*every-1: every on average
+	w.gap = int(w.random % uint64(2*w.every-1)) // 0 to 2*every-2 requests are skipped: one of every is sampled on average
 	return weight
 }
 
-// adapt sees to it that about perSecond requests a second are looked at.
+// adapt sets the sampling rate to about perSecond samples per second.
 func (w *Watch) adapt(now int64) {
 	took := max(now-w.adaptedAt, int64(adaptLeast))
 	rate := float64(w.looked) * float64(w.every) / (float64(took) / 1e9)
@@ -122,7 +119,7 @@ func (w *Watch) adapt(now int64) {
 	w.Left = min(w.Left, 2*w.every)
 }
 
-// age halves what is counted when it is time.
+// age halves the counts when it is time.
 func (w *Watch) age(now int64) {
 	w.span += float64(now - w.at)
 	w.at = now
@@ -138,9 +135,9 @@ func (w *Watch) age(now int64) {
 	w.prefixes.scale(f)
 }
 
-// Ended looks at a request on key, by that client, that takes several requests to servers, when it has
-// its answer. Servers don't see the first strip bytes of the key. size is what it has brought, or what a
-// read has found.
+// Ended samples a command that needed several requests to servers, after its reply. Servers
+// don't see the first strip bytes of its key. size is the size of the request, or of the value
+// that a read has found.
 func (w *Watch) Ended(now int64, key []byte, strip int, op wire.Op, o stats.Outcome, client uint64, size int) {
 	if weight := w.draws(now); weight > 0 {
 		w.note(now, key, seen{weight, isRead(op), o == stats.Hit, size})
@@ -150,7 +147,7 @@ func (w *Watch) Ended(now int64, key []byte, strip int, op wire.Op, o stats.Outc
 	}
 }
 
-// note counts what has become of a request on key.
+// note counts the outcome of a request on key.
 func (w *Watch) note(now int64, key []byte, is seen) {
 	w.age(now)
 	w.requests += is.weight

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// zipf draws keys of which the n-th is asked for 1/n as often as the first.
+// zipf draws keys at random. The n-th is requested 1/n as often as the first.
 type zipf struct {
 	sums []float64
 	r    *rand.Rand
@@ -31,7 +31,7 @@ func (z *zipf) next() int {
 	return sort.SearchFloat64s(z.sums, z.r.Float64()*z.sums[len(z.sums)-1])
 }
 
-// share is the part of all requests that the n-th key, from 0 on, has.
+// share returns the part of all requests that the n-th key has, counted from 0.
 func (z *zipf) share(n int) float64 { return 1 / float64(n+1) / z.sums[len(z.sums)-1] }
 
 func watchOf(seed uint64) *Watch {
@@ -40,8 +40,8 @@ func watchOf(seed uint64) *Watch {
 	return &w
 }
 
-// TestZipf holds how much of a million keys is found and how right the shares are, at
-// loads of which all is looked at and of which little is, by one loop and by four.
+// TestZipf checks how many of the hot keys among a million are found and how accurate their shares
+// are, at low load, where all requests are sampled, and at high load, with one loop and with four.
 func TestZipf(t *testing.T) {
 	const hot = 20
 	z := newZipf(1_000_000, 7)
@@ -91,9 +91,9 @@ func TestZipf(t *testing.T) {
 	}
 }
 
-// TestBursts brings all requests of ten milliseconds in one wakeup, which has one time, as
-// busy loops do, and then few: still about a thousand a second are looked at, also if nobody
-// asks what was seen meanwhile.
+// TestBursts delivers all requests of ten milliseconds in one wakeup, with one time, as in busy
+// loops, and then few requests. About a thousand a second must be sampled, even if no report is
+// read in between.
 func TestBursts(t *testing.T) {
 	z, w, now := newZipf(100_000, 3), watchOf(1), int64(time.Hour)
 	looks := 0
@@ -118,14 +118,14 @@ func TestBursts(t *testing.T) {
 		}
 		looks = 0
 		bring(1000, 1, func() string { return "quiet" })
-		if looks < 600 { // it takes a moment until it is seen that there are few
+		if looks < 600 { // the sampling rate adapts only after a moment
 			t.Errorf("of 1,000 requests behind bursts %d were looked at", looks)
 		}
 	}
 }
 
-// TestSuddenly asks for one key often, after a while without it: it must be among the
-// first within two seconds.
+// TestSuddenly requests one key often, after a while without it. It must be among the first keys
+// within two seconds.
 func TestSuddenly(t *testing.T) {
 	z, w, now := newZipf(100_000, 3), watchOf(1), int64(time.Hour)
 	const rate = 40_000
@@ -147,8 +147,8 @@ func TestSuddenly(t *testing.T) {
 	}
 }
 
-// TestQuiet holds that a loop which was busy sees the few requests that come when it
-// is no more, as soon as somebody has asked what it saw.
+// TestQuiet checks that a loop samples the few requests after a busy time, as soon as a report was
+// read.
 func TestQuiet(t *testing.T) {
 	w, now := watchOf(1), int64(time.Hour)
 	for range 1_000_000 {
@@ -174,12 +174,12 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
-// FuzzSketch compares a sketch with exact counts: what it tells is never too low, and
-// never too high by more than it says.
+// FuzzSketch compares a sketch with exact counts. Its counts must never be too low, and never too
+// high by more than Over.
 func FuzzSketch(f *testing.F) {
 	f.Add([]byte("abracadabra"))
 	random := rand.New(rand.NewPCG(1, 1))
-	for _, kinds := range []int{2, 6, 40, 256} { // of keys, of which few or many are kept
+	for _, kinds := range []int{2, 6, 40, 256} { // numbers of different keys, few or many of which fit
 		keys := make([]byte, 600)
 		for i := range keys {
 			keys[i] = byte(min(random.IntN(kinds), random.IntN(kinds)))
@@ -191,7 +191,7 @@ func FuzzSketch(f *testing.F) {
 		for i, k := range keys {
 			key := string('a' + k%16)
 			exact[key] += float64(1 + i%3)
-			s.add(uint64(k%8), []byte(key), seen{weight: float64(1 + i%3)}) // some share a hash
+			s.add(uint64(k%8), []byte(key), seen{weight: float64(1 + i%3)}) // some keys share a hash
 		}
 		told := map[string]bool{}
 		for _, r := range s.top(4) {
@@ -221,7 +221,7 @@ func TestSwitch(t *testing.T) {
 	}
 }
 
-// The row that a new key takes is always one of those with the least requests.
+// A new key always replaces a row with the fewest requests.
 func TestTheRarestGoes(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	s := newSketch(16)

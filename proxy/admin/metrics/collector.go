@@ -1,6 +1,6 @@
 package metrics
 
-// One scrape: one snapshot of what the loops have counted, as metrics.
+// One scrape: one snapshot of the loops' counters, as metrics.
 
 import (
 	"maps"
@@ -17,7 +17,7 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Append appends what p has counted, as text. reload says how its configuration stands.
+// Append appends the metrics of p as text. reload is the state of its configuration.
 func Append(dst []byte, p *proxy.Proxy, reload live.Reload, adminClosed uint64) ([]byte, error) {
 	s, err := p.Snapshot()
 	if err != nil {
@@ -62,9 +62,9 @@ func Append(dst []byte, p *proxy.Proxy, reload live.Reload, adminClosed uint64) 
 	return out.appendTo(dst), nil
 }
 
-// common are the commands whose series are there before their first request.
-// rate() sees nothing of the request that makes a series appear; for these
-// that would be a hole in every graph, for the others it is one request.
+// common are the commands with series before their first request. rate() does not see the
+// request that creates a series. For these commands every graph would have a gap; for the
+// others it is one request.
 var common = [wire.NumOps]bool{wire.Get: true, wire.Set: true, wire.Delete: true}
 
 func (out *output) commands(c *stats.Counters) {
@@ -94,13 +94,13 @@ func (out *output) keys(m *metric, c *stats.KeyCounts, labels ...string) {
 	}
 }
 
-// routes shows what was counted by route. Of its commands there are the outcomes that
-// they have had: all that they might have, of a hundred routes, would be too many.
+// routes writes the counters of each route. It only writes command outcomes that have occurred:
+// all possible ones of a hundred routes would be too many.
 func (out *output) routes(s *stats.Snapshot, listeners []table.Listener) {
 	for _, l := range listeners {
 		for _, r := range l.Routes {
 			c := s.Routes[stats.RouteName{Listener: l.Network + " " + l.Address, Route: r.Label(), Pool: r.Pool.Name}]
-			if c == nil { // no loop has taken it up yet
+			if c == nil { // no loop uses it yet
 				c = new(stats.RouteCounters)
 			}
 			at := []string{live.ListenerAddress(l.Network, l.Address), r.Label(), r.Pool.Name}
@@ -119,10 +119,9 @@ func (out *output) routes(s *stats.Snapshot, listeners []table.Listener) {
 	}
 }
 
-// expected reports whether op has a series for o from its first request on,
-// so that the first failure of a command in use is seen by rate(). Outcomes
-// that few see (mg without v is ok, a set with a flag of its own exists) come
-// when they come.
+// expected reports whether op has a series for o from its first request on, so that rate() sees
+// the first failure of a command in use. Rare outcomes (mg without v is ok, a set with its own
+// flag exists) get a series when they occur.
 func expected(op wire.Op, o stats.Outcome) bool {
 	switch {
 	case op < wire.Get || op > wire.Delete:
@@ -196,7 +195,7 @@ func (out *output) server(s *stats.ServerSnapshot) {
 	out.count(serverDials, s.Dials, name, addr)
 	out.count(serverClosed, s.Lost, name, addr, "lost")
 	out.count(serverClosed, s.ClosedIdle, name, addr, "idle")
-	if s.DeadByPing+s.DeadByRequest > 0 { // most servers have none, and 200 of them are to stay below 1 MB
+	if s.DeadByPing+s.DeadByRequest > 0 { // most servers have none, and 200 servers must stay below 1 MB
 		out.count(serverDead, s.DeadByPing, name, addr, "ping")
 		out.count(serverDead, s.DeadByRequest, name, addr, "request")
 		out.count(serverResent, s.ReadsResent, name, addr)
@@ -209,8 +208,7 @@ func (out *output) server(s *stats.ServerSnapshot) {
 	}
 }
 
-// hotRanks is how many of the hot keys are shown. Their names would be labels without
-// end.
+// hotRanks is how many hot keys are shown, by rank. Labels with their names would be unlimited.
 const hotRanks = 10
 
 func (out *output) hot(p *proxy.Proxy) {
@@ -226,8 +224,8 @@ func (out *output) hot(p *proxy.Proxy) {
 	}
 }
 
-// misses shows why keys missed, by route. Before the first of a reason there is no series:
-// nine of a hundred routes would be too many.
+// misses writes the reasons of misses, by route. A reason has no series before it occurs: nine
+// for each of a hundred routes would be too many.
 func (out *output) misses(p *proxy.Proxy) {
 	is, err := p.Judged()
 	if err != nil || is == nil {
@@ -250,11 +248,11 @@ func (out *output) misses(p *proxy.Proxy) {
 	}
 }
 
-// pools shows which servers the pools have, and which of them a person keeps away: of
-// a pool with a keeper that stands with its members, of another one with the process.
+// pools writes the servers of each pool, and the operator's orders for them. The order of a
+// pool with a keeper is an attribute of its members, that of another pool one of the process.
 func (out *output) pools(px *proxy.Proxy, pools []*table.Pool, members []stats.MemberSnapshot) {
 	type place struct{ pool, server, address, weight string }
-	seen := map[place]bool{} // a pool may list a server twice; a series may not come twice
+	seen := map[place]bool{} // a pool may list a server twice, but a series must be unique
 	ordered := map[place]bool{}
 	for i := range members {
 		m := &members[i]
@@ -305,8 +303,8 @@ func (out *output) failover(s *stats.Snapshot) {
 	}
 }
 
-// rolls shows how many Ringsides serve each pool whose roll is called, and how many of them
-// differ. Their names would be labels without end: they are on the page.
+// rolls writes how many instances serve each pool with a roll, and how many of them differ.
+// Labels with their names would be unlimited; the dashboard shows them.
 func (out *output) rolls(s *stats.Snapshot) {
 	for i := range s.Rolls {
 		pool := s.Rolls[i].Pool
@@ -319,8 +317,8 @@ func (out *output) rolls(s *stats.Snapshot) {
 	}
 }
 
-// order shows a person's order where there is one: two more series of each of hundreds
-// of servers would say no more.
+// order writes an operator's order if there is one. Two more series for each of hundreds of
+// servers would add no information.
 func (out *output) order(is health.Override, labels ...string) {
 	if is != health.Restore {
 		out.set(serverOrdered, 1, append(labels, is.String())...)

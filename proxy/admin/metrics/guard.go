@@ -21,7 +21,7 @@ var (
 		"Time from a win to its set.")
 )
 
-// guardEvents are the counters of a guarded route.
+// guardEvents has the counters of a guarded route.
 var guardEvents = map[stats.GuardEvent]*metric{
 	stats.GuardWin: perRoute.counter("guard_wins_total",
 		"Gets that were told to rebuild: a miss, or a value that is due or deleted."),
@@ -82,7 +82,7 @@ var (
 		"Invalidations while other Ringsides had another list of a pool's servers: they may not have reached all that those know.")
 )
 
-// tagEvents are the counters of a route with tags.
+// tagEvents has the counters of a route with tags.
 var tagEvents = map[stats.TagEvent]*metric{
 	stats.TagHit: perRoute.counter("tags_hits_total",
 		"Values with tags that were found, and all their tags were the same still."),

@@ -1,11 +1,10 @@
-// Package metrics tells Prometheus what a running proxy has counted.
+// Package metrics writes the counters of a running proxy in the format of Prometheus.
 //
-// Each scrape asks every loop once, between two of its wakeups. Nothing is kept from one
+// Each scrape queries every loop once, between two of its wakeups. Nothing is kept from one
 // scrape to the next, and a loop that does not answer fails the scrape.
 package metrics
 
-// What each metric is called and means. The same words stand in docs/metrics.md;
-// a test holds the two together.
+// The name and meaning of each metric. docs/metrics.md has the same text; a test compares them.
 
 import (
 	"cmp"
@@ -15,12 +14,12 @@ import (
 // metric is one name on /metrics.
 type metric struct {
 	name, help, kind string
-	labels           []string // in the order in which their values are given
-	sorted           []int    // the order in which they are shown, that of their names
-	at               int      // of all
+	labels           []string // in the order of their values in calls
+	sorted           []int    // the order in which they are written: by name
+	at               int      // its index in all
 }
 
-// all is every metric that the constructors below have made.
+// all has every metric that the constructors below have created.
 var all []*metric
 
 var counter, gauge, histogram = of("counter"), of("gauge"), of("histogram")
@@ -37,7 +36,7 @@ func of(kind string) func(name, help string, labels ...string) *metric {
 	}
 }
 
-// labels are those that several metrics have; each may have more.
+// labels are common to several metrics; each metric may have more.
 type labels []string
 
 var perServer, perMember, perPool, perRoute = labels{"server", "address"}, labels{"pool", "server"}, labels{"pool"}, labels{"route"}
@@ -50,7 +49,7 @@ func (l labels) gauge(name, help string, more ...string) *metric {
 }
 func (l labels) histogram(name, help string) *metric { return histogram(name, help, l...) }
 
-// Names are those of all metrics, also of those that have nothing to show yet.
+// Names returns the names of all metrics, including those without samples.
 func Names() (names []string) {
 	for _, m := range all {
 		names = append(names, m.name)
@@ -185,7 +184,7 @@ var (
 		"pool", "server", "address", "order")
 )
 
-// Each pool whose keys move, or that keeps copies, and each server of it.
+// Each pool whose keys move or that has replicas, and each of its servers.
 var (
 	failoverPhase = perMember.gauge("failover_phase",
 		"What the pool does with the server's keys: 0 IN, 1 LEAVING, 2 OUT, 3 RETURN, 4 WARM, 5 SETTLE; of pools whose keys move, or that keep copies.")
@@ -242,7 +241,7 @@ var (
 		"rounds")
 )
 
-// Replies that were nobody's or missing, and the servers of the table in force.
+// Wrong or missing replies, and the servers of the current table.
 var (
 	replyFaults = counter("reply_faults_total",
 		"Commands that would have ended without a reply, and got SERVER_ERROR instead, or that got more than one reply; anything but 0 is a bug in Ringside.")

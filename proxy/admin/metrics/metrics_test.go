@@ -12,7 +12,7 @@ import (
 	"ringside/proxy/table"
 )
 
-// Prometheus's buckets hold what the engine's up to the same bound hold.
+// A bucket of Prometheus must count the same as the engine's buckets up to the same bound.
 func TestBuckets(t *testing.T) {
 	var h stats.Histogram
 	for _, ns := range []int64{0, 16_383, 16_384, 40_000, 1e6, 8_589_934_591, 8_589_934_592, 60e9} {
@@ -33,8 +33,7 @@ func TestBuckets(t *testing.T) {
 	}
 }
 
-// Labels are in the order of their names, whatever they hold; without any there are no
-// braces.
+// Labels must be sorted by name, whatever their values. A metric without labels has no braces.
 func TestLabels(t *testing.T) {
 	out := newOutput()
 	out.count(routeKeys, 1<<60, "l\\", "a\"b\nc", "p", "hit")
@@ -55,7 +54,7 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// Where keys move an order stands with the keeper's members, else with the process.
+// Where keys move, an order is shown for the keeper's member, otherwise for the process.
 func TestOrdersOfMembers(t *testing.T) {
 	a, b := table.Target{Name: "a", Network: "tcp", Address: "10.0.0.1:11211", Weight: 1}, table.Target{Name: "b", Network: "tcp", Address: "10.0.0.2:11211", Weight: 1}
 	out := newOutput()
@@ -67,8 +66,8 @@ func TestOrdersOfMembers(t *testing.T) {
 	}
 }
 
-// What 200 servers show stays below 1 MB, with numbers as they are after a month at
-// 20,000 requests a second each.
+// The metrics of 200 servers must stay below 1 MB, with the numbers after a month at 20,000
+// requests per second each.
 func TestSizeOfManyServers(t *testing.T) {
 	const count, bytes = 50_000_000_000, 50_000_000_000_000
 	out := newOutput()
@@ -88,14 +87,14 @@ func TestSizeOfManyServers(t *testing.T) {
 		of.Members = append(of.Members, stats.MemberSnapshot{Pool: "main", Target: s.Target, Lease: 1_234_567_890})
 		for _, to := range []string{"suspect", "up", "LEAVING", "OUT", "RETURN", "WARM", "SETTLE", "IN"} {
 			if i >= 20 {
-				break // so many have been out
+				break // enough servers have been out
 			}
 			of.Events = append(of.Events, stats.MemberEvents{Pool: "main", Server: s.Target.Name, To: to, Count: 1})
 		}
 	}
 	out.failover(of)
 	out.pools(proxy.NewProxy(&table.Table{}, "1", slog.New(slog.DiscardHandler)), []*table.Pool{pool}, of.Members)
-	const rest = 40_000 // of what is not by server
+	const rest = 40_000 // of metrics that are not per server
 	if size := rest + len(out.appendTo(nil)); size >= 1_000_000 {
 		t.Errorf("%d bytes", size)
 	}

@@ -1,6 +1,6 @@
 package metrics
 
-// The metrics of routes that keep values in Ringside.
+// The metrics of routes with a near cache.
 
 import "ringside/proxy/stats"
 

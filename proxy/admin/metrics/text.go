@@ -1,8 +1,8 @@
 package metrics
 
-// A scrape as text: version 0.0.4 of Prometheus' format, which all its releases read.
-// A pool of 200 servers has nine thousand samples. Each is written once, where it
-// belongs; to make an object of each, with its labels, costs five times as much.
+// A scrape as text: version 0.0.4 of Prometheus' format, which all its releases read. A pool of
+// 200 servers has nine thousand samples. Each is written once, directly to its place. An object
+// for each sample, with its labels, would cost five times as much.
 
 import (
 	"fmt"
@@ -13,14 +13,14 @@ import (
 	"ringside/proxy/stats"
 )
 
-// ContentType is that of what Append appends.
+// ContentType is the content type of Append's output.
 const ContentType = "text/plain; version=0.0.4; charset=utf-8"
 
-// output is where metrics go.
+// output collects the metrics of a scrape.
 type output struct {
-	samples [][]byte // by metric: its lines
-	head    []byte   // what all buckets of a histogram begin with
-	wrong   error    // the first label that can't be shown; it fails the scrape
+	samples [][]byte // the lines of each metric
+	head    []byte   // scratch: the common beginning of all buckets of a histogram
+	wrong   error    // the first invalid label; it fails the scrape
 }
 
 func newOutput() *output { return &output{samples: make([][]byte, len(all))} }
@@ -39,7 +39,7 @@ func (out *output) number(b []byte, m *metric, suffix string, n uint64, labels [
 	return append(strconv.AppendUint(b, n, 10), '\n')
 }
 
-// series appends a metric's name and the values of its labels, by their names.
+// series appends a metric's name, and its labels sorted by name.
 func (out *output) series(b []byte, m *metric, suffix string, labels []string) []byte {
 	b = append(append(b, m.name...), suffix...)
 	between := byte('{')
@@ -71,9 +71,8 @@ func (out *output) label(b []byte, value string) []byte {
 	return b
 }
 
-// The engine's buckets are four to a doubling, from 1 µs on. Prometheus gets
-// one to a doubling, from 16 µs to 8.6 s, and one between 262 and 524 ms, where
-// timeouts usually are: 21 and +Inf.
+// The engine has four buckets per doubling, from 1 µs on. Prometheus gets one per doubling,
+// from 16 µs to 8.6 s, and one between 262 and 524 ms, where timeouts usually are: 21 and +Inf.
 const (
 	firstBucket = 16
 	lastBucket  = 92
@@ -81,7 +80,8 @@ const (
 	timeouts    = 74 // 403 ms
 )
 
-// bounds are those of the engine's buckets, in seconds; empty where Prometheus gets none.
+// bounds has the upper bounds of the engine's buckets, in seconds; empty for those that
+// Prometheus does not get.
 var bounds = func() (text [len(stats.Histogram{}.Buckets)]string) {
 	for i := range text {
 		if i >= firstBucket && i <= lastBucket && (i-firstBucket)%bucketStep == 0 || i == timeouts {
@@ -91,8 +91,8 @@ var bounds = func() (text [len(stats.Histogram{}.Buckets)]string) {
 	return text
 }()
 
-// histogram shows h without the buckets at both ends, so many, which a metric of
-// hundreds of servers can do without.
+// histogram writes h. It omits ends buckets at both ends, for metrics with a histogram for each
+// of hundreds of servers.
 func (out *output) histogram(m *metric, h *stats.Histogram, ends int, labels ...string) {
 	head := out.series(out.head[:0], m, "_bucket", labels)
 	if len(labels) == 0 {
@@ -119,7 +119,7 @@ func (out *output) histogram(m *metric, h *stats.Histogram, ends int, labels ...
 	out.samples[m.at], out.head = out.number(b, m, "_count", count, labels), head
 }
 
-// appendTo appends what has samples.
+// appendTo appends the metrics that have samples.
 func (out *output) appendTo(dst []byte) []byte {
 	size := 0
 	for at, m := range all {

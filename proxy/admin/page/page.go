@@ -1,10 +1,10 @@
-// Package page holds the files of the page, which are part of the program.
+// Package page has the files of the dashboard, which are embedded in the program.
 //
-//	index.html   /, which names the parts by a hash of what is in them: a browser may keep those for ever
-//	app.css      how it looks
-//	app.js       draws what /api/ sends: see package admin
+//	index.html   /, which names the other files by a hash of their content, so browsers may cache those forever
+//	app.css      the style
+//	app.js       displays the data of /api/: see package admin
 //
-// It serves nothing: package admin decides who may see the page.
+// It does not serve them: package admin decides which clients may see the dashboard.
 package page
 
 import (
@@ -17,8 +17,8 @@ import (
 //go:embed index.html app.css app.js
 var files embed.FS
 
-// Text is the page, and Parts what it loads, by path. The name of a part changes with
-// what is in it, so a browser may keep it for ever.
+// Text is the page, and Parts are the files that it loads, by path. A path contains a hash of
+// the content, so browsers may cache the file forever.
 var Text, Parts = read()
 
 // Part is a file that the page loads.
@@ -28,7 +28,7 @@ func read() (string, map[string]Part) {
 	text := func(name string) string {
 		b, err := files.ReadFile(name)
 		if err != nil {
-			panic(err) // it is part of the program
+			panic(err) // it is embedded in the program
 		}
 		return string(b)
 	}

@@ -1,20 +1,19 @@
-// Package names knows what the answer to a request must name: its keys, and its opaque.
+// Package names knows what the reply to a request must name: its keys and its opaque.
 //
-// Order pairs answers with requests. Names tell when the order is wrong, because a server
-// lies, or has taken something for another command than Ringside did. Then nobody can say
-// whose an answer is, and the connection is aborted (package upstream): to go on would
-// hand one client another's value.
+// Replies are paired with requests by order. The names show when that order is wrong: the
+// server broke the protocol, or has parsed a request differently than Ringside. The owner of a
+// reply is then unknown, and package upstream aborts the connection. Otherwise one client could
+// get another client's value.
 //
-//	request                    is remembered as              an answer must name
-//	get k, mg k, set …         k, and behind it the opaque   the key in a VALUE, and with flag k; the opaque with O
-//	gets k1 k2 k3              the length of each key, and   the keys in the order of asking, each as often as it was
-//	                           behind these the line         asked for; those that are passed over have missed
+//	request                    is stored as                  a reply must name
+//	get k, mg k, set …         k, followed by the opaque     the key in a VALUE, and with flag k; the opaque with O
+//	gets k1 k2 k3              the length of each key,       the keys in request order, each as often as it was
+//	                           followed by the line          requested; skipped keys have missed
 //
-// The bytes of a request are gone once they are written, so its names are copied. That
-// costs every request one copy of its key into room that is used again, and a read of
-// many keys one copy of its line, a tenth of copying it key by key.
+// The bytes of a request are gone once they are written, so its names are copied. This costs
+// each request one copy of its key into a reused buffer. For a read of many keys it is one copy
+// of the line, a tenth of the cost of copying it key by key.
 //
-// An answer that names nothing (END, STORED, EN of older servers) can't be checked. This
-// package knows no connections and no deadlines, and does not decide what a wrong name
-// leads to.
+// A reply that names nothing (END, STORED, EN of older servers) can't be checked. The package
+// knows neither connections nor deadlines, and does not decide how a wrong name is handled.
 package names

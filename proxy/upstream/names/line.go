@@ -6,63 +6,64 @@ import "ringside/proxy/wire"
 
 // Line is the line of a get that other gets may share.
 //
-// Up to some release after 1.6.18 memcached sends the answer to each get by itself, one
-// system call each, however many gets it has been sent at once; the values of one get of
-// many keys leave together. So a get that comes behind another which the socket has not
-// got yet continues its line:
+// Up to some release after 1.6.18, memcached sends the replies to several gets with one system
+// call each, even if it received the gets together. The values of one multi-key get are sent
+// together. So a get is appended to the line of the get before it, if the socket has not
+// accepted that line yet:
 //
 //	clients   get a    get b c    gets d    get e    set f …    get g
 //	server    get a b c ↵         gets d ↵  get e ↵  set f … ↵  get g ↵
 //
-// Each stays a request of its own in the queue, with its client, deadline and fate: only
-// the line's end moves from one to the next, so the bytes of the queue are whole at any
-// time. The server answers the keys in their order and leaves out those that it hasn't.
-// So the answer to one ends with the VALUE of its last key; and a VALUE of a key further
-// on, or END, says that those before it are misses. An error line in the place of a VALUE is for all the
-// keys that had none, as the server says nothing more of them.
+// Each get is still a request of its own in the queue, with its own client, deadline and
+// result. Only the line end moves from one to the next, so the queued bytes are always
+// complete. The server replies with the keys in their order and omits keys that it does not
+// have. So the reply to one get ends with the VALUE of its last key. A VALUE of a later key, or
+// END, means that the keys before it are misses. An error line instead of a VALUE is the reply
+// for all keys without one, because the server sends nothing more for them.
 //
-// A server that answers several keys in another order, as a Ringside does that is not told
-// multiget_order: request, loses a connection by it once and gets no more shared lines.
-// Where a client asks for a key twice without waiting, and the key comes or goes between
-// the two looks of the server, which of the two is the miss can't be told: the second is.
+// Some servers return several keys in another order, such as a Ringside without multiget_order:
+// request. Such a server loses one connection because of this, and then gets no more shared
+// lines. A client may request a key twice without waiting, and the key may change between the
+// two lookups of the server. If one of the two misses, it cannot be known which; the second one
+// counts as the miss.
 //
-// A line that goes out can't lose a key: a get that nobody waits for any more stays in it,
-// as an orphan, until the line as a whole is given up.
+// A key cannot be removed from a line that is being sent. A get that timed out therefore stays
+// in the line, as an orphan, until the whole line is dropped.
 type Line struct {
-	length int32 // bytes up to here, and the line's end; 0: it may not be shared
-	Joined bool  // it goes on with the next request
-	gets   bool  // its answers show the cas; not the request's op says so: a frame's get asks for it, too
+	length int32 // bytes up to here, including the line end; 0: the line may not be shared
+	Joined bool  // the next request continues the line
+	gets   bool  // replies include the cas; not the same as the op: a binary get includes it, too
 }
 
-// longestLine is how long a line may become, in bytes. Of a longer one memcached looks at
-// the beginning before it is whole, and needs a larger buffer for it.
+// longestLine is the maximum length of a shared line, in bytes. memcached parses the beginning
+// of a longer line before it is complete, and needs a larger buffer for it.
 const longestLine = 2000
 
-// Plain says whether raw, parsed into r, is a get or gets of one key, with nothing but
-// one space and one line end around it.
+// Plain reports whether raw, parsed into r, is a get or gets of one key, with exactly one space
+// before the key and a CRLF after it.
 func Plain(r *wire.Request, raw []byte) bool {
 	return r.Dialect == wire.Text && r.Flags&wire.Binary == 0 && int(r.Key.Start) == len("get ")+int(r.Op-wire.Get) &&
 		len(raw) == int(r.Key.End)+len(wire.CRLF) && raw[r.Key.End] == '\r'
 }
 
-// Fits says whether a key of so many bytes, whose answer shows the cas if gets, can go on
-// the line.
+// Fits reports whether a key of that length can be added to the line. gets means that its reply
+// includes the cas.
 func (l *Line) Fits(gets bool, key int) bool {
 	return l.length > 0 && l.gets == gets && int(l.length)+len(" ")+key <= longestLine
 }
 
-// Begin makes l a line of its own.
+// Begin starts a new line.
 func (l *Line) Begin(gets bool) { l.gets = gets }
 
-// Continue lets l go on with the line of before, whose line's end is gone: Ends says where
-// it is now.
+// Continue makes l continue the line of before, after the line end of that was removed. Ends then records
+// the new end.
 func (l *Line) Continue(before *Line) {
 	before.Joined = true
 	l.length, l.gets = before.length-int32(len(wire.CRLF)), before.gets
 }
 
-// Ends says that the request, of so many bytes, is whole and ends its line.
+// Ends records that the request, of that many bytes, is complete and ends its line.
 func (l *Line) Ends(size int) { l.length += int32(size) }
 
-// Shared says that the line of a request of so many bytes has others, too.
+// Shared reports whether the line of a request with that many bytes has other requests, too.
 func (l *Line) Shared(size int) bool { return l.Joined || int(l.length) > size }

@@ -1,6 +1,6 @@
 package names
 
-// The names of one request, and the answers that fit them.
+// The names of one request, and the check of replies against them.
 
 import (
 	"bytes"
@@ -8,37 +8,37 @@ import (
 	"ringside/proxy/wire"
 )
 
-// maxKey is the longest key that memcached takes, in bytes.
+// maxKey is the maximum length of a key in memcached, in bytes.
 const maxKey = 250
 
-// gap is the space before each key of a line, in bytes.
+// gap is the length of the space before each key of a line, in bytes.
 const gap = len(" ")
 
-// Names is what the answer to a request must name. Its zero value names an empty key.
+// Names is what the reply to a request must name. The zero value is one empty key.
 type Names struct {
 	Line
-	keys    []byte // of one key: it, as the server knows it, and the opaque; of many: their lengths, and the line
-	At      int32  // where in keys the first key is that had no VALUE yet
-	Nth     int32  // how many keys are before it; a VALUE that END follows is not counted
-	lengths int32  // of many: how many there are
+	keys    []byte // one key: it, as the server knows it, and the opaque; many keys: their lengths, and the line
+	At      int32  // position in keys of the first key that had no VALUE yet
+	Nth     int32  // number of keys before it; a VALUE directly before END is not counted
+	lengths int32  // with many keys: how many there are
 	Many    bool
-	missed  bool  // a key had no VALUE, and one behind it had
-	opaque  uint8 // length of the opaque, at the end of keys; 0: there is none
+	missed  bool  // a key had no VALUE, and a later one had one
+	opaque  uint8 // length of the opaque at the end of keys; 0: there is none
 
-	Strip string        // what the route took from the front of the key
-	Echo  *wire.KeyEcho // what the client asked to see and the server was not asked for; nil: nothing
+	Strip string        // prefix that the route removed from the key
+	Echo  *wire.KeyEcho // key that the client requested in the reply and the server did not return; nil: none
 }
 
-// Room is the bytes that n keeps its names in, and Reuse gives it others to append to.
+// Room returns the buffer of n. A caller may append to it and store the result with Reuse.
 func (n *Names) Room() []byte { return n.keys }
 
-// Reuse lets n keep its names behind those in room, of which it has none yet.
+// Reuse makes room the buffer of n. The names of n are appended to it.
 func (n *Names) Reuse(room []byte) { n.keys = room }
 
-// Remember keeps the names of r, which was parsed from raw. key is as the server knows
-// it, decoded.
+// Remember stores the names of r, which was parsed from raw. key is decoded, in the form that
+// the server knows.
 func (n *Names) Remember(r *wire.Request, raw, key []byte) {
-	if len(key) <= cap(n.keys) { // so it is nearly always
+	if len(key) <= cap(n.keys) { // nearly always
 		n.keys = n.keys[:len(key)]
 		copy(n.keys, key)
 	} else {
@@ -49,8 +49,8 @@ func (n *Names) Remember(r *wire.Request, raw, key []byte) {
 	}
 }
 
-// SetOpaque keeps the opaque, with its letter, behind the key. None that is longer than a
-// server sends back is kept.
+// SetOpaque stores the opaque, with its flag letter, after the key. It ignores an opaque that
+// is too long for a server to return.
 func (n *Names) SetOpaque(opaque []byte) {
 	if len(opaque) > 250 {
 		return
@@ -59,23 +59,23 @@ func (n *Names) SetOpaque(opaque []byte) {
 	n.opaque = uint8(len(opaque))
 }
 
-// HasOpaque reports whether an opaque is awaited.
+// HasOpaque reports whether the reply must have an opaque.
 func (n *Names) HasOpaque() bool { return n.opaque > 0 }
 
-// DropOpaque forgets the opaque, which the request has lost.
+// DropOpaque removes the opaque, because the request no longer has it.
 func (n *Names) DropOpaque() { n.keys, n.opaque = n.keys[:len(n.keys)-int(n.opaque)], 0 }
 
-// Named are the key, unless there are many, and the opaque.
+// Named returns the key, unless there are many, and the opaque.
 func (n *Names) Named() (key, opaque []byte) {
 	end := len(n.keys) - int(n.opaque)
 	return n.keys[:end], n.keys[end:]
 }
 
-// AddLength is Remember for one key of many, of so many bytes. The line follows: SetLine.
+// AddLength stores the length of one of many keys. SetLine then adds the line.
 func (n *Names) AddLength(size int) { n.keys = append(n.keys, byte(size)) }
 
-// SetLine is Remember for the keys of a read of many, whose lengths AddLength has noted.
-// room is Room with the line behind it, whose first n.At bytes are the command.
+// SetLine stores the keys of a multi-key read, after AddLength has stored their lengths. room is
+// the buffer with the line after the lengths. The first n.At bytes of the line are the command.
 func (n *Names) SetLine(room []byte) {
 	count := len(n.keys)
 	n.lengths = int32(count)
@@ -83,8 +83,8 @@ func (n *Names) SetLine(room []byte) {
 	n.keys, n.Many = room, true
 }
 
-// NextKey is the key that the next VALUE has if that key is no miss; empty if
-// there can't be another VALUE.
+// NextKey returns the first key that may still have a VALUE. It is empty if there can't be
+// another VALUE.
 func (n *Names) NextKey() []byte {
 	switch at := int(n.At); {
 	case n.Many && at < len(n.keys):
@@ -95,12 +95,12 @@ func (n *Names) NextKey() []byte {
 	return nil
 }
 
-// LastKey says that NextKey is the last that can have a VALUE.
+// LastKey reports whether NextKey is the last key that can have a VALUE.
 func (n *Names) LastKey() bool { return !n.Many || n.Nth+1 == n.lengths }
 
-// Awaits reports whether a VALUE of key can still come, and whether it would be the last.
+// Awaits reports whether a VALUE of key can still arrive, and whether it would be the last one.
 func (n *Names) Awaits(key []byte) (last, ok bool) {
-	left := *n // n is told when the VALUE is whole
+	left := *n // a copy: n changes only when the VALUE is complete
 	for next := left.NextKey(); len(next) > 0; next = left.NextKey() {
 		if bytes.Equal(next, key) {
 			return left.LastKey(), true
@@ -110,10 +110,10 @@ func (n *Names) Awaits(key []byte) (last, ok bool) {
 	return false, false
 }
 
-// found stands in the line before a key that had its VALUE, where a space was.
+// found marks a key that had its VALUE. It replaces the space before the key in the line.
 const found = '+'
 
-// Found notes that NextKey, of so many bytes, had its VALUE.
+// Found records that NextKey, of that length, had its VALUE.
 func (n *Names) Found(size int) {
 	if n.Many {
 		n.keys[n.At-1] = found
@@ -121,8 +121,8 @@ func (n *Names) Found(size int) {
 	n.pass(size)
 }
 
-// Missing calls f with each of many keys that had no VALUE, when the answer is whole.
-// lastFound says that NextKey had the last one.
+// Missing calls f for each of many keys that had no VALUE, after the reply is complete.
+// lastFound means that the last VALUE was that of NextKey.
 func (n *Names) Missing(lastFound bool, f func(key []byte)) {
 	if lastFound {
 		n.Found(len(n.NextKey()))
@@ -139,7 +139,7 @@ func (n *Names) Missing(lastFound bool, f func(key []byte)) {
 	}
 }
 
-// first is where the first of many keys is.
+// first returns the position of the first of many keys.
 func (n *Names) first() int {
 	at := len(n.keys) + gap
 	for _, size := range n.keys[:n.lengths] {
@@ -148,19 +148,19 @@ func (n *Names) first() int {
 	return at
 }
 
-// KeyDone notes that NextKey, of so many bytes, is a miss.
+// KeyDone records that NextKey, of that length, is a miss.
 func (n *Names) KeyDone(size int) {
 	n.missed = true
 	n.pass(size)
 }
 
-// pass goes to the key behind NextKey, which has so many bytes.
+// pass moves on from NextKey, which has that length, to the next key.
 func (n *Names) pass(size int) {
 	n.At += int32(size + gap)
 	n.Nth++
 }
 
-// FirstKey is the first key, as the server knows it, and how many there are.
+// FirstKey returns the first key, as the server knows it, and the number of keys.
 func (n *Names) FirstKey() (key []byte, keys int) {
 	if !n.Many {
 		key, _ = n.Named()
@@ -170,14 +170,14 @@ func (n *Names) FirstKey() (key []byte, keys int) {
 	return n.keys[at : at+int(n.keys[0])], int(n.lengths)
 }
 
-// AppendKeys appends the keys that had no VALUE yet to dst, each behind a space and
-// strip.
+// AppendKeys appends the keys that had no VALUE yet to dst, each with a space and strip before
+// it.
 func (n *Names) AppendKeys(dst []byte, strip string) []byte {
 	if !n.Many {
 		key, _ := n.Named()
 		return append(append(append(dst, ' '), strip...), key...)
 	}
-	left := *n // n goes on: the answer may still come
+	left := *n // a copy: the reply to n may still arrive
 	for key := left.NextKey(); len(key) > 0; key = left.NextKey() {
 		dst = append(append(append(dst, ' '), strip...), key...)
 		left.KeyDone(len(key))
@@ -185,9 +185,9 @@ func (n *Names) AppendKeys(dst []byte, strip string) []byte {
 	return dst
 }
 
-// FitsText reports whether a VALUE of key can be the next. memcached answers the keys of
-// a read in the order of asking, each as often as it was asked for, and says nothing of
-// those that it hasn't.
+// FitsText reports whether a VALUE of key can be the next one. memcached returns the keys of a
+// read in request order, each as often as it was requested, and skips those that it does not
+// have.
 func (n *Names) FitsText(key []byte) bool {
 	for {
 		next := n.NextKey()
@@ -202,10 +202,10 @@ func (n *Names) FitsText(key []byte) bool {
 	}
 }
 
-// FitsMeta reports whether the meta reply r, whose bytes are b, can be the answer. Flags k
-// and O come back if they were asked for, and only then: keyed says that k was;
-// echoesMisses that the server shows them with EN, too. A server may spell a key in
-// base64 or as it is, whichever its item was made with.
+// FitsMeta reports whether the meta reply with the bytes b can be the reply. Flags k and O
+// are returned only if they were requested. keyed means that k was requested. echoesMisses
+// means that the server returns them with EN, too. A server may return a key in base64 or
+// plain, depending on how its item was created.
 func (n *Names) FitsMeta(b []byte, r *wire.Reply, keyed, echoesMisses bool) bool {
 	asked, opaque := n.Named()
 	bare := r.Kind == wire.Miss && !echoesMisses

@@ -5,11 +5,11 @@ import (
 	"testing"
 )
 
-// TestMissing holds which keys of a read of many had no VALUE, however the values come.
+// TestMissing checks which keys of a read of many had no VALUE, for several orders of replies.
 func TestMissing(t *testing.T) {
 	for _, c := range []struct {
 		values  []string
-		awaited bool // the last is told by Missing, not by FitsText
+		awaited bool // the last VALUE is reported by Missing, not by FitsText
 		missing []string
 	}{
 		{nil, false, []string{"a", "bb", "a", "ccc"}},

@@ -1,6 +1,6 @@
 package why
 
-// What is known by route and by prefix: why keys missed, and how long their values took.
+// Statistics by route and by prefix: why keys missed, and how long it took to refill them.
 
 import (
 	"bytes"
@@ -14,32 +14,32 @@ import (
 
 const (
 	mostPrefixes = 64
-	mostTimes    = 128                                      // the last times of an account that are kept, for percentiles
-	halfLife     = int64(time.Minute)                       // what was counted lately counts half after it
-	relative     = int64(30 * 24 * time.Hour / time.Second) // memcached takes a larger time to live for a date
+	mostTimes    = 128                                      // number of refill times that an account keeps, for percentiles
+	halfLife     = int64(time.Minute)                       // recent counts are halved after this time
+	relative     = int64(30 * 24 * time.Hour / time.Second) // memcached treats a larger exptime as a date
 )
 
-// Book keeps accounts of what a Table has judged. It may be used by several goroutines.
+// Book adds up the results of a Table by route and prefix. It is safe for concurrent use.
 type Book struct {
 	*Table
 	hash func(key []byte) uint64
-	unix int64 // seconds, at 0 of the loops' clock
+	unix int64 // Unix time in seconds at 0 of the loops' clock
 
-	mu       sync.Mutex // held when accounts are read or changed
+	mu       sync.Mutex // guards the accounts
 	routes   map[string]*Account
 	prefixes map[string]*Account
-	numbers  map[string]uint16 // of servers, by address
+	numbers  map[string]uint16 // numbers of servers, by address
 	line     []byte            // scratch
 }
 
-// NewBook makes a Book that has seen nothing. hash spreads keys over 64 bits, and is the
-// same on all loops. The moment is now on their clock and wall on the calendar.
+// NewBook returns an empty Book. hash must spread keys over 64 bits, and be the same function
+// on all loops. now and wall are the current time on the loops' clock and on the calendar.
 func NewBook(now int64, wall time.Time, hash func([]byte) uint64) *Book {
 	return &Book{Table: New(now), hash: hash, unix: wall.Unix() - now/int64(time.Second),
 		routes: map[string]*Account{}, prefixes: map[string]*Account{}, numbers: map[string]uint16{}}
 }
 
-// Number is the number of the server at an address.
+// Number returns the number of the server at an address.
 func (b *Book) Number(address string) uint16 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -51,7 +51,7 @@ func (b *Book) Number(address string) uint16 {
 	return n
 }
 
-// Doubtful returns the addresses of the servers that should be asked for their counters: see
+// Doubtful returns the addresses of the servers whose counters should be read: see
 // Table.Doubtful.
 func (b *Book) Doubtful() (addresses []string) {
 	list := b.Table.Doubtful()
@@ -65,12 +65,12 @@ func (b *Book) Doubtful() (addresses []string) {
 	return addresses
 }
 
-// Counted notes what the server at an address tells of itself.
+// Counted records the counters of the server at an address.
 func (b *Book) Counted(now int64, address string, is Counters) {
 	b.Table.Counted(now, b.Number(address), is)
 }
 
-// Route is the account of the route with a label.
+// Route returns the account of the route with that label.
 func (b *Book) Route(label string) *Account {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -82,8 +82,8 @@ func (b *Book) Route(label string) *Account {
 	return a
 }
 
-// TTL is how many seconds a value lives that is stored with the time to live exptime; 0:
-// until it is evicted.
+// TTL returns the lifetime in seconds of a value that is stored with exptime; 0: until it is
+// evicted.
 func (b *Book) TTL(now int64, exptime []byte) uint32 {
 	if len(exptime) <= 1 && (len(exptime) == 0 || exptime[0] == '0') { // nearly always
 		return 0
@@ -95,30 +95,30 @@ func (b *Book) TTL(now int64, exptime []byte) uint32 {
 	case n > relative:
 		n -= b.unix + now/int64(time.Second)
 	}
-	return uint32(min(max(n, 1), math.MaxUint32)) // what is over already is over within its first second
+	return uint32(min(max(n, 1), math.MaxUint32)) // an exptime in the past counts as one second
 }
 
-// Account is what is known of the keys of a route, or of a prefix.
+// Account has the statistics for the keys of a route, or of a prefix.
 type Account struct {
 	book *Book
 	name string
 
-	reasons [NumReasons]uint64 // since the start
+	reasons [NumReasons]uint64 // these three count since the start
 	fills   uint64
 	seconds float64
 
-	at, began int64 // when what follows was brought up to date, and when it was 0
+	at, began int64 // when the following fields were updated, and when they were 0
 	missed    [NumReasons]float64
 	filled    float64
 	took      float64 // seconds
-	over      float64 // by how much took may be too high, of a prefix: what its place had before
+	over      float64 // of a prefix: how much took may be too high, which it inherited from the prefix it replaced
 
-	times [mostTimes]float64 // the last, in seconds
-	next  int                // of fills since times was empty
+	times [mostTimes]float64 // the last refill times, in seconds
+	next  int                // number of values ever written to times
 }
 
-// Missed notes that a read of key has found nothing. key is as its servers know it; to
-// clients it has strip in front.
+// Missed records that a read of key has missed. key is in the form that servers know; clients
+// know it with strip in front.
 func (a *Account) Missed(now int64, key []byte, strip string, at Place, invalidated bool) {
 	b := a.book
 	h := b.hash(key)
@@ -136,8 +136,8 @@ func (a *Account) Missed(now int64, key []byte, strip string, at Place, invalida
 	}
 }
 
-// Judged is why a read of key, as its servers know it, has found nothing that has just been
-// told; Unsure, too, if the key is not a chosen one.
+// Judged returns why the read of key that just missed did so. key is in the form that servers
+// know. It returns Unsure for keys outside the sample.
 func (b *Book) Judged(key []byte) Reason {
 	h := b.hash(key)
 	if !b.Wants(h) {
@@ -146,7 +146,7 @@ func (b *Book) Judged(key []byte) Reason {
 	return b.Table.Judged(h)
 }
 
-// Stored notes that a value of key was stored, for so many seconds; 0: until it is evicted.
+// Stored records that a value of key was stored, for ttl seconds; 0: until it is evicted.
 func (a *Account) Stored(now int64, key []byte, strip string, at Place, ttl uint32) {
 	b := a.book
 	h := b.hash(key)
@@ -171,26 +171,26 @@ func (a *Account) Stored(now int64, key []byte, strip string, at Place, ttl uint
 	}
 }
 
-// Removed notes that key was there and was deleted.
+// Removed records that key existed and was deleted.
 func (a *Account) Removed(now int64, key []byte) {
 	if h := a.book.hash(key); a.book.Wants(h) {
 		a.book.Table.Removed(now, h)
 	}
 }
 
-// Touched notes that the value of key lives on for so many seconds from now.
+// Touched records that the value of key expires ttl seconds from now; 0: it does not expire.
 func (a *Account) Touched(now int64, key []byte, ttl uint32) {
 	if h := a.book.hash(key); a.book.Wants(h) {
 		a.book.Table.Touched(now, h, ttl)
 	}
 }
 
-// TTL is what Book.TTL is.
+// TTL is Book.TTL.
 func (a *Account) TTL(now int64, exptime []byte) uint32 { return a.book.TTL(now, exptime) }
 
-// prefix is the account of the prefix of a key, which ends with its first colon. One that is
-// new takes the place of the one that has cost least, and what that has cost, as what it may
-// be too high by: so one that costs much stays.
+// prefix returns the account of the prefix of a key, which ends with the first colon. A new
+// prefix replaces the one with the lowest cost, and inherits that cost as its possible error.
+// So an expensive prefix stays.
 func (b *Book) prefix(now int64, key []byte, strip string) *Account {
 	b.line = append(append(b.line[:0], strip...), key...)
 	prefix := b.line[:bytes.IndexByte(b.line, ':')+1]
@@ -214,12 +214,12 @@ func (b *Book) prefix(now int64, key []byte, strip string) *Account {
 	return a
 }
 
-// age lets what was counted lately count less.
+// age reduces the weight of earlier counts.
 func (a *Account) age(now int64) {
 	if a.at == 0 {
 		a.at, a.began = now, now
 	}
-	if now-a.at < halfLife/600 { // a tenth of a second is no news
+	if now-a.at < halfLife/600 { // too short to matter
 		return
 	}
 	f := math.Exp2(-float64(now-a.at) / float64(halfLife))
@@ -232,31 +232,31 @@ func (a *Account) age(now int64) {
 	a.over *= f
 }
 
-// Report is what a Book says.
+// Report is the content of a Book.
 type Report struct {
-	Chosen   float64       // part of the keys that are remembered
-	Reach    time.Duration // how far back it is known what was done to them
-	Routes   []Line        // by name
-	Prefixes []Line        // those first that cost most
+	Chosen   float64       // sampled part of the keys
+	Reach    time.Duration // how far back the Table knows what happened to them
+	Routes   []Line        // sorted by name
+	Prefixes []Line        // highest cost first
 }
 
-// Line is what is known of a route or prefix. What was lately is per second, and of all
-// keys: what was counted of the chosen ones stands for the others.
+// Line has the statistics of a route or prefix. Recent values are per second, and estimated for
+// all keys from those in the sample.
 type Line struct {
 	Name    string
 	Missed  [NumReasons]float64
 	Fills   float64 // sets that followed a miss
-	Cost    float64 // seconds until then, per second: so many of the origin's were at work
-	Off     float64 // by how much Cost may be too high
+	Cost    float64 // seconds from a miss to its set, per second: the average number of rebuilds at work
+	Off     float64 // how much Cost may be too high
 	Mean    float64 // seconds from a miss to its set
-	P50     float64 // of the last ones
+	P50     float64 // of the last refills
 	P99     float64
-	Reasons [NumReasons]uint64 // since the start, of the chosen keys only, as what follows
+	Reasons [NumReasons]uint64 // this and the following: since the start, only of keys in the sample
 	Filled  uint64
 	Seconds float64
 }
 
-// Report tells what is known.
+// Report returns the statistics at the time now.
 func (b *Book) Report(now int64) *Report {
 	is := &Report{Chosen: b.Chosen(), Reach: time.Duration(now - b.Since())}
 	b.mu.Lock()
@@ -274,7 +274,7 @@ func (b *Book) Report(now int64) *Report {
 	return is
 }
 
-// AllMissed is how many keys missed, whatever for.
+// AllMissed returns the number of misses, whatever the reason.
 func (l *Line) AllMissed() (sum float64) {
 	for _, n := range l.Missed {
 		sum += n
@@ -288,8 +288,8 @@ func (a *Account) line(now int64) Line {
 	if a.at == 0 {
 		return is
 	}
-	// What counts half after a time sums up to the rate times that time over ln 2, when it
-	// has gone on for long.
+	// A sum that halves after each life converges to the rate times life/ln 2. The second
+	// factor corrects for the time since began.
 	life := float64(halfLife) / 1e9
 	sums := life / math.Ln2 * (1 - math.Exp2(-max(float64(now-a.began)/1e9, 1)/life))
 	for i, n := range a.missed {

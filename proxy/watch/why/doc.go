@@ -1,70 +1,69 @@
-// Package why says why a read has found nothing: a Table remembers of some keys what
-// was last done to them, and judges by it.
+// Package why determines why a read has missed. A Table remembers the last operation on some of
+// the keys, and derives the reason from that.
 //
-//	Never        it was not set here, as long as the Table reaches back: Since
-//	Expired      its time was over
-//	Deleted      somebody deleted it
+//	Never        it was not set, as far back as the Table remembers: Since
+//	Expired      its time to live was over
+//	Deleted      a client deleted it
 //	Flushed      its server was flushed
-//	Out          its server was out, and came back empty; or another stands in for it
-//	Moved        a reload gave it to another server
-//	Invalidated  one of its tags was: the caller knows that
-//	Evicted      none of these, and the server's counter of evictions has moved since
-//	Unsure       none of these: no cause is known
+//	Out          its server was ejected, and returned empty; or a substitute server was used
+//	Moved        a reload moved it to another server
+//	Invalidated  one of its tags was invalidated: the caller knows that
+//	Evicted      none of these, and the server's eviction counter has grown since
+//	Unsure       none of these: the cause is not known
 //
-// Where several fit, it is the one that came first. What goes past Ringside is not
-// seen: a key that another client sets directly is Never, one that it deletes Unsure, or
-// Evicted where the server evicts. A flush past Ringside is seen by the server's counter.
+// If several reasons apply, the earliest one is reported. Requests that bypass Ringside are not
+// seen. A key that another client sets directly is Never. One that it deletes directly is
+// Unsure, or Evicted if the server evicts. A flush that bypasses Ringside is detected by the
+// server's counter.
 //
-// A server is asked for its counters when values are missing there without a known cause, at
-// most every five seconds: see Doubtful. So the first such misses are Unsure, until it has
-// answered twice.
+// The counters of a server are read when values are missing there for an unknown cause, at most
+// every five seconds: see Doubtful. So the first such misses are Unsure, until the server has
+// replied twice.
 //
-// # Where it listens
+// # Sources
 //
-// It is told of answers, not of requests: of misses, of what was stored, of what was
-// deleted. So a read that finds its value costs nothing at all, and what is told is
-// what has happened, not what somebody wanted.
+// The package is notified of replies, not of requests: of misses, stores and deletes. So a read
+// that hits costs nothing, and only what really happened is recorded.
 //
-// A request that goes to one server is told where its answer is paired with it, a
-// command of several requests where its client has its answer; a server that goes out
-// and a flush_all that it has carried out, where the engine hears of them. Of the keys
-// of a read of many, those are told that had no VALUE when it ended.
+// A request to one server is reported when its reply is paired with it, and a command of
+// several requests when its client gets the reply. The engine reports the ejection of a server
+// and a completed flush_all. Of a multi-key read, the keys without a VALUE at its end are
+// reported.
 //
-// # Which keys
+// # Sampled keys
 //
-// Keys are chosen by their hash: those whose hash is below a limit. So everything
-// that happens to a chosen key is seen, which a draw of requests would not give, and
-// any other costs its hash, an atomic load and a compare. The limit adapts. It is halved when
-// there is more to do than perSecond, and when the Table is half full of keys of
-// the last hour; if they are older, the older half of them is forgotten instead. It is
-// doubled when there is little to do and much room. A key that was not chosen before
-// is judged only by what was seen of it since: without that the answer is Unsure.
+// A key is in the sample if its hash is below a limit. So all operations on a sampled key are
+// seen, which is not so if requests are sampled. Any other key costs its hash, an atomic load
+// and a comparison. The limit adapts. It is halved when there are more than perSecond
+// operations, and when the Table is half full of keys of the last hour. If the keys are older,
+// the older half of them is dropped instead. It is doubled when there are few operations and
+// there is much space. A key that was not in the sample before is only judged by what was seen
+// since; if that is not enough, the reason is Unsure.
 //
-// A Table is one for the process. A client's read and the set of another often come
-// by two loops, and a table of each loop would call that Never. It is locked: of the
-// few keys that are chosen, some thousand times a second.
+// There is one Table for the process. A miss of one client and the set of another often use two
+// loops, and a table per loop would report Never. It is locked: some thousand times a second,
+// because only few keys are sampled.
 //
-//	memory   2 MiB: 65,536 places of 32 bytes, at most half of them used
-//	wrong    a bucket of eight that is full forgets its oldest: 3 keys in 100 at worst,
-//	         when half of all is used; and keys whose hashes agree in 45 bits
+//	memory   2 MiB: 65,536 entries of 32 bytes, at most half of them used
+//	errors   a full bucket of eight drops its oldest key: at most 3 keys in 100,
+//	         when half of all entries are used; and keys with hashes that agree in 45 bits
 //
-// # What the cache is worth
+// # The value of the cache
 //
-// Stored says how long ago the read was that first missed the key: that long the
-// application has taken to make the value anew. What was missed more than a minute
-// ago is not counted, since that set has another cause.
+// Stored returns how long ago the key missed first: that is how long the application took to
+// rebuild the value. Misses that are more than a minute old do not count, because the set then
+// has another cause.
 //
-// A Book adds that up by route and by prefix, which ends with a key's first colon, beside
-// the reasons. What was counted lately counts half after a minute, and what was counted
-// of chosen keys stands for the others.
+// A Book adds this up by route and by prefix, which ends with a key's first colon, beside the
+// reasons. Recent counts are halved after a minute. Counts of sampled keys are scaled up to all
+// keys.
 //
 //	P50, P99   seconds from a miss to its set, of the last 128
-//	Cost       sets a second times their seconds: so much of the origin is at work on misses
-//	saved      hits a second times the mean: so much more would be, without the cache
+//	Cost       sets a second times their seconds: the load on the origin because of misses
+//	saved      hits a second times the mean: the additional load without the cache
 //
-// Of 64 prefixes those are kept that cost most, as Space-Saving does it: one that is new has
-// the place of the one that has cost least, and what that has cost, as what it may be
-// too high by, Off.
+// The 64 prefixes with the highest cost are kept, with Space-Saving: a new prefix replaces the
+// one with the lowest cost, and inherits that cost as its possible error, Off.
 package why
 
-// The package's manual.
+// The package documentation.

@@ -1,6 +1,6 @@
 package why
 
-// What is remembered of keys, and what follows from it.
+// Operations on keys, and the reasons that follow from them.
 
 import (
 	"math"
@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// Reason is why a read has found nothing.
+// Reason is why a read has missed.
 type Reason uint8
 
 // The reasons.
 const (
-	Unsure Reason = iota // no cause is known, or the key is chosen since a short time only
+	Unsure Reason = iota // the cause is not known, or the key is in the sample only since a short time
 	Never
 	Expired
 	Deleted
@@ -36,19 +36,19 @@ const (
 	ways    = 8    // keys in a bucket
 	most    = buckets * ways / 2
 
-	reach     = int64(time.Hour)   // keys that were seen within it are not forgotten for others, but chosen more rarely
-	longest   = int64(time.Minute) // a set that comes later after a miss does not follow from it
-	perSecond = 4000               // keys that are told, about
+	reach     = int64(time.Hour)   // keys seen within this time are not dropped; the sample is reduced instead
+	longest   = int64(time.Minute) // a set that follows a miss later than this was not caused by it
+	perSecond = 4000               // approximate maximum number of operations per second
 	adaptGap  = int64(time.Second)
 	everyKey  = math.MaxUint64
 
-	clockStep = int64(time.Second) // memcached's clock goes in steps: a value may be gone that much early
+	clockStep = int64(time.Second) // memcached's clock has steps: a value may expire that much early
 )
 
-// Place is where a key is, by numbers that the caller gives to servers.
+// Place is the location of a key, as numbers that the caller assigns to servers.
 type Place struct {
-	Home   uint16 // the server that the table in force gives it to
-	Served uint16 // the one that was asked: another, if home is out
+	Home   uint16 // the server of the key according to the current table
+	Served uint16 // the server that was used: another one, if Home is out
 }
 
 type state uint8
@@ -60,73 +60,71 @@ const (
 	deleted
 )
 
-// entry is what was last done to a key. Times are of the loops' clock, in nanoseconds.
+// entry is the last operation on a key. Times are on the loops' clock, in nanoseconds.
 type entry struct {
-	at      int64 // when that was
-	missed  int64 // when it was first missed after that, in the last minute; 0: it was not
+	at      int64 // time of the operation
+	missed  int64 // when it first missed after that, within the last minute; 0: it did not
 	finger  uint32
 	expires uint32 // seconds after at; 0: never
 	Place
 	state state
-	why   Reason // why it was missed last, since at
+	why   Reason // reason of the last miss since at
 }
 
-// server is what has happened to a server that takes its values; 0: it has not.
+// server has the events after which a server has lost values, as times; 0: none.
 type server struct {
 	flushed, out int64
-	evicted      int64 // when its counter of evictions was last seen to have moved
-	flushedBy    int64 // when its counter of flushes was last seen to have moved, by another client
+	evicted      int64 // when its eviction counter was last seen to have grown
+	flushedBy    int64 // when its flush counter was last seen to have grown because of another client
 
-	counted  int64    // when it last told its counters
-	counters Counters // what it told
-	asked    int64    // when somebody was last told to ask for them
-	doubt    int64    // when a miss at it last had no known cause
+	counted  int64    // when its counters were last read
+	counters Counters // those counters
+	asked    int64    // when Doubtful last returned it
+	doubt    int64    // time of its last miss with an unknown cause
 }
 
-// Counters are what a server tells of itself: memcached's evictions and cmd_flush, since it
-// started.
+// Counters has counters of a server: memcached's evictions and cmd_flush, since its start.
 type Counters struct{ Evictions, Flushes uint64 }
 
-// Table remembers keys. It may be used by several goroutines.
+// Table remembers operations on keys. It is safe for concurrent use.
 type Table struct {
-	limit atomic.Uint64 // keys whose hash is not above it are chosen
+	limit atomic.Uint64 // keys with a hash up to this are in the sample
 
 	mu      sync.Mutex
-	entries []entry // buckets, one behind the other
+	entries []entry // the buckets, concatenated
 	used    int
 	servers []server
-	since   int64 // what was done before is forgotten, or was not seen
+	since   int64 // earlier operations were dropped, or not seen
 
-	whole     uint64 // keys up to this hash were chosen since then; those above it since raised
+	whole     uint64 // keys with hashes up to this have been in the sample since the time in since, others since raised
 	raised    int64
-	told      int   // keys since adapted
-	adaptedAt int64 // when the limit was last looked at
+	told      int   // operations since the last adaptation
+	adaptedAt int64 // when the limit was last checked
 }
 
-// New makes a Table that has seen nothing.
+// New returns an empty Table.
 func New(now int64) *Table {
 	t := &Table{entries: make([]entry, buckets*ways), since: now, whole: everyKey, adaptedAt: now}
 	t.limit.Store(everyKey)
 	return t
 }
 
-// Wants says whether the key of that hash is a chosen one. All hashes are of the same
+// Wants reports whether the key with that hash is in the sample. All hashes must be of the same
 // function, and spread over 64 bits.
 func (t *Table) Wants(hash uint64) bool { return hash <= t.limit.Load() }
 
-// Chosen is the part of all keys that are.
+// Chosen returns the part of all keys that is in the sample.
 func (t *Table) Chosen() float64 { return float64(t.limit.Load()) / everyKey }
 
-// Since is how far the Table reaches back.
+// Since returns the time from which on the Table knows all operations.
 func (t *Table) Since() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.since
 }
 
-// Stored notes that a value of key was stored, for so many seconds; 0: until it is
-// evicted. It returns how many nanoseconds before the key was missed first, if the
-// value has come for that.
+// Stored records that a value of the key was stored, for ttl seconds; 0: until it is evicted.
+// If the set follows a miss, it returns how many nanoseconds ago the key missed first.
 func (t *Table) Stored(now int64, hash uint64, is Place, ttl uint32) (after int64, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -140,7 +138,7 @@ func (t *Table) Stored(now int64, hash uint64, is Place, ttl uint32) (after int6
 	return after, ok
 }
 
-// Removed notes that key was there and was deleted.
+// Removed records that the key existed and was deleted.
 func (t *Table) Removed(now int64, hash uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -150,8 +148,8 @@ func (t *Table) Removed(now int64, hash uint64) {
 	}
 }
 
-// Touched notes that the value of key, if there is one, lives for so many seconds from now;
-// 0: until it is evicted.
+// Touched records that the value of the key, if there is one, expires ttl seconds from now; 0:
+// it is kept until it is evicted.
 func (t *Table) Touched(now int64, hash uint64, ttl uint32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -165,8 +163,8 @@ func (t *Table) Touched(now int64, hash uint64, ttl uint32) {
 	}
 }
 
-// Missed says why a read of key has found nothing there. invalidated: it has found a value, of
-// which a tag was invalidated.
+// Missed returns why a read of the key has missed at that Place. invalidated means that it
+// found a value with an invalidated tag.
 func (t *Table) Missed(now int64, hash uint64, is Place, invalidated bool) Reason {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -195,7 +193,7 @@ func (t *Table) Missed(now int64, hash uint64, is Place, invalidated bool) Reaso
 	return e.why
 }
 
-// Judged is what Missed has said of key last, if nothing was done to it since; else Unsure.
+// Judged returns the last result of Missed for the key, if no operation followed; else Unsure.
 func (t *Table) Judged(hash uint64) Reason {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -207,10 +205,10 @@ func (t *Table) Judged(hash uint64) Reason {
 	return Unsure
 }
 
-// lost is why the value in e is not where it was looked for: the reason that came first. If
-// nothing is known that removed it, memcached evicted it, but only if the server's counter of
-// evictions has moved since it was stored. Else the cause is not known: a flush that only the
-// server knows of, or a clock of the server that is late.
+// lost returns why the value of e is not where it was looked up: the earliest reason. If no
+// reason is known, the server has evicted it, but only if its eviction counter has grown since
+// the store. Otherwise the cause is not known: it may be a flush that only the server knows of,
+// or a server clock that differs.
 func (t *Table) lost(now int64, e *entry, is Place) Reason {
 	why, first := Unsure, int64(math.MaxInt64)
 	came := func(r Reason, at int64) {
@@ -248,12 +246,12 @@ func (t *Table) lost(now int64, e *entry, is Place) Reason {
 	return why
 }
 
-// countGap is how often a server is asked for its counters at most.
+// countGap is the minimum time between two reads of a server's counters.
 const countGap = 5 * int64(time.Second)
 
-// Doubtful returns the numbers of the servers at which values are missing without a known
-// cause since they were last asked: they should be asked for their counters. It names a server
-// once in countGap.
+// Doubtful returns the numbers of the servers whose counters should be read: values were
+// missing there for an unknown cause since the last read. It returns a server at most once in
+// countGap.
 func (t *Table) Doubtful() (list []uint16) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -266,8 +264,8 @@ func (t *Table) Doubtful() (list []uint16) {
 	return list
 }
 
-// Counted notes what a server tells of itself. Counters that go back are those of another
-// process, from which nothing follows.
+// Counted records the counters of a server. If they have decreased, they are those of another
+// process, so nothing follows from them.
 func (t *Table) Counted(now int64, number uint16, is Counters) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -283,14 +281,15 @@ func (t *Table) Counted(now int64, number uint16, is Counters) {
 	s.counted, s.counters = now, is
 }
 
-// Flush notes that all values of a server are gone at that time, which may be to come.
+// Flush records that all values of a server are gone at that time, which may be in the future.
 func (t *Table) Flush(at int64, number uint16) {
 	t.mu.Lock()
 	t.server(number).flushed = at
 	t.mu.Unlock()
 }
 
-// Out notes that a server is out: if it comes back, nobody knows whether it has its values.
+// Out records that a server was ejected: if it returns, it is not known whether it has its
+// values.
 func (t *Table) Out(at int64, number uint16) {
 	t.mu.Lock()
 	t.server(number).out = at
@@ -304,8 +303,8 @@ func (t *Table) server(number uint16) *server {
 	return &t.servers[number]
 }
 
-// hears says whether the key of that hash is still a chosen one, when it is told, and
-// adapts the limit when it is time.
+// hears counts an operation and adapts the limit when it is time. It reports whether the key
+// with that hash is still in the sample.
 func (t *Table) hears(now int64, hash uint64) bool {
 	t.told++
 	took := now - t.adaptedAt
@@ -329,7 +328,7 @@ func (t *Table) hears(now int64, hash uint64) bool {
 	return t.Wants(hash)
 }
 
-// lower makes half as many keys chosen ones, and forgets the others.
+// lower halves the sample, and drops the other keys.
 func (t *Table) lower() {
 	limit := t.limit.Load() >> 1
 	t.limit.Store(limit)
@@ -341,11 +340,11 @@ func (t *Table) lower() {
 	}
 }
 
-// hashAbove says whether the hash of e, of which its finger is the upper half, is
-// above a limit.
+// hashAbove reports whether the hash of e is above a limit. finger is the upper half of the
+// hash.
 func hashAbove(e *entry, limit uint64) bool { return uint64(e.finger) > limit>>32 }
 
-// forget makes room: of keys that are old, else by choosing fewer.
+// forget frees entries: it drops old keys or, if there are none, reduces the sample.
 func (t *Table) forget(now int64) {
 	times := make([]int64, 0, t.used)
 	for i := range t.entries {
@@ -367,7 +366,7 @@ func (t *Table) forget(now int64) {
 	}
 }
 
-// last is when something was last done to the key of e.
+// last returns the time of the last operation on the key of e, or of its first miss after that.
 func (e *entry) last() int64 { return max(e.at, e.missed) }
 
 func (t *Table) drop(e *entry) {
@@ -375,14 +374,14 @@ func (t *Table) drop(e *entry) {
 	t.used--
 }
 
-// bucket is where the key of that hash has its place.
+// bucket returns the bucket for the key with that hash.
 func (t *Table) bucket(hash uint64) []entry {
 	at := hash & (buckets - 1) * ways
 	return t.entries[at : at+ways]
 }
 
-// entry is that of the key of that hash: a free one, if it has none. In a full bucket
-// it takes the place of the oldest.
+// entry returns the entry of the key with that hash, and creates it if there is none. In a full
+// bucket it replaces the oldest entry.
 func (t *Table) entry(hash uint64) *entry {
 	bucket, finger := t.bucket(hash), uint32(hash>>32)
 	oldest := &bucket[0]

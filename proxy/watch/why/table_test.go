@@ -8,7 +8,7 @@ import (
 
 const second = int64(time.Second)
 
-// spread is a hash of a key that is a number.
+// spread returns the hash of a numeric key.
 func spread(key int) uint64 {
 	x := uint64(key) + 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -16,13 +16,13 @@ func spread(key int) uint64 {
 	return x ^ x>>31
 }
 
-// TestReasons makes keys vanish in each way that there is, with a Table that sees all
-// keys and one that sees some, and compares what it says with what was done.
+// TestReasons removes keys in every possible way, with a Table that samples all keys and one that
+// samples some, and compares its reasons with the truth.
 func TestReasons(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		keys int
-		gap  int64 // between two things that are done
+		gap  int64 // between two operations
 	}{
 		{"all keys", 20_000, second / 1000},
 		{"many keys", 1_000_000, second / 1000},
@@ -32,7 +32,7 @@ func TestReasons(t *testing.T) {
 			r, now := rand.New(rand.NewPCG(1, 2)), 5*second
 			w := New(now)
 			var right, judged [NumReasons]int
-			const moved = 4 // servers from here on are homes after the reload
+			const moved = 4 // servers from this number on get keys in the reload
 			truth, home := make([]Reason, c.keys), make([]Place, c.keys)
 			for k := range c.keys {
 				now += c.gap
@@ -53,7 +53,7 @@ func TestReasons(t *testing.T) {
 				if n == 1 && truth[k] != Never {
 					truth[k] = Flushed
 					if ttl == 3 {
-						truth[k] = Expired // below nobody flushes until it is over
+						truth[k] = Expired // the flush below comes after it has expired
 					}
 				}
 				if n == 2 && truth[k] == Evicted {
@@ -77,7 +77,7 @@ func TestReasons(t *testing.T) {
 				now += c.gap
 				h := spread(k)
 				if home[k].Home == 2 && (truth[k] == Moved || truth[k] == Invalidated) || !w.Wants(h) {
-					continue // two things were done to it, or it is none of the chosen
+					continue // it had two operations, or is not in the sample
 				}
 				at := home[k]
 				if truth[k] == Moved {
@@ -104,7 +104,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// TestFilled holds what is said of the time from a miss to the set that follows.
+// TestFilled checks the time from a miss to the set that follows.
 func TestFilled(t *testing.T) {
 	w, at := New(1), Place{}
 	w.Missed(second, 7, at, false)
@@ -125,8 +125,8 @@ func TestFilled(t *testing.T) {
 	}
 }
 
-// TestEvicted holds that a value is evicted only if the server's counter has moved since it was
-// stored, and that servers with misses nobody can explain are asked for their counters.
+// TestEvicted checks that Evicted is only reported if the server's counter has grown since the
+// store, and that the counters of servers with unexplained misses are read.
 func TestEvicted(t *testing.T) {
 	w, at, key := New(1), Place{3, 3}, spread(1)
 	miss := func(now int64, want Reason, asked bool) {
@@ -148,13 +148,13 @@ func TestEvicted(t *testing.T) {
 	w.Counted(20*second, 3, Counters{Evictions: 8, Flushes: 1})
 	miss(21*second, Evicted, true)
 	w.Stored(22*second, key, at, 0)
-	miss(23*second, Unsure, false) // nothing was evicted since
+	miss(23*second, Unsure, false) // nothing was evicted since then
 	w.Counted(30*second, 3, Counters{Evictions: 8, Flushes: 2})
 	miss(31*second, Flushed, false) // by another client
 	w.Stored(32*second, key, at, 0)
 	w.Flush(33*second, 3)
 	w.Stored(34*second, key, at, 0)
-	w.Counted(40*second, 3, Counters{Evictions: 8, Flushes: 3}) // that one
+	w.Counted(40*second, 3, Counters{Evictions: 8, Flushes: 3}) // the flush of that client
 	miss(41*second, Unsure, true)
 	w.Counted(50*second, 3, Counters{}) // another process
 	miss(51*second, Unsure, true)
@@ -163,8 +163,8 @@ func TestEvicted(t *testing.T) {
 	miss(69*second, Expired, false)
 }
 
-// TestBounds holds that a Table never uses more than half of its places, goes on
-// to judge, and forgets what is old before it chooses fewer keys.
+// TestBounds checks that a Table never uses more than half of its entries, still finds reasons,
+// and drops old keys before it reduces the sample.
 func TestBounds(t *testing.T) {
 	w, now := New(1), int64(1)
 	for k := range 200_000 { // within the hour of reach
