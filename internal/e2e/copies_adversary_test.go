@@ -155,8 +155,8 @@ func lasts(random *rand.Rand, limit time.Duration) time.Duration {
 	return time.Duration(float64(least) * math.Pow(float64(limit)/float64(least), random.Float64()))
 }
 
-// harm injects one fault. It then waits until replicas are repaired, or until no key has
-// only one replica. It returns the kind of the fault.
+// harm injects one fault. It then waits until every server is in and no key has only one
+// replica: see twofold. It returns the kind of the fault.
 func (h *clientele) harm(t testing.TB, kind string, servers []*memcached, late string, random *rand.Rand) string {
 	t.Helper()
 	h.more(t, 500)
