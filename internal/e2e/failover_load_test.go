@@ -19,9 +19,8 @@ import (
 //
 //   - wrong: no client ever wrote that value to the key;
 //   - stale: a newer write or delete had been acknowledged before the read was sent, and
-//     that
-//
-// newer one was sent after the value's own write had been answered, successfully or not;
+//     that newer one was sent after the value's own write had been answered, successfully
+//     or not;
 //   - lost: a miss, although the last operation on the key was an acknowledged write.
 //
 // Times are numbers of one clock that all clients share. A request's number is drawn
