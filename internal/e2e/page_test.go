@@ -315,6 +315,8 @@ routes:
 	}
 }
 
+// TestPageOfManyServers checks the page of 200 servers: a strip shows all of them, rows
+// are created only for what is in view, and a filter finds one server.
 func TestPageOfManyServers(t *testing.T) {
 	testenv.OnlyFull(t, "TestPage covers the page")
 	t.Parallel()
