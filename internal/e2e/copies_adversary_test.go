@@ -231,7 +231,7 @@ func (h *clientele) harm(t testing.TB, kind string, servers []*memcached, late s
 // handoverTime is about how long a reload needs to move all keys.
 const handoverTime = 5 * time.Second
 
-// weighed is front with a weight for each server.
+// weighed returns front's configuration with a weight for each server.
 func weighed(servers []*memcached, weights []int, more ...string) string {
 	text := front(servers, more...)
 	for i, weight := range weights {

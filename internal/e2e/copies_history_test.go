@@ -74,7 +74,8 @@ type track struct {
 	doubtful map[string]bool // values of writes that got an error
 }
 
-// clientele is a set of clients that read and write shared keys.
+// clientele is a set of clients that read and write shared keys through fronts, the
+// instances under test.
 type clientele struct {
 	fronts []*ringside
 	mix

@@ -49,7 +49,7 @@ import (
 //	incr       an error    always                         also one more than each number
 //
 // Each operation happens at one moment between its request and its reply. So every later
-// read returns an acknowledged write until another write replaces it, although one server
+// read returns an acknowledged write until another write replaces it, even if one server
 // is killed or hangs. A value that was replaced is not read again. A write that got an
 // error may or may not have happened, and two reads may differ about it. The next
 // acknowledged write ends that doubt: the failed write cannot happen later. The exception

@@ -93,7 +93,7 @@ func manyReads(address, line string, n int, values *int) error {
 		return err
 	}
 	defer c.Close()
-	go io.WriteString(c, strings.Repeat(line, n)) // a failed write shows as a missing reply
+	go io.WriteString(c, strings.Repeat(line, n)) // an error shows in what is read
 	in := bufio.NewReader(c)
 	for n > 0 {
 		got, err := in.ReadString('\n')

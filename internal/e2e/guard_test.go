@@ -18,7 +18,8 @@ import (
 // machine is.
 const patientGuard = "wait: 19s, lease: 1h, lease_max: 1h"
 
-// guarded is front with one route that has a guard with these settings.
+// guarded returns front's configuration with one route, which has a guard with these
+// settings.
 func guarded(servers []*memcached, settings string) string {
 	return front(servers) + "routes:\n  - {pool: main, guard: " + settings + "}\n"
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// tagRoute is front with one route that has these settings.
+// tagRoute returns front's configuration with one route, which has these settings.
 func tagRoute(servers []*memcached, settings string) string {
 	return front(servers) + "routes:\n  - {pool: main, " + settings + "}\n"
 }
