@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// guardedCopies returns guarded's configuration with two replicas of each key. A server that refuses
-// connections is ejected at once; a slow one is not.
+// guardedCopies returns guarded's configuration with two replicas of each key. A server
+// that refuses connections is ejected at once; a slow one is not.
 func guardedCopies(servers []*memcached, settings, more string) string {
 	return front(servers, "failover: {ping: 200ms, lease: 2s, eject_after: {refused: 50ms, silent: 1m}}") +
 		"routes:\n  - {pool: main, replicas: 2, copies_on: server" + more + ", guard: " + settings + "}\n"
