@@ -37,7 +37,7 @@ type load struct {
 	mu     sync.Mutex
 	groups []loadGroup
 	bad    []string // stale and wrong values, and requests without any reply
-	said   []string // the last errors, as examples
+	said   []string // the last errors, as examples for messages
 }
 
 // loadKey is one key and what clients did to it.

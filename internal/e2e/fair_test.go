@@ -16,8 +16,7 @@ import (
 )
 
 // TestLargeReadsDelayNobody pipelines gets of 100,000 keys. Another client must get its
-// replies in the same time, the large reads must complete, and no server is taken for
-// down.
+// replies during these reads, the reads must complete, and no server is taken for down.
 func TestLargeReadsDelayNobody(t *testing.T) {
 	hogs := 8
 	if testenv.Full() {

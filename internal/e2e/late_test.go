@@ -13,7 +13,7 @@ import (
 const hasty = "timeouts: {request: 1s, deadline: 1s}"
 
 // late is a ringside in front of one stopped memcached, and the keys that were set
-// through it in that time.
+// through it during the stop.
 type late struct {
 	*ringside
 	server *memcached
@@ -57,7 +57,7 @@ func startLate(t testing.TB, driver, more string, keys, size int) *late {
 	return l
 }
 
-// settles resumes the server and waits until no late reply is missing.
+// settles resumes the server and waits until all late replies have been received.
 func (l *late) settles(t testing.TB) {
 	t.Helper()
 	l.server.resume(t)

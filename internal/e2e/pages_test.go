@@ -277,8 +277,9 @@ func TestPagesUpgrade(t *testing.T) { followed(t, "upgrade.md", "") }
 
 func TestPagesMcrouter(t *testing.T) { followed(t, "from-mcrouter.md", "") }
 
-// TestPagesTwemproxy starts the servers of the page before. It uses a longer timeout for
-// nutcracker and Ringside than the page, because a server may get no CPU for two seconds.
+// TestPagesTwemproxy starts the servers first, because the page expects them to run. It
+// uses a longer timeout for nutcracker and Ringside than the page, because a server may
+// get no CPU for two seconds.
 func TestPagesTwemproxy(t *testing.T) {
 	followed(t, "from-twemproxy.md", `for port in 11311 11312 11313; do
 	memcached -u nobody -l 127.0.0.1 -p $port &

@@ -194,7 +194,7 @@ routes:
 		for i, m := range servers {
 			more()
 			m.kill()
-			if i == 0 { // until the server is ejected
+			if i == 0 { // this outage lasts until the server is ejected
 				r.logged(t, `server=`+m.address+` from=\S+ to=OUT`)
 			}
 			m.restart(t)

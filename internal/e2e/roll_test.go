@@ -90,8 +90,8 @@ func TestRollCall(t *testing.T) {
 	x := startTerminal(t, 120, 50, nil, binary, "top", "--admin", all[1].admin)
 	x.shows(t, "1 of 5 Ringsides", "another configuration than most")
 
-	// An instance that is killed disappears from the list, although it could not sign
-	// off.
+	// An instance that is killed disappears from the list, although it could not announce
+	// its end.
 	all[4].kill()
 	eventually(t, "the others notice", func() bool {
 		is, _ := ask(all[0])

@@ -29,7 +29,7 @@ func TestTagsArticle(t *testing.T) {
 			if got, _ := ca.get("blog:7:page"); got["blog:7:page"] != "" {
 				break
 			}
-			if rebuilds == 2 { // the first creates the buckets of the tags; earlier invalidations are unknown
+			if rebuilds == 2 { // the first rebuild creates the buckets of the tags; earlier invalidations are unknown
 				t.Fatalf("it is missing after %d rebuilds", rebuilds)
 			}
 			if answer := ca.set("blog:7:page;tags=user:25,top", "made of both"); answer != "STORED" && answer != "NOT_STORED" {
