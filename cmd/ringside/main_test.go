@@ -155,7 +155,7 @@ func TestEmptyWords(t *testing.T) {
 
 // TestEveryCommandHasJSON checks that every command with output can print JSON.
 func TestEveryCommandHasJSON(t *testing.T) {
-	without := map[string]bool{"serve": true} // it prints only its log, whose format is set in the configuration
+	without := map[string]bool{"serve": true} // it prints only its log, in the format of the configuration
 	var look func(c *cobra.Command)
 	look = func(c *cobra.Command) {
 		for _, sub := range c.Commands() {

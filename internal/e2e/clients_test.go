@@ -23,7 +23,7 @@ var checks = []string{
 	"flags", "expiry", "value-0", "value-1", "value-100k", "value-1m",
 }
 
-// client is a program whose arguments are an address and a key prefix. It prints "ok
+// client is a program with two arguments: an address and a key prefix. It prints "ok
 // NAME" or "not ok NAME: why" for each check.
 type client struct {
 	name    string

@@ -427,7 +427,7 @@ func (h *clientele) end(t testing.TB) {
 	t.Logf("%d keys: %d wrong; %d answers, %d errors, %d late reads left out, %d keys with reads of what was not answered yet, %d numbers read that were taken back without an answer", len(h.all), wrong, h.acknowledged.Load(), h.refused.Load(), h.leftOut.Load(), h.early.Load(), h.takenBack.Load())
 }
 
-// breach is a key whose replies contradict the model.
+// breach is a key with replies that contradict the model.
 type breach struct {
 	kind  byte
 	trace string

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// copied returns the configuration of a pool whose keys have two replicas. route holds
-// more settings of the route, pool more lines of the pool.
+// copied returns the configuration of a pool that keeps two replicas of each key. route
+// holds more settings of the route, pool more lines of the pool.
 func copied(servers []*memcached, route string, pool ...string) string {
 	return front(servers, pool...) + fmt.Sprintf("routes:\n  - {pool: main, replicas: 2, copies_on: server%s}\n", route)
 }
@@ -382,7 +382,7 @@ func TestCopiesOfModes(t *testing.T) {
 }
 
 // TestCopiesOfLongKeys checks that keys of the maximum base64 length work. It includes a
-// server that is out, whose keys have longer names on their substitute servers.
+// server that is out: its keys have longer names on their substitute servers.
 func TestCopiesOfLongKeys(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		servers := startMemcacheds(t, 3)

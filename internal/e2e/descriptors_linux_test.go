@@ -1,6 +1,6 @@
 package e2e
 
-// This file tests a process whose limit of open files is lowered while it runs.
+// This file lowers the limit of open files of a running process.
 
 import (
 	"fmt"

@@ -46,8 +46,8 @@ func TestFailoverFaults(t *testing.T) {
 	})
 }
 
-// TestFailoverBlackHole tests a server whose host drops connection attempts: the port is
-// listened on, but no connection is accepted.
+// TestFailoverBlackHole tests a server on a host that drops connection attempts: the port
+// is listened on, but no connection is accepted.
 func TestFailoverBlackHole(t *testing.T) {
 	eachKind(t, moving[:1], func(t testing.TB, driver string, k kind) {
 		o := startOuting(t, driver, 1, k, startMemcacheds(t, 3))

@@ -1,7 +1,7 @@
 package e2e
 
 // This file tests network partitions by the kernel: instances and servers run in network
-// namespaces whose links lose packets.
+// namespaces, and the links between them lose packets.
 
 import (
 	"fmt"
@@ -68,8 +68,8 @@ func routeTo(p, s int) string {
 	return fmt.Sprintf("route replace 10.9.9.%d via 10.%d.%d.2", s+1, p+1, s)
 }
 
-// startFirstNamespace creates a namespace whose loopback is up. inside is the command
-// that creates further namespaces with the same user.
+// startFirstNamespace creates a namespace and activates its loopback. inside is the
+// command that creates further namespaces with the same user.
 func startFirstNamespace(t testing.TB) (first *namespace, inside []string) {
 	t.Helper()
 	if runtime.GOOS != "linux" {

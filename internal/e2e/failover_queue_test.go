@@ -13,8 +13,8 @@ import (
 	"ringside/internal/testenv"
 )
 
-// short returns a kind of pool whose servers have queues that are shorter than the
-// requests of a flush.
+// short returns a kind of pool with request queues that are shorter than the requests of
+// a flush.
 func short(driver string) kind {
 	k := moving[0]
 	k.driver, k.more = driver, []string{"queue: 3"}

@@ -1,6 +1,6 @@
 package e2e
 
-// This file contains what the tests of failover share: a pool whose keys move, the
+// This file contains what the tests of failover share: a pool that moves keys, the
 // instances in front of it, their phases and their faults.
 
 import (
@@ -54,7 +54,7 @@ const (
 	testTolerance = 150 * time.Millisecond // longest CPU starvation allowed in a round: the shortest of these times
 )
 
-// unhurriedReturn are timeouts of a pool whose servers fail and rejoin. Each phase may
+// unhurriedReturn are timeouts for tests in which servers fail and rejoin. Each phase may
 // last as long as a request, so longer timeouts would make the tests slow.
 const unhurriedReturn = "timeouts: {connect: 5s, request: 5s, deadline: 5s}"
 

@@ -223,8 +223,8 @@ func TestGuardStale(t *testing.T) {
 }
 
 // TestGuardClients runs the checks of real clients of all languages on a guarded route.
-// They must pass as on a plain route. Left out are clients whose checks get a key, delete
-// it and set it: the guard does not store such a set.
+// They must pass as on a plain route. It leaves out clients that get a key, delete it and
+// set it in a check: the guard does not store such a set.
 func TestGuardClients(t *testing.T) {
 	t.Parallel()
 	unordered, _ := split(clients)

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// TestIsolation runs attackers that send odd commands, next to a victim whose every reply
-// is checked. They share one server connection, which must not be lost either.
+// TestIsolation runs attackers that send odd commands, next to a victim that checks each
+// of its replies. They share one server connection, which must not be lost either.
 func TestIsolation(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		r := startRingside(t, driver, front(startMemcacheds(t, 1)))
@@ -134,7 +134,7 @@ func attack(address string, random *rand.Rand) {
 	io.Copy(io.Discard, c)
 }
 
-// evil are keys whose bytes look like replies.
+// evil are keys with bytes that look like replies.
 var evil = []string{
 	"\r\nVALUE victim1 0 4\r\nEVIL\r\nEND\r\n", "\r\nVALUE victim2 0 4\r\nEVIL", "x\r\nVA 4 kvictim3 O1\r\nEVIL",
 	"x\r\nEND", "\r\nEND\r\nEND\r\nEND", "x\r\nHD\r\nHD", "\nEN\r\n", "x\r\nSTORED\r\nSTORED", "x\r\nMN\r\n", "x\r\nVA 4\r\nEVIL\r\nHD",

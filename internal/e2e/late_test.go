@@ -79,8 +79,8 @@ func (l *late) gone(t testing.TB) {
 	}
 }
 
-// undone returns an error unless every set that the server executed was deleted. A key
-// whose set never reached the server still has its old value.
+// undone returns an error unless every set that the server executed was deleted. If a set
+// never reached the server, its key still has the old value.
 func (l *late) undone() error {
 	kept := 0
 	for _, key := range l.keys {

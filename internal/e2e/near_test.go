@@ -40,7 +40,7 @@ func (h *nearHistory) worst(t testing.TB) (age time.Duration) {
 	return age
 }
 
-// startNear runs one ringside with a near cache whose entries live for ttl, and one
+// startNear runs one ringside with a near cache, where entries live for ttl, and one
 // without.
 func startNear(t testing.TB, ttl time.Duration) (keeper, other *ringside) {
 	t.Helper()

@@ -1,6 +1,6 @@
 package e2e
 
-// This file tests the page of pools whose distribution has no points: modulo and jump.
+// This file tests the page of pools without points on a ring: modulo and jump.
 
 import (
 	"encoding/json"

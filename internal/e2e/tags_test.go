@@ -233,8 +233,8 @@ check("get_many", cache.get_many(["post:42", "post:43", "post:44", "page"]), {"p
 print("fine")
 `
 
-// TestTagsDjango runs an application whose tags are derived from its keys. It invalidates
-// tags, and is otherwise unchanged.
+// TestTagsDjango runs an application with tags that are derived from its keys. It
+// invalidates tags, and is otherwise unchanged.
 func TestTagsDjango(t *testing.T) {
 	t.Parallel()
 	r := startRingside(t, "auto", `tags: {command: ":1:tag:"}
