@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestCheckSaysTraces holds that check says of a trace that serve could not write it, and
-// makes no file.
+// TestCheckSaysTraces tests that check warns of traces that serve could not write, and
+// that it creates no file.
 func TestCheckSaysTraces(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "f.yaml")

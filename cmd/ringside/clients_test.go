@@ -10,8 +10,8 @@ import (
 	"ringside/proxy/admin"
 )
 
-// Clients of a demo are listed, the one that has sent half a command with what
-// Ringside waits for.
+// TestClients checks that the clients of a demo are listed. For the client that has sent
+// half a command, the list must show that Ringside waits for the rest.
 func TestClients(t *testing.T) {
 	d, flags := demoForTests(t)
 	to := flags[2:] // --admin and its value
@@ -21,7 +21,7 @@ func TestClients(t *testing.T) {
 	}
 	defer served.Close()
 	fmt.Fprint(served, "nonsense\r\nset k 0 0 5000\r\nxyz")
-	if _, err := served.Read(make([]byte, 100)); err != nil { // ERROR: what follows is read, too
+	if _, err := served.Read(make([]byte, 100)); err != nil { // ERROR; Ringside reads the next command too
 		t.Fatal(err)
 	}
 	code, out, errs := typed(append([]string{"clients", "--sort", "in-flight", "--json"}, to...)...)

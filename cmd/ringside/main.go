@@ -2,7 +2,8 @@
 // look like one.
 package main
 
-// The root of the command line. Each package below it has commands of one kind.
+// This file builds the command line. Each package that it imports adds the commands of
+// one kind.
 
 import (
 	"io"
@@ -20,7 +21,7 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
-// run is main with its surroundings handed in.
+// run is main with its arguments and streams as parameters.
 func run(args []string, in io.Reader, out, errs io.Writer) int {
 	return cli.Run(newRoot(), args, in, out, errs)
 }

@@ -20,8 +20,7 @@ pools:
       - {address: "127.0.0.1:31002", name: b, weight: 2}
 `
 
-// TestCommands runs commands as a person types them: what they print, where,
-// and their exit codes.
+// TestCommands runs command lines and checks their output, and their exit status.
 func TestCommands(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
@@ -38,8 +37,8 @@ func TestCommands(t *testing.T) {
 		args   string
 		in     string
 		code   int
-		out    []string // what standard output has
-		errors []string // what standard error has
+		out    []string // substrings of standard output
+		errors []string // substrings of standard error
 	}{
 		{"", "", 0, []string{"ringside demo", "Available Commands"}, nil},
 		{"--help", "", 0, []string{"Available Commands"}, nil},
@@ -135,7 +134,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// Words of no letters are words, too.
+// TestEmptyWords checks that empty arguments are not ignored.
 func TestEmptyWords(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "r.yaml")
 	os.WriteFile(path, []byte(goodFile), 0o644)
@@ -154,9 +153,9 @@ func TestEmptyWords(t *testing.T) {
 	}
 }
 
-// Every command that prints an answer can print it as JSON.
+// TestEveryCommandHasJSON checks that every command with output can print JSON.
 func TestEveryCommandHasJSON(t *testing.T) {
-	without := map[string]bool{"serve": true} // it prints only its log, whose format the file says
+	without := map[string]bool{"serve": true} // it prints only its log, in the format of the configuration
 	var look func(c *cobra.Command)
 	look = func(c *cobra.Command) {
 		for _, sub := range c.Commands() {
@@ -169,7 +168,7 @@ func TestEveryCommandHasJSON(t *testing.T) {
 	look(newRoot())
 }
 
-// What `route --json` prints is one JSON object a line.
+// TestRouteJSON checks that `route --json` prints one JSON object per line.
 func TestRouteJSON(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "r.yaml")
 	os.WriteFile(path, []byte(goodFile), 0o644)

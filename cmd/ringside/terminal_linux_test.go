@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openTerminal is a terminal, and what a person sees on it once it is closed.
+// openTerminal opens a terminal. seen closes it and returns everything that was written
+// to it.
 func openTerminal(t *testing.T) (f *os.File, seen func() string) {
 	t.Helper()
 	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -32,13 +33,14 @@ func openTerminal(t *testing.T) (f *os.File, seen func() string) {
 	}
 	all := make(chan string)
 	go func() {
-		b, _ := io.ReadAll(screen) // ends with an error, when nobody has the terminal open any more
+		b, _ := io.ReadAll(screen) // ends with an error once the terminal is closed
 		all <- string(b)
 	}()
 	return f, func() string { f.Close(); return <-all }
 }
 
-// A person at a terminal sees colours, unless NO_COLOR is set; a file gets none.
+// TestColours checks that terminals get colours unless NO_COLOR is set, and files never
+// do.
 func TestColours(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "r.yaml")
 	if err := os.WriteFile(path, []byte(goodFile+"    preconnect: on\n"), 0o644); err != nil {
@@ -47,7 +49,7 @@ func TestColours(t *testing.T) {
 	const red, green, yellow, end = "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[0m"
 	for _, c := range []struct {
 		noColor, term, args string
-		want                []string // none: no colours
+		want                []string // empty: no colours
 	}{
 		{"", "xterm", "check " + path, []string{green + path + " is correct" + end, yellow + "warning:" + end + " " + path + ":8:5: "}},
 		{"", "xterm", "check " + path + ".none", []string{red + "ringside: cannot read the configuration: "}},

@@ -1,6 +1,6 @@
 package main
 
-// ringside version
+// This file implements ringside version.
 
 import (
 	"fmt"
@@ -12,8 +12,8 @@ import (
 	"ringside/internal/cli"
 )
 
-// version is set by the build (-ldflags "-X main.version=…"); else it is what
-// Go knows of the module.
+// version is set by the build (-ldflags "-X main.version=…"). If it is empty, versionText
+// uses the module version in the build info.
 var version string
 
 func newVersion() *cobra.Command {

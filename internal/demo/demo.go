@@ -1,7 +1,8 @@
-// Package demo runs whole clusters in this process, to try.
+// Package demo runs a cluster in this process: memcached servers with Ringside in front.
+// It serves for trying Ringside and for tests.
 package demo
 
-// ringside demo
+// This file implements ringside demo.
 
 import (
 	"errors"
@@ -22,9 +23,9 @@ import (
 	"ringside/internal/memnode"
 )
 
-const demoMemory = 32 << 20 // of each server
+const demoMemory = 32 << 20 // memory limit of each server in bytes
 
-// Command makes the command of a Ringside of this version.
+// Command returns the demo command. version is shown as Ringside's version.
 func Command(version string) *cobra.Command {
 	var listen, adminAddr string
 	var verbose, herd, tags, asJSON bool
@@ -87,14 +88,14 @@ Nothing is written to disk. Fault injection is enabled: try ringside drill.`,
 	return cmd
 }
 
-// Cluster is a cluster in this process.
+// Cluster is a set of servers and an instance in this process.
 type Cluster struct {
 	*instance.Instance
 	nodes    []*memnode.Node
 	defaults string // YAML before the pools; empty except in tests, which set long timeouts
 }
 
-// Start runs three servers and a Ringside before them.
+// Start runs three servers and an instance in front of them.
 func Start(listen, adminAddr, version string, log *slog.Logger) (*Cluster, error) {
 	d := &Cluster{}
 	if err := d.start(listen, adminAddr, version, log); err != nil {
@@ -121,7 +122,7 @@ func (d *Cluster) start(listen, adminAddr, version string, log *slog.Logger) err
 	return err
 }
 
-// StartNodes runs n servers, and returns them as a configuration lists them.
+// StartNodes runs n servers and returns them as a list in YAML.
 func (d *Cluster) StartNodes(n int) (list string, err error) {
 	var servers []string
 	for i := range n {
@@ -135,7 +136,7 @@ func (d *Cluster) StartNodes(n int) (list string, err error) {
 	return strings.Join(servers, ", "), nil
 }
 
-// StartText serves a configuration, in which faults are allowed.
+// StartText serves a configuration, with fault injection allowed.
 func StartText(listen, adminAddr, text, version string, log *slog.Logger) (*instance.Instance, error) {
 	f, err := config.Parse("demo", []byte(fmt.Sprintf("listen: %q\nadmin: {address: %q, allow_faults: true}\n%s\n", listen, adminAddr, text)))
 	if err != nil {
@@ -160,15 +161,15 @@ func FreeAddress(address string) (string, error) {
 	return l.Addr().String(), nil
 }
 
-// Close ends its servers.
+// Close stops the servers.
 func (d *Cluster) Close() {
 	for _, n := range d.nodes {
 		n.Close()
 	}
 }
 
-// Flags are what other commands must be told to find d; nothing where it is at
-// home.
+// Flags returns the flags with which other commands reach d. It is empty if d uses the
+// default addresses.
 func (d *Cluster) Flags() (s string) {
 	if a := d.Address(); a != cli.DefaultAddress {
 		s += " --to " + a
@@ -179,7 +180,7 @@ func (d *Cluster) Flags() (s string) {
 	return s
 }
 
-// calledAs is what a person types to run this program again.
+// calledAs returns the command with which a user runs this program again.
 func calledAs() string {
 	name := os.Args[0]
 	switch {
@@ -193,7 +194,7 @@ func calledAs() string {
 	return name
 }
 
-// Servers are the addresses of its servers.
+// Servers returns the addresses of the servers.
 func (d *Cluster) Servers() (list []string) {
 	for _, n := range d.nodes {
 		list = append(list, n.Addr().String())
@@ -201,12 +202,12 @@ func (d *Cluster) Servers() (list []string) {
 	return list
 }
 
-// greeting is where everything of a demo is.
+// greeting lists the addresses of a demo, and a command to try.
 type greeting struct {
-	Clients string   `json:"clients"` // connect here
+	Clients string   `json:"clients"` // address for clients
 	Admin   string   `json:"admin"`
 	Servers []string `json:"servers"`
-	Drill   string   `json:"drill"` // a command that shows what clients see when a server hangs
+	Drill   string   `json:"drill"` // command that shows what clients see when a server hangs
 }
 
 func (d *Cluster) greeting() greeting {

@@ -16,8 +16,8 @@ import (
 	"ringside/internal/testenv"
 )
 
-// The demo serves, takes another port when its own is taken, and leaves
-// nothing behind.
+// TestDemo checks that the demo serves, uses another port if the usual one is taken, and
+// stops all servers at its end.
 func TestDemo(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -50,7 +50,7 @@ func TestDemo(t *testing.T) {
 	r := bufio.NewReader(c)
 	end := time.Now().Add(testenv.Hang)
 	for i := range 50 {
-		for line := ""; line != "STORED\r\n"; { // again, if a server had no processor
+		for line := ""; line != "STORED\r\n"; { // retried, because a server that gets no CPU fails
 			fmt.Fprintf(c, "set key%d 0 0 5\r\nhello\r\n", i)
 			if line, _ = r.ReadString('\n'); time.Now().After(end) {
 				t.Fatalf("set: %q", line)

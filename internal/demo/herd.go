@@ -1,6 +1,7 @@
 package demo
 
-// ringside demo --herd: what a guard saves, seen by clients that know only get and set.
+// This file implements ringside demo --herd. It shows how many rebuilds a guard saves,
+// for clients that know only get and set.
 
 import (
 	"bufio"
@@ -18,29 +19,29 @@ import (
 const (
 	herdClients = 50
 	herdExpiry  = 2 * time.Second
-	herdRebuild = 300 * time.Millisecond // what it takes to make the page anew
+	herdRebuild = 300 * time.Millisecond // duration of a rebuild of the page
 	herdTime    = 8 * time.Second
 
-	herdPlain   = "plain:"   // prefixes of keys without and with a guard
-	herdGuarded = "guarded:" // see herdRoute
+	herdPlain   = "plain:"   // prefix of keys without a guard
+	herdGuarded = "guarded:" // prefix of keys with a guard: see herdRoute
 )
 
-// herdRoute is the route of a demo that shows a herd.
+// herdRoute is the route with a guard.
 const herdRoute = "  - {prefix: \"" + herdGuarded + "\", pool: main, guard: {wait: 1s}}\n"
 
-// herd is so many clients that read one page.
+// herd is a group of clients that read one page.
 type herd struct {
 	key      string
 	rebuilds atomic.Int64
-	at       atomic.Int64 // clients that rebuild now
+	at       atomic.Int64 // clients that are rebuilding now
 	most     atomic.Int64
 	gets     atomic.Int64
 }
 
-// herdCounts are what came of a herd.
+// herdCounts is the result of a herd.
 type herdCounts struct {
 	Rebuilds int64 `json:"pages_made"`
-	AtOnce   int64 `json:"at_the_same_time"` // that were made, at most
+	AtOnce   int64 `json:"at_the_same_time"` // largest number of concurrent rebuilds
 	Gets     int64 `json:"pages_read"`
 }
 
@@ -48,8 +49,8 @@ func (h *herd) counts() herdCounts {
 	return herdCounts{h.rebuilds.Load(), h.most.Load(), h.gets.Load()}
 }
 
-// showHerds runs two herds at once, without a guard and with one, and prints what came
-// of it.
+// showHerds runs two herds at the same time, without a guard and with one, and prints the
+// results.
 func showHerds(address string, out io.Writer, asJSON bool) error {
 	text := out
 	if asJSON {
@@ -95,7 +96,7 @@ func showHerds(address string, out io.Writer, asJSON bool) error {
 	return nil
 }
 
-// read is one client: it gets the page, and makes it anew where it finds none.
+// read is one client: it gets the page, and rebuilds it after a miss.
 func (h *herd) read(address string, until time.Time) error {
 	c, err := net.Dial("tcp", address)
 	if err != nil {
@@ -116,7 +117,7 @@ func (h *herd) read(address string, until time.Time) error {
 		h.gets.Add(1)
 		switch {
 		case strings.HasPrefix(head, "VALUE "):
-			for range 2 { // the page, END
+			for range 2 { // the page, then END
 				if _, err := line(); err != nil {
 					return err
 				}

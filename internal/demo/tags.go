@@ -1,7 +1,7 @@
 package demo
 
-// ringside demo --tags: what one delete of a tag does, seen by a client that knows only
-// get, set and delete.
+// This file implements ringside demo --tags. It shows what one delete of a tag does, for
+// a client that knows only get, set and delete.
 
 import (
 	"bufio"
@@ -18,18 +18,18 @@ const (
 	tagUsers = 10
 )
 
-// tagRoute is the route of a demo that shows tags.
+// tagRoute is the route with tags.
 const tagRoute = "  - {prefix: \"post:\", pool: main, tags: {patterns: [{match: \"post:{id}\", tags: [posts]}]}}\n"
 
-// tagCounts are how many of the pages were found.
+// tagCounts are the numbers of pages found after each step.
 type tagCounts struct {
 	Stored int `json:"stored"`
 	User   int `json:"after_a_user_has_changed"`
 	All    int `json:"after_all_were_dropped"`
 }
 
-// showTags stores pages under tags, invalidates some and all of them, and prints what
-// is found then.
+// showTags stores pages with tags, invalidates some and then all of them, and prints how
+// many are found after each step.
 func showTags(address string, out io.Writer, asJSON bool) error {
 	text := out
 	if asJSON {
@@ -82,7 +82,7 @@ func showTags(address string, out io.Writer, asJSON bool) error {
 	return nil
 }
 
-// pagesFound gets all pages, one by one.
+// pagesFound gets all pages one by one and counts the hits.
 func pagesFound(c io.Writer, answers *bufio.Reader) (n int, err error) {
 	for i := range tagPages {
 		fmt.Fprintf(c, "get post:%d\r\n", i)

@@ -1,6 +1,6 @@
 package e2e
 
-// What a live Prometheus makes of the board and the alerts in deploy/.
+// This file tests the dashboard and the alerts in deploy/ with a live Prometheus.
 
 import (
 	"encoding/json"
@@ -15,7 +15,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// prometheus is one that scrapes Ringsides.
+// prometheus is a Prometheus process that scrapes Ringside instances.
 type prometheus struct {
 	*process
 	address string
@@ -46,13 +46,14 @@ func startPrometheus(t *testing.T, job string, targets ...string) *prometheus {
 	return p
 }
 
-// ask gets data from the API of p; false if there is none yet.
+// ask decodes the reply of the API of p into data. It returns false if there is no reply
+// yet.
 func (p *prometheus) ask(t *testing.T, path string, data any) bool {
 	t.Helper()
 	client := http.Client{Timeout: patience}
 	r, err := client.Get("http://" + p.address + "/api/v1/" + path)
 	if err != nil {
-		return false // it starts
+		return false // it is still starting
 	}
 	defer r.Body.Close()
 	var answer struct {
@@ -71,8 +72,8 @@ func (p *prometheus) ask(t *testing.T, path string, data any) bool {
 	return true
 }
 
-// Each panel of the board shows something, each alert can be asked, and a server
-// that is killed is seen by both.
+// TestBoardAndAlerts checks that every panel of the dashboard shows data and that every
+// alert can be evaluated. Both must also report a server that is killed.
 func TestBoardAndAlerts(t *testing.T) {
 	t.Parallel()
 	servers := startMemcacheds(t, 3)
@@ -165,7 +166,8 @@ func TestBoardAndAlerts(t *testing.T) {
 	eventually(t, down+" is 1", func() bool { is := value(down); return len(is) == 1 && is[0].Value[1] == "1" })
 }
 
-// Alerts about an outage fire while it lasts, and have resolved a minute after it.
+// TestAlertRules checks that alerts about an outage fire during it, and have resolved a
+// minute after it ends.
 func TestAlertRules(t *testing.T) {
 	tool(t, need(t, "promtool"), "test", "rules", "../../deploy/prometheus/ringside.rules.test.yml")
 }

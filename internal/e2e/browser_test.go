@@ -1,7 +1,7 @@
 package e2e
 
-// A headless Chromium that looks at the page of a Ringside, driven over the
-// WebDriver protocol: HTTP and JSON, so no library is needed for it.
+// This file drives a headless Chromium that opens the page of a Ringside instance. It
+// uses the WebDriver protocol, which is HTTP and JSON, so it needs no library.
 
 import (
 	"bytes"
@@ -18,17 +18,18 @@ import (
 	"time"
 )
 
-// browser is one tab.
+// browser is one browser tab.
 type browser struct {
-	session string // its address at the driver
+	session string // URL of the session at chromedriver
 	client  http.Client
 }
 
-// object is JSON.
+// object is a JSON object.
 type object = map[string]any
 
-// startBrowser runs Chromium until the test ends. The test fails if the page has
-// thrown, broken its policy, or asked anybody but a Ringside on 127.0.0.0/8.
+// startBrowser runs Chromium until the test ends. The test fails if the page threw an
+// error, violated its content security policy, or sent a request to a host other than
+// 127.0.0.0/8 or localhost.
 func startBrowser(t *testing.T, width, height int) *browser {
 	t.Helper()
 	browsers <- struct{}{}
@@ -38,7 +39,7 @@ func startBrowser(t *testing.T, width, height int) *browser {
 	driver.logged(t, port.String())
 	b := &browser{client: http.Client{Timeout: 6 * patience}}
 	b.session = "http://127.0.0.1:" + port.FindStringSubmatch(driver.out.String())[1]
-	for try := 1; ; try++ { // chromedriver gives Chromium a minute to start
+	for try := 1; ; try++ { // chromedriver allows Chromium one minute to start
 		err := b.begin(need(t, "chromium"), t.TempDir())
 		if err == nil {
 			break
@@ -57,10 +58,10 @@ func startBrowser(t *testing.T, width, height int) *browser {
 	return b
 }
 
-// browsers bounds how many run at a time: each is some ten processes.
+// browsers limits how many browsers run at a time: each is about ten processes.
 var browsers = make(chan struct{}, 2)
 
-// begin starts Chromium.
+// begin starts Chromium and opens the session.
 func (b *browser) begin(chromium, dir string) error {
 	var is struct{ SessionID string }
 	err := b.try("POST", "/session", object{"capabilities": object{"alwaysMatch": object{
@@ -77,7 +78,8 @@ func (b *browser) begin(chromium, dir string) error {
 	return err
 }
 
-// judge fails the test for what the page has done wrong since it was opened.
+// judge fails the test if the page sent a request to another host or logged an error
+// since it was opened.
 func (b *browser) judge(t *testing.T) {
 	t.Helper()
 	for _, address := range eval[[]string](t, b, `performance.getEntriesByType("resource").map(x => x.name)`) {
@@ -94,7 +96,7 @@ func (b *browser) judge(t *testing.T) {
 	}
 }
 
-// ask asks the driver.
+// ask sends a request to chromedriver and fails the test on error.
 func (b *browser) ask(t *testing.T, method, path string, body, to any) {
 	t.Helper()
 	if err := b.try(method, path, body, to); err != nil {
@@ -102,7 +104,7 @@ func (b *browser) ask(t *testing.T, method, path string, body, to any) {
 	}
 }
 
-// try asks the driver, which may refuse.
+// try sends a request to chromedriver and returns its error, if any.
 func (b *browser) try(method, path string, body, to any) error {
 	var send io.Reader
 	if body != nil {
@@ -133,7 +135,7 @@ func (b *browser) try(method, path string, body, to any) error {
 	return nil
 }
 
-// tool asks Chromium itself, past WebDriver.
+// tool sends a DevTools command to Chromium, bypassing WebDriver.
 func (b *browser) tool(t *testing.T, command string, of object, to any) {
 	t.Helper()
 	b.ask(t, "POST", "/goog/cdp/execute", object{"cmd": command, "params": of}, to)
@@ -144,7 +146,7 @@ func (b *browser) size(t *testing.T, width, height int) {
 	b.tool(t, "Emulation.setDeviceMetricsOverride", object{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
 }
 
-// media sets what the system wants of pages: prefers-color-scheme and the like.
+// media overrides a CSS media feature of the page, such as prefers-color-scheme.
 func (b *browser) media(t *testing.T, feature, value string) {
 	t.Helper()
 	b.tool(t, "Emulation.setEmulatedMedia", object{"features": []object{{"name": feature, "value": value}}}, nil)
@@ -155,23 +157,23 @@ func (b *browser) open(t *testing.T, address string) {
 	b.ask(t, "POST", "/url", object{"url": address}, nil)
 }
 
-// eval is the value of an expression of the page.
+// eval returns the value of a JavaScript expression in the page.
 func eval[T any](t *testing.T, b *browser, expression string) (v T) {
 	t.Helper()
 	b.ask(t, "POST", "/execute/sync", object{"script": "return " + expression, "args": []any{}}, &v)
 	return v
 }
 
-// do lets the page carry out a statement.
+// do runs a JavaScript statement in the page.
 func (b *browser) do(t *testing.T, statement string) {
 	t.Helper()
 	b.ask(t, "POST", "/execute/sync", object{"script": statement, "args": []any{}}, nil)
 }
 
-// base64Of is a key as commands take it that may hold anything.
+// base64Of encodes a key for commands that accept arbitrary bytes as base64.
 func base64Of(key string) string { return base64.StdEncoding.EncodeToString([]byte(key)) }
 
-// until waits until an expression of the page is true.
+// until waits until a JavaScript expression in the page is true.
 func (b *browser) until(t *testing.T, expression string) {
 	t.Helper()
 	for end := time.Now().Add(2 * patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
@@ -183,13 +185,13 @@ func (b *browser) until(t *testing.T, expression string) {
 	t.Fatalf("waited in vain until the page has: %s; it says:\n%s", expression, eval[string](t, b, "document.body.innerText"))
 }
 
-// says waits until a part of the page has a text.
+// says waits until the element that matches selector contains text.
 func (b *browser) says(t *testing.T, selector, text string) {
 	t.Helper()
 	b.until(t, fmt.Sprintf("document.querySelector(%q).textContent.includes(%q)", selector, text))
 }
 
-// keys types, where the focus is.
+// keys types into the focused element.
 func (b *browser) keys(t *testing.T, keys string) {
 	t.Helper()
 	var actions []object
@@ -199,15 +201,15 @@ func (b *browser) keys(t *testing.T, keys string) {
 	b.ask(t, "POST", "/actions", object{"actions": []object{{"type": "key", "id": "keyboard", "actions": actions}}}, nil)
 }
 
-// Keys that have no character.
+// Codes of keys that produce no character.
 const (
 	keyEnter  = "\ue007"
 	keyEscape = "\ue00c"
 	keyTab    = "\ue004"
 )
 
-// shot keeps a picture of the whole page for people, if RINGSIDE_SHOTS names a
-// directory.
+// shot saves a screenshot of the whole page if RINGSIDE_SHOTS names a directory. It is
+// meant for people.
 func (b *browser) shot(t *testing.T, name string) {
 	t.Helper()
 	dir := os.Getenv("RINGSIDE_SHOTS")

@@ -1,6 +1,6 @@
 package e2e
 
-// Client libraries of seven languages, each through its own list of operations.
+// This file runs client libraries of seven languages through the same checks.
 
 import (
 	"context"
@@ -17,25 +17,25 @@ import (
 	"ringside/internal/testenv"
 )
 
-// checks are what every client program tries and reports on.
+// checks are the names of the checks that every client program runs and reports on.
 var checks = []string{
 	"set", "get", "multiget", "add", "replace", "append", "prepend", "incr", "decr", "cas", "touch", "delete",
 	"flags", "expiry", "value-0", "value-1", "value-100k", "value-1m",
 }
 
-// client is a program that takes an address and a key prefix, and prints for
-// each check "ok NAME" or "not ok NAME: why".
+// client is a program with two arguments: an address and a key prefix. It prints "ok
+// NAME" or "not ok NAME: why" for each check.
 type client struct {
 	name    string
-	run     []string          // nil: the program is gomemcacheChecks
-	lacks   map[string]string // checks, and why
-	ipv6    bool              // can be given an IPv6 address
-	unix    bool              // can be given a unix socket
-	ordered bool              // needs the answers of a multi-get in the order of its keys
-	first   bool              // stands for its language
+	run     []string          // command line; nil: the test calls gomemcacheChecks instead
+	lacks   map[string]string // unsupported checks, and the reason
+	ipv6    bool              // accepts an IPv6 address
+	unix    bool              // accepts a unix socket
+	ordered bool              // needs the values of a multi-get in the order of its keys
+	first   bool              // runs in the default tier for its language
 }
 
-// runs counts runs of client programs.
+// runs counts the runs of client programs.
 var runs atomic.Int64
 
 var clients = []client{
@@ -120,7 +120,7 @@ var clients = []client{
 
 func TestClients(t *testing.T) {
 	t.Parallel()
-	if testenv.Full() { // so that a failure says which of the two is wrong
+	if testenv.Full() { // so that a failure shows whether memcached or Ringside is wrong
 		t.Run("memcached", func(t *testing.T) {
 			t.Parallel()
 			runClients(t, startMemcached(t).address, clients)
@@ -137,8 +137,8 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// Those clients that can use IPv6 and unix sockets, over such listeners; of each language one,
-// unless all are to run.
+// TestClientsOnOtherListeners runs the clients that support IPv6 and unix sockets over
+// such listeners. Outside the full tier, one client per language runs.
 func TestClientsOnOtherListeners(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		four, six, path := freeAddress(t, ownHost()), "", filepath.Join(shortDir(t), "s")
@@ -158,8 +158,8 @@ func TestClientsOnOtherListeners(t *testing.T) {
 	})
 }
 
-// split tells the clients that need a multi-get's answers in the order of its
-// keys from those that don't.
+// split separates the clients that need the values of a multi-get in the order of its
+// keys from the others.
 func split(clients []client) (unordered, ordered []client) {
 	for _, c := range clients {
 		if c.ordered {
@@ -180,9 +180,9 @@ func runClients(t *testing.T, address string, clients []client) {
 	}
 }
 
-// check runs the client and holds what it printed against what it must say.
+// check runs the client and compares its output with the list of checks.
 func (c client) check(t *testing.T, address string) {
-	prefix := fmt.Sprintf("%s-%d:", c.name, runs.Add(1)) // fresh keys, whatever ran before
+	prefix := fmt.Sprintf("%s-%d:", c.name, runs.Add(1)) // every run uses new keys
 	var printed string
 	if c.run == nil {
 		printed = gomemcacheChecks(address, prefix)

@@ -1,7 +1,7 @@
 package e2e
 
-// Odd and malformed streams: ringside answers what memcached answers, byte by
-// byte, and closes the connection when memcached does.
+// This file sends odd and malformed streams. Ringside must reply byte for byte like
+// memcached, and close the connection when memcached does.
 
 import (
 	"bytes"
@@ -15,16 +15,16 @@ import (
 	"ringside/proxy/wire/wiretest"
 )
 
-// deliveries are the ways a stream reaches the server.
+// deliveries are the ways in which a stream is split into writes.
 var deliveries = []struct {
 	name   string
-	limits string // of ringside
+	limits string // limits in the configuration of ringside
 	cut    func(stream string) (pieces []string)
 }{
 	{"whole", serverLimits, func(s string) []string { return []string{s} }},
 	{"whole, sizes judged by the server", "", func(s string) []string { return []string{s} }},
 	{"byte by byte", serverLimits, func(s string) []string {
-		size := 1 + len(s)/4096 // the megabytes of a large value in larger steps
+		size := 1 + len(s)/4096 // larger pieces for streams of megabytes
 		var pieces []string
 		for len(s) > size {
 			pieces, s = append(pieces, s[:size]), s[size:]
@@ -33,14 +33,15 @@ var deliveries = []struct {
 	}},
 }
 
-// stream is one of the corpus, with what memcached 1.6.45 said to it.
+// stream is one stream of the corpus, with the recorded reply of memcached 1.6.45.
 type stream struct {
 	wiretest.Stream
 	recorded wiretest.Said
 }
 
-// wrongTwice: the value is too large for the server and does not end where it
-// should. Who judges the size by the server's answer names the other fault.
+// wrongTwice reports whether s has two faults: its value is too large for the server and
+// does not end where it should. A proxy that leaves the size check to the server reports
+// the other fault first.
 func (s stream) wrongTwice() bool {
 	return len(s.Data) > 1<<20 && !strings.Contains(s.Data, "xx\r\n")
 }
@@ -87,8 +88,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// model is what ringside has to answer to s: what the release that its mark
-// names has answered, 1.6.18 live at plain.
+// model returns the reply that ringside must give to s. It is the reply of the release
+// that the mark of s names. Replies of 1.6.18 come from the memcached at plain.
 func (s stream) model(t *testing.T, plain string) wiretest.Said {
 	t.Helper()
 	switch s.Mark {
@@ -100,14 +101,14 @@ func (s stream) model(t *testing.T, plain string) wiretest.Said {
 	return hear(t, plain, s.Stream)
 }
 
-// pipelined sends all streams that leave a connection in step over one, without
-// waiting. The answers must be those that memcached gives to them one by one:
-// in a pipeline it loses answers, as an error in a multi-get drops what waits
-// to be sent.
+// pipelined sends all streams that keep a connection in step over one connection, without
+// waiting for replies. The replies must be those that memcached gives to each stream
+// alone. memcached itself loses replies in a pipeline: an error in a multi-get drops
+// replies that are waiting to be sent.
 func pipelined(t *testing.T, streams []stream, plain, proxied string) {
 	t.Helper()
 	var want, got wiretest.Said
-	for range 3 { // see compare
+	for range 3 { // retried because replies may contain seconds: see compare
 		var all, answers strings.Builder
 		for _, s := range streams {
 			if one := s.model(t, plain); one.InStep() {
@@ -124,12 +125,12 @@ func pipelined(t *testing.T, streams []stream, plain, proxied string) {
 	differ(t, "all streams on one connection", want, got)
 }
 
-// talk sends a stream and reads until so many probes are answered.
+// talk sends a stream and reads until the given number of probes are answered.
 func talk(t *testing.T, address, stream string, probes int) string {
 	t.Helper()
 	c := dial(t, address)
 	defer c.Close()
-	go io.WriteString(c, stream) // what is missing shows in the answer
+	go io.WriteString(c, stream) // a failed write shows as a missing reply
 	var answer []byte
 	buf := make([]byte, 64<<10)
 	for seen := 0; seen < probes; {
@@ -146,19 +147,20 @@ func talk(t *testing.T, address, stream string, probes int) string {
 	return wiretest.Normal(answer)
 }
 
-// A server started with these is judged by ringside as it judges itself.
+// serverLimits makes ringside enforce the same value limit as the server.
 const serverLimits = "limits: {value: 1MiB}\n"
 
-// conformancePair is a memcached, and a ringside with another behind it.
+// conformancePair starts a memcached, and a ringside with a second memcached behind it.
 func conformancePair(t *testing.T, driver, limits string) (plain, proxied string) {
 	t.Helper()
-	// The streams take a value of 2 MiB for too large.
+	// The streams expect a value of 2 MiB to be too large.
 	one, other := startMemcached(t, "-I", "1m"), startMemcached(t, "-I", "1m")
 	return one.address, startRingside(t, driver, front([]*memcached{other})+limits).address
 }
 
-// compare sends a stream to ringside and to its model. Answers may carry
-// seconds, and a second may begin between the two: what differs is tried again.
+// compare sends a stream to ringside and compares the reply with its model. Replies may
+// contain seconds, and a second may begin between the two. A difference is therefore
+// tried up to three times.
 func (s stream) compare(t *testing.T, pieces []string, plain, proxied string) {
 	t.Helper()
 	var want, got wiretest.Said
@@ -171,7 +173,7 @@ func (s stream) compare(t *testing.T, pieces []string, plain, proxied string) {
 	differ(t, s.Name+": sent "+brief(s.Data), want, got)
 }
 
-// differ reports two answers from where they part.
+// differ reports two replies from shortly before their first difference on.
 func differ(t *testing.T, name string, want, got wiretest.Said) {
 	t.Helper()
 	at := 0
@@ -183,7 +185,7 @@ func differ(t *testing.T, name string, want, got wiretest.Said) {
 		name, from, brief(got.Answer[from:]), got.Closed, brief(want.Answer[from:]), want.Closed)
 }
 
-// hear is what a server that is empty says to a stream.
+// hear flushes the server and returns its reply to s.
 func hear(t *testing.T, address string, s wiretest.Stream) wiretest.Said {
 	t.Helper()
 	return hearPieces(t, address, []string{s.Probed()}, wiretest.Said{})
@@ -197,8 +199,8 @@ func hearPieces(t *testing.T, address string, pieces []string, want wiretest.Sai
 	return wiretest.Hear(c.Conn.(*net.TCPConn), pieces, want, patience)
 }
 
-// The marks are true: the two releases of memcached differ where the corpus
-// says so and nowhere else.
+// TestConformanceOfReleases checks the marks of the corpus: the two releases of memcached
+// must differ where it says so, and nowhere else.
 func TestConformanceOfReleases(t *testing.T) {
 	t.Parallel()
 	one := startMemcached(t, "-I", "1m")
@@ -206,7 +208,7 @@ func TestConformanceOfReleases(t *testing.T) {
 	for _, s := range corpus(t) {
 		var old wiretest.Said
 		same := false
-		for range 3 { // see compare
+		for range 3 { // retried because replies may contain seconds: see compare
 			old = hear(t, one.address, s.Stream)
 			if same = old == s.recorded; same {
 				break
@@ -230,14 +232,14 @@ func TestConformanceOfReleases(t *testing.T) {
 	}
 }
 
-// The recorded answers are those of the memcached that MEMCACHED_NEW names, a
-// path. With RECORD=1 they are made anew. Without a path there is nothing to
-// hold them against.
+// TestRecordedAnswers compares the recorded replies with the memcached binary at the path
+// in MEMCACHED_NEW. With RECORD=1 it rewrites the recording. Without a path it only
+// checks that the recording is complete.
 func TestRecordedAnswers(t *testing.T) {
 	t.Parallel()
 	binary := os.Getenv("MEMCACHED_NEW")
 	if binary == "" {
-		corpus(t) // complete at least
+		corpus(t) // check at least that every stream has a recorded reply
 		return
 	}
 	streams, err := wiretest.Streams()

@@ -1,6 +1,6 @@
 package e2e
 
-// A client that speaks the protocol by hand.
+// This file is a client that sends raw protocol text.
 
 import (
 	"bufio"
@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// conn is one connection. All its methods fail the test on trouble.
+// conn is one connection. All its methods fail the test on an error.
 type conn struct {
 	t testing.TB
 	net.Conn
 	r *bufio.Reader
 }
 
-// dialError connects to host:port or to the unix socket at an absolute path.
+// dialError connects to host:port, or to the unix socket at an absolute path.
 func dialError(address string) (net.Conn, error) {
 	network := "tcp"
 	if strings.HasPrefix(address, "/") {
@@ -52,7 +52,7 @@ func (c *conn) send(text string) {
 	}
 }
 
-// line reads one line, without its end.
+// line reads one line and removes its line ending.
 func (c *conn) line() string {
 	c.t.Helper()
 	c.SetReadDeadline(time.Now().Add(patience))
@@ -63,7 +63,7 @@ func (c *conn) line() string {
 	return strings.TrimSuffix(line, "\r\n")
 }
 
-// expect reads exactly what is wanted.
+// expect reads exactly the bytes of want.
 func (c *conn) expect(want string) {
 	c.t.Helper()
 	got := make([]byte, len(want))
@@ -76,28 +76,28 @@ func (c *conn) expect(want string) {
 	}
 }
 
-// ask sends a command and expects its answer.
+// ask sends a command and expects a one-line reply.
 func (c *conn) ask(command, want string) {
 	c.t.Helper()
 	c.send(command + "\r\n")
 	c.expect(want + "\r\n")
 }
 
-// question sends a command and returns the line that answers it.
+// question sends a command and returns its one-line reply.
 func (c *conn) question(command string) string {
 	c.t.Helper()
 	c.send(command + "\r\n")
 	return c.line()
 }
 
-// set stores a value and returns the answer.
+// set stores a value and returns the reply.
 func (c *conn) set(key, value string) string {
 	c.t.Helper()
 	return c.question(fmt.Sprintf("set %s 0 0 %d\r\n%s", key, len(value), value))
 }
 
-// store stores a value and must succeed. A server that gets no processor for as
-// long as a request may take is asked again.
+// store stores a value and fails the test if that fails. It retries requests that timed
+// out at the server, because a busy machine may give the server no CPU for that long.
 func (c *conn) store(key, value string) {
 	c.t.Helper()
 	end := time.Now().Add(patience)
@@ -110,15 +110,15 @@ func (c *conn) store(key, value string) {
 	}
 }
 
-// get reads keys in one command: the values found, and the line that ended
-// the answer.
+// get reads keys in one command. It returns the values found and the line that ended the
+// reply.
 func (c *conn) get(keys ...string) (map[string]string, string) {
 	c.t.Helper()
 	c.send("get " + strings.Join(keys, " ") + "\r\n")
 	return c.values()
 }
 
-// values reads the answer to a get.
+// values reads the reply to a get.
 func (c *conn) values() (map[string]string, string) {
 	c.t.Helper()
 	found := map[string]string{}
@@ -143,7 +143,7 @@ func (c *conn) values() (map[string]string, string) {
 	}
 }
 
-// holds checks that key has this value.
+// holds checks that key has the value want.
 func (c *conn) holds(key, want string) {
 	c.t.Helper()
 	found, end := c.get(key)
@@ -160,7 +160,7 @@ func (c *conn) misses(key string) {
 	}
 }
 
-// stats asks for statistics.
+// stats sends a stats command and returns the statistics by name.
 func (c *conn) stats(what string) map[string]string {
 	c.t.Helper()
 	c.send(strings.TrimSpace("stats "+what) + "\r\n")
@@ -178,7 +178,8 @@ func (c *conn) stats(what string) map[string]string {
 	}
 }
 
-// closed waits until the other side closes, and returns what came before.
+// closed waits until the other side closes the connection, and returns what was received
+// before that.
 func (c *conn) closed() string {
 	c.t.Helper()
 	c.SetReadDeadline(time.Now().Add(patience))
@@ -189,7 +190,7 @@ func (c *conn) closed() string {
 	return string(rest)
 }
 
-// brief shows text in a message.
+// brief quotes text for a message and truncates it.
 func brief(s string) string {
 	if len(s) > 200 {
 		return fmt.Sprintf("%q… (%d bytes)", s[:200], len(s))

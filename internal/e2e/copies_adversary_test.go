@@ -1,8 +1,8 @@
 package e2e
 
-// Copies under attack: several ringsides, every command, servers that die, hang and
-// vanish, and packets that come late. What the copies' promises don't survive is
-// printed with its history.
+// This file attacks keys with replicas: several instances, every command, servers that
+// die, hang or become unreachable, and delayed packets. A broken promise of replication
+// is printed with the history of its key.
 
 import (
 	"encoding/json"
@@ -19,7 +19,8 @@ import (
 	"ringside/internal/testenv"
 )
 
-// An assault goes on until it has met all goals; without any it is short.
+// goal holds the counts that an assault must reach before it ends. Without any of them
+// set, an assault is short.
 var goal = struct{ deletes, appends, faults *int64 }{
 	flag.Int64("deletes", 0, "deletes that each assault on copies wants answered"),
 	flag.Int64("appends", 0, "appends that each assault on copies wants answered"),
@@ -28,13 +29,13 @@ var goal = struct{ deletes, appends, faults *int64 }{
 
 func lengthy() bool { return *goal.deletes+*goal.appends+*goal.faults > 0 }
 
-// assault is one way to break copies.
+// assault is one way to attack replicas.
 type assault struct {
 	name   string
 	driver string
 	fronts int
-	faults []string // to draw from; nil: packets are late, and that is all
-	moves  bool     // the faults change weights: an assault in the full tier makes all, in turn
+	faults []string // faults to choose from; nil: only delayed packets
+	moves  bool     // faults change server weights; in the full tier, an assault runs all of them in turn
 	short  bool     // runs in every tier
 }
 
@@ -46,7 +47,8 @@ var assaults = []assault{
 	{"weights, three ringsides", "portable", 3, []string{"weights, there and back", "weights, hang", "weights, kill", "weights thrice"}, true, false},
 }
 
-// The default tier runs the assaults that are marked short, with fewer faults.
+// TestAttacksOnCopies runs every assault. The default tier runs only those marked short,
+// with fewer faults.
 func TestAttacksOnCopies(t *testing.T) {
 	t.Parallel()
 	for _, a := range assaults {
@@ -60,7 +62,7 @@ func TestAttacksOnCopies(t *testing.T) {
 	}
 }
 
-// play goes on in rounds, each with keys of its own.
+// play runs the assault in rounds. Each round uses its own keys.
 func (a assault) play(t testing.TB, random *rand.Rand) {
 	servers := startMemcacheds(t, 3)
 	last := len(servers) - 1
@@ -68,7 +70,7 @@ func (a assault) play(t testing.TB, random *rand.Rand) {
 	seen := slices.Clone(servers)
 	seen[last] = &memcached{address: late}
 	pool := []string{"timeouts: {connect: 1s, request: 500ms, deadline: 5s}"}
-	if a.moves { // a handover takes some 26 pings
+	if a.moves { // a handover needs about 26 pings
 		pool = []string{"timeouts: {connect: 1s, request: 500ms, deadline: 1s}", "failover: {ping: 125ms}"}
 	}
 	settings := func(weights ...int) string {
@@ -136,7 +138,7 @@ func kindsOf(broken map[byte]int) map[string]int {
 	return all
 }
 
-// report prints a breach.
+// report fails the test with the history of a breach and the faults of its round.
 func (h *clientele) report(t testing.TB, a assault, round int, b breach) {
 	t.Helper()
 	h.mu.Lock()
@@ -144,7 +146,7 @@ func (h *clientele) report(t testing.TB, a assault, round int, b breach) {
 	t.Errorf("%s, round %d: %s  faults of the round:\n    %s", a.name, round, b.trace, strings.Join(h.harms, "\n    "))
 }
 
-// lasts draws a time up to a limit, short ones more often.
+// lasts draws a random duration up to limit. Short ones are more likely.
 func lasts(random *rand.Rand, limit time.Duration) time.Duration {
 	const least = 300 * time.Millisecond
 	if !lengthy() {
@@ -153,8 +155,8 @@ func lasts(random *rand.Rand, limit time.Duration) time.Duration {
 	return time.Duration(float64(least) * math.Pow(float64(limit)/float64(least), random.Float64()))
 }
 
-// harm does one fault, and waits until the copies are whole again, or at least no
-// key has one copy alone. It returns which fault it was.
+// harm injects one fault. It then waits until every server is in and no key has only one
+// replica: see twofold. It returns the kind of the fault.
 func (h *clientele) harm(t testing.TB, kind string, servers []*memcached, late string, random *rand.Rand) string {
 	t.Helper()
 	h.more(t, 500)
@@ -207,12 +209,12 @@ func (h *clientele) harm(t testing.TB, kind string, servers []*memcached, late s
 		h.reweigh(t, random, h.otherWeights(random))
 		if random.IntN(2) == 0 {
 			h.moved(t)
-		} else { // before all keys are where they are to be
+		} else { // before all keys have moved
 			within(random, handoverTime)
 		}
 		h.reweigh(t, random, before)
 		h.moved(t)
-	case "weights thrice": // each before the one before is through
+	case "weights thrice": // each change starts before the previous one has finished
 		for range 3 {
 			h.reweigh(t, random, h.otherWeights(random))
 			within(random, handoverTime)
@@ -226,10 +228,10 @@ func (h *clientele) harm(t testing.TB, kind string, servers []*memcached, late s
 	return kind
 }
 
-// handoverTime is how long keys take until they are where a reload wants them, about.
+// handoverTime is about how long a reload needs to move all keys.
 const handoverTime = 5 * time.Second
 
-// weighed is front for servers with weights.
+// weighed returns front's configuration with a weight for each server.
 func weighed(servers []*memcached, weights []int, more ...string) string {
 	text := front(servers, more...)
 	for i, weight := range weights {
@@ -239,14 +241,14 @@ func weighed(servers []*memcached, weights []int, more ...string) string {
 	return text
 }
 
-// otherWeights draws weights that the servers don't have now.
+// otherWeights draws weights that differ from the current ones.
 func (h *clientele) otherWeights(random *rand.Rand) []int {
 	all := [][]int{{1, 1, 1}, {10, 1, 1}, {1, 10, 1}, {1, 1, 10}}
 	all = slices.DeleteFunc(all, func(w []int) bool { return slices.Equal(w, h.weights) })
 	return all[random.IntN(len(all))]
 }
 
-// reweigh gives the servers weights, at one front after the other.
+// reweigh reloads one front after the other with new weights.
 func (h *clientele) reweigh(t testing.TB, random *rand.Rand, weights []int) {
 	t.Helper()
 	h.weights = weights
@@ -262,13 +264,13 @@ func (h *clientele) reweigh(t testing.TB, random *rand.Rand, weights []int) {
 	}
 }
 
-// within lets a part of a time pass.
+// within sleeps for a random time below limit.
 func within(random *rand.Rand, limit time.Duration) {
 	time.Sleep(time.Duration(random.Int64N(int64(limit))))
 }
 
-// moved waits until all keys are where the fronts want them: then nobody looks at other
-// servers any more.
+// moved waits until every front has moved all its keys. From then on, no front reads from
+// the former servers.
 func (h *clientele) moved(t testing.TB) {
 	t.Helper()
 	eventually(t, "keys are where the reload wants them", func() bool {
@@ -279,7 +281,8 @@ func (h *clientele) moved(t testing.TB) {
 	})
 }
 
-// late lets a server go on, and notes until when it does what was asked of it before.
+// late calls resume and waits until the requests that the server executes late are
+// undone. It records that interval in lately.
 func (h *clientele) late(t testing.TB, resume func()) {
 	t.Helper()
 	before := h.now()
@@ -297,9 +300,10 @@ func asJSON(t testing.TB, v any) string {
 	return string(text)
 }
 
-// twofold waits until all servers are in and no live key has one copy alone: only
-// then may one of them lose its memory. Nor may a server have a key that is none of its
-// own: it would come to light again. What two copies say is the checker's business.
+// twofold waits until all servers are in and no live key has only one replica. Only then
+// may a fault erase the memory of a server. A key must not be on a third server either,
+// because that value could be read again later. Whether two replicas agree is checked by
+// the history checker.
 func (h *clientele) twofold(t testing.TB, servers []*memcached) {
 	t.Helper()
 	conns := make([]*conn, len(servers))
@@ -327,7 +331,7 @@ func (h *clientele) twofold(t testing.TB, servers []*memcached) {
 		case time.Now().After(end) && !calm:
 			t.Fatal("a server is suspect or not in, and all are well")
 		case time.Now().After(end):
-			// Nobody mends it: what happens to it next is no surprise.
+			// These keys were not repaired. Stop using them, and report them in breaches.
 			for _, k := range keys {
 				k.left.Store(-1)
 				h.mu.Lock()
@@ -339,9 +343,9 @@ func (h *clientele) twofold(t testing.TB, servers []*memcached) {
 	}
 }
 
-// startForwarder stands before a server and lets one piece in 50 of what comes from there,
-// and of what goes there if requests says so, wait for 200 ms, and all behind it on that
-// connection.
+// startForwarder listens in front of a server. It delays one of every 50 pieces of data
+// from the server by 200 ms, and with it all later data on that connection. If requests
+// is set, it delays data to the server in the same way.
 func startForwarder(t testing.TB, to string, requests bool, seed uint64) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", net.JoinHostPort(ownHost(), "0"))

@@ -1,7 +1,7 @@
 package e2e
 
-// Many clients on many keys with copies while servers die and hang: every answer
-// is held against the model.
+// This file runs many clients on many keys with replicas while servers die and hang.
+// Every reply is checked against the model.
 
 import (
 	"bufio"
@@ -27,7 +27,7 @@ import (
 
 var seedFlag = flag.Uint64("seed", 0, "the seed of tests with random faults; 0: another each time")
 
-// seeded is a source of chance whose seed a failing test prints.
+// seeded returns a random source. A failing test prints its seed.
 func seeded(t testing.TB) *rand.Rand {
 	seed := *seedFlag
 	if seed == 0 {
@@ -42,68 +42,69 @@ func seeded(t testing.TB) *rand.Rand {
 }
 
 const (
-	liveKeys   = 24  // at a time
-	keyHistory = 150 // operations on one key, whose place another takes then
-	clientsAt  = 16  // clients
+	liveKeys   = 24  // number of keys in use at a time
+	keyHistory = 150 // operations on one key before a new key replaces it
+	clientsAt  = 16  // number of clients
 	thinkTime  = 30 * time.Millisecond
 )
 
-// uses are what is done to a key of each kind, each as often as it stands there.
-// Half of it is asked in meta commands: see metaOf.
+// uses lists the operations on a key of each kind. An operation that is listed more often
+// is more likely. Half of them are sent as meta commands: see metaOf.
 var uses = map[byte][]string{
 	'r': strings.Fields("get get get gat set set set add replace cas delete"),                    // a register
-	'v': strings.Fields("get get get gat set set cas touch add replace"),                         // a value
-	'd': strings.Fields("get get get get set set add replace delete delete delete"),              // one that comes and goes
-	'l': strings.Fields("get get get get add add add add delete delete"),                         // a lock: who has got it gives it back
-	'n': strings.Fields("get get get get incr incr incr incr incr add"),                          // a number
-	'c': strings.Fields("get get get gat incr incr incr decr decr decr touch add"),               // a number that goes up and down
+	'v': strings.Fields("get get get gat set set cas touch add replace"),                         // a value that is never deleted
+	'd': strings.Fields("get get get get set set add replace delete delete delete"),              // a key that is often deleted and added
+	'l': strings.Fields("get get get get add add add add delete delete"),                         // a lock; only its holder deletes it
+	'n': strings.Fields("get get get get incr incr incr incr incr add"),                          // a number that only grows
+	'c': strings.Fields("get get get gat incr incr incr decr decr decr touch add"),               // a counter that grows and shrinks
 	'a': strings.Fields("get get get gat append append append append prepend prepend touch add"), // a log
 }
 
-// track is one key and what has been done to it.
+// track is one key and the history of operations on it.
 type track struct {
 	key     string
-	kind    byte        // of uses
-	writing sync.Mutex  // where writers must not meet
-	held    atomic.Bool // a lock that somebody has got and is to give back, or may have got
+	kind    byte        // key of uses
+	writing sync.Mutex  // held during a write if this kind allows one writer at a time
+	held    atomic.Bool // the lock was acquired, or may have been, and is to be deleted
 	left    atomic.Int32
 
 	mu       sync.Mutex
 	history  []porcupine.Operation
-	tries    int             // writes, for values that are all different
+	tries    int             // number of operations; makes written values unique
 	doubtful map[string]bool // values of writes that got an error
 }
 
-// clientele is clients at work on keys.
+// clientele is a set of clients that read and write shared keys through fronts, the
+// instances under test.
 type clientele struct {
 	fronts []*ringside
 	mix
-	settings func(weights ...int) string // of the fronts
-	weights  []int                       // that servers have now
+	settings func(weights ...int) string // returns the configuration of the fronts
+	weights  []int                       // current weights of the servers
 
 	start time.Time
 	stop  chan struct{}
-	once  sync.Once // closes stop
+	once  sync.Once // guards the closing of stop
 	work  sync.WaitGroup
 
 	mu       sync.Mutex
 	live     []*track
 	all      []*track
-	lately   [][2]int64 // the moments after a hanging server went on
-	harms    []string   // faults, for people
-	unmended []*track   // keys that had one copy alone, or three, when all was well again
+	lately   [][2]int64 // intervals just after a hanging server resumed
+	harms    []string   // faults injected so far, for messages
+	unmended []*track   // keys that still had one replica, or three, when the servers were all in again
 	trouble  error
 
 	acknowledged, refused, leftOut, takenBack, early atomic.Int64
-	done                                             map[string]*atomic.Int64 // acknowledged, by command
+	done                                             map[string]*atomic.Int64 // acknowledged operations, by command
 }
 
-// mix is what clients do.
+// mix says which keys the clients use and how.
 type mix struct {
-	prefix string        // of all keys
-	kinds  string        // of keys, in turn
+	prefix string        // prefix of all keys
+	kinds  string        // kinds of keys, used in turn
 	alone  string        // kinds of keys that have one writer at a time
-	think  time.Duration // between two operations of a client, at most
+	think  time.Duration // longest pause between two operations of a client
 }
 
 func startClientele(t testing.TB, fronts []*ringside, m mix, seed uint64) *clientele {
@@ -129,7 +130,7 @@ func startClientele(t testing.TB, fronts []*ringside, m mix, seed uint64) *clien
 	return h
 }
 
-// fresh is a new key for place i.
+// fresh returns a new key for slot i of live.
 func (h *clientele) fresh(i int) *track {
 	k := &track{kind: h.kinds[i%len(h.kinds)], doubtful: map[string]bool{}}
 	k.key = fmt.Sprintf("%s%c:%d", h.prefix, k.kind, len(h.all))
@@ -138,7 +139,7 @@ func (h *clientele) fresh(i int) *track {
 	return k
 }
 
-// pick is a key for one operation, often the same.
+// pick returns a key for one operation. Keys with a low index are picked more often.
 func (h *clientele) pick(random *rand.Rand) *track {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -149,14 +150,14 @@ func (h *clientele) pick(random *rand.Rand) *track {
 	return h.live[i]
 }
 
-// wire is a client's connection to one ringside.
+// wire is a client's connection to one front.
 type wire struct {
 	net.Conn
 	r *bufio.Reader
 }
 
-// ask sends one request and returns the fields of the line that answers it; a
-// value it finds is the last of them.
+// ask sends one request and returns the fields of the reply line. If the reply has a
+// value, it is the last field.
 func (c *wire) ask(request string) ([]string, error) {
 	c.SetDeadline(time.Now().Add(patience))
 	if _, err := io.WriteString(c, request+"\r\n"); err != nil {
@@ -205,14 +206,14 @@ func (h *clientele) client(id int, random *rand.Rand) error {
 	}
 }
 
-// operate does one operation on a key and writes it down.
+// operate runs one operation on a key and records it.
 func (h *clientele) operate(id, front int, c *wire, k *track, random *rand.Rand) error {
 	k.mu.Lock()
 	k.tries++
 	in := asked{op: uses[k.kind][random.IntN(len(uses[k.kind]))], value: fmt.Sprintf("%d.%d", k.tries, id), front: front}
 	k.mu.Unlock()
 	if k.kind == 'l' && in.op == "delete" && !k.held.Swap(false) {
-		return nil // only who has got a lock gives it back
+		return nil // only the holder of a lock deletes it
 	}
 	if in.op != "get" && in.op != "gat" && strings.IndexByte(h.alone, k.kind) >= 0 {
 		k.writing.Lock()
@@ -271,7 +272,7 @@ func (h *clientele) operate(id, front int, c *wire, k *track, random *rand.Rand)
 	return nil
 }
 
-// metaOf is a request in meta commands.
+// metaOf translates a text request into a meta request.
 func metaOf(op, request string) string {
 	line, value, _ := strings.Cut(request, "\r\n")
 	f := strings.Fields(line)
@@ -292,7 +293,7 @@ func metaOf(op, request string) string {
 	return "ms " + f[1] + " " + f[4] + " M" + map[string]string{"set": "S", "add": "E", "replace": "R", "append": "A", "prepend": "P"}[op] + "\r\n" + value
 }
 
-// textOf is what the text command would have answered where a meta command answered f.
+// textOf translates the fields of a meta reply into those of the text reply.
 func textOf(op string, f []string) []string {
 	switch done := map[string]string{"touch": "TOUCHED", "delete": "DELETED"}; {
 	case f[0] == "VA" && (op == "incr" || op == "decr"):
@@ -315,7 +316,7 @@ func textOf(op string, f []string) []string {
 
 func (h *clientele) now() int64 { return int64(time.Since(h.start)) }
 
-// note writes an operation and its answer down.
+// note records an operation and its reply.
 func (h *clientele) note(id int, k *track, in asked, f []string, call int64) {
 	o := porcupine.Operation{ClientId: id, Input: in, Call: call, Return: h.now()}
 	out := told{answer: f[0]}
@@ -342,14 +343,14 @@ func (h *clientele) note(id int, k *track, in asked, f []string, call int64) {
 	k.history = append(k.history, o)
 }
 
-// more waits until the clients have so many answers more.
+// more waits until the clients have received the given number of further replies.
 func (h *clientele) more(t testing.TB, answers int64) {
 	t.Helper()
 	goal := h.acknowledged.Load() + answers
 	eventually(t, "clients get answers", func() bool { return h.acknowledged.Load() >= goal })
 }
 
-// complete waits until one server may go: see whole.
+// complete waits until one server may fail without loss of data: see whole.
 func (h *clientele) complete(t testing.TB, servers []*memcached) {
 	t.Helper()
 	h.mu.Lock()
@@ -362,9 +363,9 @@ func (h *clientele) complete(t testing.TB, servers []*memcached) {
 	whole(t, h.fronts, servers, keys, func(key string) bool { return used[key].left.Load() > 0 })
 }
 
-// whole waits until no ringside suspects a server and both members of each key
-// that is in use have the same, so that one of them may go. Keys change
-// meanwhile, so each is looked at until it has been seen so once.
+// whole waits until no front suspects a server and every key in use has the same value on
+// exactly two servers. Then one server may fail. Keys change during the wait, so each key
+// is checked until it has been in that state once.
 func whole(t testing.TB, fronts []*ringside, servers []*memcached, keys []string, used func(string) bool) {
 	t.Helper()
 	conns := make([]*conn, len(servers))
@@ -409,7 +410,7 @@ func (h *clientele) halt() {
 	h.work.Wait()
 }
 
-// end stops the clients and checks what they have seen.
+// end stops the clients and checks their histories.
 func (h *clientele) end(t testing.TB) {
 	t.Helper()
 	h.halt()
@@ -426,13 +427,13 @@ func (h *clientele) end(t testing.TB) {
 	t.Logf("%d keys: %d wrong; %d answers, %d errors, %d late reads left out, %d keys with reads of what was not answered yet, %d numbers read that were taken back without an answer", len(h.all), wrong, h.acknowledged.Load(), h.refused.Load(), h.leftOut.Load(), h.early.Load(), h.takenBack.Load())
 }
 
-// breach is a key whose answers can't be explained.
+// breach is a key with replies that contradict the model.
 type breach struct {
 	kind  byte
 	trace string
 }
 
-// breaches are what the clients, who have stopped, have seen.
+// breaches checks the histories of the clients, which must have stopped.
 func (h *clientele) breaches() (found []breach) {
 	for _, k := range h.all {
 		history := slices.DeleteFunc(k.history, func(o porcupine.Operation) bool { return h.lateRead(k, o) })
@@ -464,9 +465,9 @@ func (h *clientele) breaches() (found []breach) {
 	return found
 }
 
-// withoutEarlyReads leaves out what was read of a write or a delete that had no answer yet.
-// Where one server does it late, a read that the other has answered shows it, and the next
-// may not.
+// withoutEarlyReads removes reads that saw a write or delete before it was acknowledged.
+// If one server executes it late, a read from the other server shows it, and the next
+// read may not.
 func withoutEarlyReads(history []porcupine.Operation) []porcupine.Operation {
 	written := map[string]int64{}
 	var deletes []porcupine.Operation
@@ -486,8 +487,8 @@ func withoutEarlyReads(history []porcupine.Operation) []porcupine.Operation {
 	})
 }
 
-// lateRead says that a read may have seen a write in the moment in which a
-// server that had hung did it, before it was undone.
+// lateRead reports whether o may have read a failed write that a server executed when it
+// resumed, before Ringside undid it.
 func (h *clientele) lateRead(k *track, o porcupine.Operation) bool {
 	if out := o.Output.(told); out.value == "" || !k.doubtful[out.value] {
 		return false
@@ -501,12 +502,12 @@ func (h *clientele) lateRead(k *track, o porcupine.Operation) bool {
 	return false
 }
 
-// afterHang is longer than a request waits for its answer: after that, what was
-// sent to a server that hung has its answer, or an undo behind it.
+// afterHang is longer than the request timeout. After that time, each request sent to a
+// hanging server either has its reply or is followed by an undo.
 const afterHang = 500 * time.Millisecond
 
-// undone waits until what a server did late is undone: no front waits for a late
-// answer any more.
+// undone waits until everything that a server did late is undone: no front is waiting for
+// a late reply any more.
 func undone(t testing.TB, fronts []*ringside) {
 	t.Helper()
 	time.Sleep(afterHang)
@@ -524,8 +525,8 @@ func undone(t testing.TB, fronts []*ringside) {
 	}
 }
 
-// breakOne lets one server die or hang, for a while or until the others know,
-// and waits until all is whole again.
+// breakOne kills or pauses one server for a random time; the longest causes an ejection.
+// It then waits until all keys are on two servers again.
 func (h *clientele) breakOne(t testing.TB, servers []*memcached, random *rand.Rand) {
 	t.Helper()
 	h.more(t, 300)
@@ -540,14 +541,14 @@ func (h *clientele) breakOne(t testing.TB, servers []*memcached, random *rand.Ra
 		time.Sleep(pause)
 		before := h.now()
 		s.resume(t)
-		undone(t, h.fronts) // one may take a newer value with it: the other copy must stay until it has run
+		undone(t, h.fronts) // an undo may delete a newer value too, so the other replica must stay until it has run
 		h.lately = append(h.lately, [2]int64{before, h.now()})
 	}
 	h.complete(t, servers)
 }
 
-// strictPool is a pool in which changes of a server's state take tenths of
-// seconds.
+// strictPool configures a pool that reacts to a change of a server's state within tenths
+// of a second.
 var strictPool = []string{
 	"timeouts: {connect: 1s, request: 250ms, deadline: 1s}",
 	"failover: {consistency: strict, ping: 100ms, lease: 600ms, eject_after: 400ms}",
@@ -559,17 +560,19 @@ func TestHistoriesOfCopies(t *testing.T) {
 	})
 }
 
-// Two proxies may each read and write at any time. Writes on one value come one after
-// another, but through either: how two that meet end is not promised. What is made to be
-// met by others, locks, numbers and logs, is.
+// TestHistoriesOfCopiesThroughTwo runs clients through two proxies. Each may read and
+// write any key at any time. Writes to a plain value are serialized, through either
+// proxy, because the result of two concurrent writes is not promised. Locks, numbers and
+// logs are written concurrently.
 func TestHistoriesOfCopiesThroughTwo(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		rounds(t, testTolerance, func(t testing.TB) { histories(t, driver, 2) })
 	})
 }
 
-// One server's answers come late now and then. Its requests don't: what a server carries
-// out late, while a fault is healed, is two faults.
+// histories runs clients and faults on three servers. Replies of one server are sometimes
+// delayed, but requests to it are not. A request that a server executes late during the
+// repair of another fault would be a second fault.
 func histories(t testing.TB, driver string, proxies int) {
 	random := seeded(t)
 	servers := startMemcacheds(t, 3)

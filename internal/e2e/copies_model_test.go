@@ -1,7 +1,7 @@
 package e2e
 
-// What a key with copies promises, as a model that a checker can hold a history
-// against.
+// This file models what a key with replicas promises, so that a checker can test a
+// history against it.
 
 import (
 	"cmp"
@@ -17,59 +17,59 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// The model of one key is one memcached's, as far as answers say for sure what
-// has happened. Its state is the set of values that the key may have now, one
-// of which may be nothing (absent). At the start it is absent.
+// The model of a key with replicas is that of a key on one memcached, as far as replies
+// determine what happened. Its state is the set of values that the key may have now. One
+// of them may be "no value" (absent). The initial state is absent.
 //
-//	answer                 is right if                    and then the key may be
+//	request    reply       is correct if                  possible values afterwards
 //	set v      STORED      always                         v
 //	add v      STORED      it may be absent               v
-//	           NOT_STORED  always: an add or a delete     as before
-//	                       without its answer yet may
-//	                       stand there
-//	replace v  STORED      it may be something            v
-//	           NOT_STORED  it may be absent               as before
+//	           NOT_STORED  always: an add or a delete     unchanged
+//	                       in progress may occupy
+//	                       the key
+//	replace v  STORED      it may have a value            v
+//	           NOT_STORED  it may be absent               unchanged
 //	cas e v    STORED      it may be e                    v
-//	           EXISTS      always: the authority may      as before
+//	           EXISTS      always: the primary may        unchanged
 //	                       have changed
-//	           NOT_FOUND   it may be absent               as before
+//	           NOT_FOUND   it may be absent               unchanged
 //	incr       n           it may be n-1                  n
-//	           NOT_FOUND   it may be absent               as before
-//	touch      TOUCHED     it may be something            as before
-//	           NOT_FOUND   it may be absent               as before
-//	delete     DELETED     it may be something            absent
+//	           NOT_FOUND   it may be absent               unchanged
+//	touch      TOUCHED     it may have a value            unchanged
+//	           NOT_FOUND   it may be absent               unchanged
+//	delete     DELETED     it may have a value            absent
 //	           NOT_FOUND   it may be absent               absent
-//	get, gat   a value     it may be that                 as before
-//	           a miss      it may be absent               as before
-//	set v      an error    always                         v too, or absent (undone)
-//	replace v  an error    always                         as that, if it may be something
-//	add v      an error    always                         v too, if it may be absent
-//	cas e v    an error    always                         v too, if it may be e
-//	delete     an error    always                         absent too
-//	incr       an error    always                         one more too, of each number
+//	get, gat   a value     it may be that value           unchanged
+//	           a miss      it may be absent               unchanged
+//	set v      an error    always                         also v, or absent (undone)
+//	replace v  an error    always                         the same, if it may have a value
+//	add v      an error    always                         also v, if it may be absent
+//	cas e v    an error    always                         also v, if it may be e
+//	delete     an error    always                         also absent
+//	incr       an error    always                         also one more than each number
 //
-// Each happens at one moment between request and answer. So an acknowledged
-// write is read by all that ask later; it is never lost, though one server is
-// killed or hangs, until another write takes its place; and nothing that it
-// replaced is read again. Of a write that got an error nobody knows whether it
-// has happened, and two reads may differ about that, but the next acknowledged
-// write ends it: it can't come later. Only an incr can: it is not undone, so its
-// moment is anywhere up to the end of the history.
+// Each operation happens at one moment between its request and its reply. So every later
+// read returns an acknowledged write until another write replaces it, even if one server
+// is killed or hangs. A value that was replaced is not read again. A write that got an
+// error may or may not have happened, and two reads may differ about it. The next
+// acknowledged write ends that doubt: the failed write cannot happen later. The exception
+// is incr, which is not undone. A failed incr may happen at any time up to the end of the
+// history.
 //
-// Reads that get an error say nothing and are left out.
+// Reads that get an error are left out because they say nothing.
 
 const absent = "-"
 
 type asked struct {
 	op     string
-	value  string // of set, add, cas
-	expect string // of cas: what was read with its token
-	front  int    // the ringside that was asked
+	value  string // value of set, add, cas
+	expect string // value that was read with the token of a cas
+	front  int    // index of the ringside that received the request
 }
 
 type told struct {
-	answer string // the first word; empty: an error
-	value  string // of get
+	answer string // first word of the reply; empty: an error
+	value  string // value in the reply to get
 }
 
 var keyModel = porcupine.Model{
@@ -85,7 +85,7 @@ var keyModel = porcupine.Model{
 	},
 }
 
-// step is one line of the table above. It may change the state that it is given.
+// step applies one row of the table above. It may modify may.
 func step(may []string, in asked, out told) (right bool, next []string) {
 	gone := slices.Contains(may, absent)
 	there := len(may) > 1 || !gone
@@ -143,10 +143,10 @@ func step(may []string, in asked, out told) (right bool, next []string) {
 	return in.op == "incr" && err == nil && slices.Contains(may, strconv.Itoa(n-1)), []string{out.answer}
 }
 
-// never is the end of a history, for what may happen at any time.
+// never is the return time of an operation that may happen at any time.
 const never = math.MaxInt64
 
-// checkHistory holds the history of one key against the model.
+// checkHistory checks the history of one key against the model.
 func checkHistory(key string, history []porcupine.Operation) error {
 	verdict := porcupine.CheckOperationsTimeout(keyModel, history, patience)
 	if verdict == porcupine.Ok {
@@ -155,7 +155,7 @@ func checkHistory(key string, history []porcupine.Operation) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %d operations: %s\n", key, len(history), map[bool]string{true: "the check took too long", false: "no order of them explains all answers"}[verdict == porcupine.Unknown])
 	slices.SortFunc(history, compareReturns)
-	// Around the first answer that can't be is what matters.
+	// Print the operations around the first reply that cannot be explained.
 	first := sort.Search(len(history), func(n int) bool {
 		return porcupine.CheckOperationsTimeout(keyModel, asOf(history, n), patience) != porcupine.Ok
 	})
@@ -163,8 +163,8 @@ func checkHistory(key string, history []porcupine.Operation) error {
 	return fmt.Errorf("%s", b.String())
 }
 
-// asOf is what was known of a history when its operation n had its answer. What was under
-// way by then may have happened.
+// asOf returns what was known of a history when its operation n returned. Operations that
+// were in progress then may have happened, so their results become unknown.
 func asOf(history []porcupine.Operation, n int) []porcupine.Operation {
 	is := slices.Clone(history[:n+1])
 	for _, o := range history[n+1:] {
@@ -178,8 +178,9 @@ func asOf(history []porcupine.Operation, n int) []porcupine.Operation {
 
 func compareReturns(a, b porcupine.Operation) int { return cmp.Compare(a.Return, b.Return) }
 
-// printAround prints what was done to a key about the first answer that can't be, and
-// about what that is against, if it is one operation.
+// printAround prints the operations around first, the first reply that cannot be
+// explained. It also prints those around against, the operation that first contradicts,
+// if there is one.
 func printAround(b *strings.Builder, history []porcupine.Operation, first int, against *porcupine.Operation) {
 	other := -1
 	if against != nil {
@@ -206,7 +207,7 @@ func printAround(b *strings.Builder, history []porcupine.Operation, first int, a
 	}
 }
 
-// historyOf is operations that end one after another: "op [expect] [value] -> answer
+// historyOf parses operations that run one after another: "op [expect] [value] -> answer
 // [value]; …".
 func historyOf(text string) (history []porcupine.Operation) {
 	for i, line := range strings.Split(text, "; ") {
@@ -225,7 +226,7 @@ func historyOf(text string) (history []porcupine.Operation) {
 	return history
 }
 
-// The model itself must tell right from wrong.
+// TestModelOfCopies checks that the model accepts correct histories and rejects others.
 func TestModelOfCopies(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -267,7 +268,8 @@ func TestModelOfCopies(t *testing.T) {
 	}
 }
 
-// What shows a delete that is under way is left out, what shows what it has taken is not.
+// TestModelOfEarlyReads checks what withoutEarlyReads removes: a miss that shows a delete
+// in progress. A read after the delete that returns the deleted value must stay.
 func TestModelOfEarlyReads(t *testing.T) {
 	t.Parallel()
 	for end, right := range map[int64]bool{6: true, 12: false} {

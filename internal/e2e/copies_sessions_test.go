@@ -1,7 +1,7 @@
 package e2e
 
-// Sessions on a route with `preset: sessions`: real session stores and clients
-// count in them while each server in turn dies and hangs.
+// This file tests sessions on a route with `preset: sessions`. Real session stores and
+// clients count in them while each server in turn dies and hangs.
 
 import (
 	"cmp"
@@ -17,13 +17,13 @@ import (
 	"ringside/internal/testenv"
 )
 
-// counters are programs that count in sessions and print what they did; each
-// has a few sessions for itself.
+// counters are programs that count in sessions and print what they did. Each program has
+// its own sessions.
 var counters = []struct {
 	name  string
-	run   []string // below testdata, with the address and the sessions behind
+	run   []string // command below testdata; the address and the session names are appended
 	many  int
-	keys  string // of a session at the servers
+	keys  string // format of the key of a session on the servers
 	names []string
 }{
 	{"php-memcached", []string{"php", "sessions/session.php", "text"}, 2, "memc.sess.key.%s", names("php", 3)},
@@ -59,7 +59,8 @@ routes:
 			keys = append(keys, fmt.Sprintf(c.keys, s))
 		}
 	}
-	// Every program goes on counting before, between and after faults.
+	// more waits until every program has counted ten more times and all keys are on two
+	// servers. It is called before, between and after faults.
 	more := func() {
 		goals := map[*process]int{}
 		for _, list := range programs {
@@ -74,8 +75,8 @@ routes:
 		}
 		whole(t, []*ringside{r}, servers, keys, func(string) bool { return true })
 	}
-	// Each server (two of them in the default tier) is killed and hangs once, in all
-	// twice for so long that it is ejected.
+	// Each server is killed once and paused once; in the default tier, two servers are.
+	// Of all these faults, up to two last long enough for an ejection.
 	long := 2500 * time.Millisecond
 	kills, hangs := []time.Duration{0, 200 * time.Millisecond, long}, []time.Duration{50 * time.Millisecond, 700 * time.Millisecond, long}
 	random.Shuffle(3, func(i, j int) { kills[i], kills[j] = kills[j], kills[i] })
@@ -121,12 +122,12 @@ func startIn(t testing.TB, dir, program string, args ...string) *process {
 	return start(t, "env", append([]string{"-C", dir, path}, args...)...)
 }
 
-// try is what one line of a program says.
+// try is one line of output of a program: one attempt to increment.
 type try struct {
-	what              string // ok, error
+	what              string // "ok" or "error"
 	session           string
-	n                 int   // that was written, or was to be; 0: it did not come so far
-	began, read, done int64 // ns; read is the moment when the number before was known
+	n                 int   // number written, or attempted; 0: failed before the number was known
+	began, read, done int64 // ns; read is when the previous number was known
 }
 
 func triesOf(t testing.TB, printed string) (all []try) {
@@ -134,7 +135,7 @@ func triesOf(t testing.TB, printed string) (all []try) {
 	for line := range strings.Lines(printed) {
 		f := strings.Fields(line)
 		if len(f) != 6 || f[0] != "ok" && f[0] != "error" {
-			continue // what went wrong, for people
+			continue // an error message for people
 		}
 		y := try{what: f[0], session: f[1]}
 		for i, to := range []*int64{&y.began, &y.read, &y.done} {
@@ -149,8 +150,7 @@ func triesOf(t testing.TB, printed string) (all []try) {
 	return all
 }
 
-// judge holds what programs did to each of their sessions against what they
-// were promised.
+// judge checks each session of a program against what Ringside promises.
 func judge(t testing.TB, name string, sessions []string, tries []try) {
 	t.Helper()
 	for _, session := range sessions {
@@ -163,13 +163,13 @@ func judge(t testing.TB, name string, sessions []string, tries []try) {
 	}
 }
 
-// kept says whether one session was kept as promised: it is not lost, no number
-// is written twice (a lock held twice, or a cas that succeeds twice), it does
-// not run backwards, and nothing is added that nobody has tried to add.
+// kept reports whether the promises for one session were kept: the session was not lost,
+// and no number was written twice (a lock held twice, or a cas that succeeded twice). The
+// number also never decreased, and never exceeded the number of attempts.
 func kept(tries []try) (report string, ok bool) {
 	slices.SortFunc(tries, func(a, b try) int { return cmp.Compare(a.began, b.began) })
 	counted, failed, last := map[int]int{}, 0, 0
-	var done []try // that were counted, in the order in which they ended
+	var done []try // successful attempts, in the order in which they ended
 	for _, y := range tries {
 		if y.what == "ok" {
 			counted[y.n]++
@@ -182,7 +182,7 @@ func kept(tries []try) (report string, ok bool) {
 	slices.SortFunc(done, func(a, b try) int { return cmp.Compare(a.done, b.done) })
 	report = fmt.Sprintf("%d increments came to %d, with %d errors", len(counted), last, failed)
 	ok = last > 0 && last <= len(counted)+failed
-	least := 0 // what must be there when y begins
+	least := 0 // lowest number that the session may have when y begins
 	for _, y := range tries {
 		for len(done) > 0 && done[0].done < y.began {
 			least = max(least, done[0].n)
@@ -202,11 +202,11 @@ func kept(tries []try) (report string, ok bool) {
 	return report, ok
 }
 
-// The judge must tell right from wrong too.
+// TestJudgeOfSessions checks that kept accepts correct histories and rejects others.
 func TestJudgeOfSessions(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		tries string // "what n began done", one after another
+		tries string // "what n began done" of attempts in order
 		ok    bool
 	}{
 		{"ok 1 0 1; ok 2 2 3; ok 3 4 5", true},

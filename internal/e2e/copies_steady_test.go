@@ -1,8 +1,8 @@
 package e2e
 
-// What keys promise that are never set or deleted, logs and numbers. One pass over
-// their histories tells, where a checker of all orders would drown in appends and
-// increments without an answer.
+// This file checks logs and numbers, which are never set or deleted. One pass over a
+// history is enough for them. A checker that tries all orders would take too long,
+// because of the many appends and increments without a reply.
 
 import (
 	"fmt"
@@ -14,21 +14,26 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// steady is the history of such a key, in the order of answers.
+// steady is the history of such a key, in the order of replies.
 type steady struct {
 	history []porcupine.Operation
-	there   int64                          // from when on the key was there
-	asks    map[string]porcupine.Operation // appends, prepends and adds, by what they bring
-	against *porcupine.Operation           // what the breach that was found last contradicts; nil: nothing single
+	there   int64                          // time from which on the key must exist
+	asks    map[string]porcupine.Operation // appends, prepends and adds, by the text that they add
+	against *porcupine.Operation           // operation that the last breach contradicts; nil: no single one
 }
 
-// checkLog, checkNumber and checkCounter hold a history against what these keys promise: once
-// one is there it stays. Every value read of a log has each append in it that was
-// acknowledged before, none twice, and none that nobody has asked for; in which order
-// they stand is not promised where two ringsides append at a time. A number never
-// goes back, no increment has the number of another, and it has grown by no more than
-// was asked for. A counter, which goes up and down, has all that was acknowledged before
-// it is asked, and nothing that was not asked for.
+// checkLog, checkNumber and checkCounter check a history against what these keys promise.
+// In all three cases, a key that exists stays.
+//
+// A value read from a log contains each append that was acknowledged before, none twice,
+// and nothing that no client sent. The order is not promised if two instances append at
+// the same time.
+//
+// A number never decreases, no two increments return the same number, and it grows by at
+// most the number of increments sent.
+//
+// A counter, which grows and shrinks, contains everything acknowledged before the read,
+// and nothing that no client sent.
 func checkLog(key string, history []porcupine.Operation) error {
 	return checkSteady(key, history, (*steady).logBreach)
 }
@@ -50,7 +55,7 @@ func checkSteady(key string, history []porcupine.Operation, breach func(s *stead
 			s.asks[in.value] = o
 		}
 		switch in.op {
-		case "get", "gat", "touch": // one that is there for a moment, of an add that fails and is undone, may have been met
+		case "get", "gat", "touch": // these may have seen the value of an add that failed and was undone
 		default:
 			if out.answer != "" && out.answer != "NOT_STORED" && !s.missing(o) {
 				s.there = min(s.there, o.Return)
@@ -77,7 +82,7 @@ func checkSteady(key string, history []porcupine.Operation, breach func(s *stead
 	return nil
 }
 
-// missing says that an answer says that there is no such key.
+// missing reports whether the reply of o says that the key does not exist.
 func (s *steady) missing(o porcupine.Operation) bool {
 	switch in, out := o.Input.(asked), o.Output.(told); in.op + " " + out.answer {
 	case "get END", "gat END", "append NOT_STORED", "prepend NOT_STORED", "touch NOT_FOUND", "incr NOT_FOUND", "decr NOT_FOUND":
@@ -99,7 +104,7 @@ func (s *steady) addedTwice(o porcupine.Operation) string {
 	return ""
 }
 
-// logBreach says what is wrong with one operation on a log.
+// logBreach returns what is wrong with one operation on a log, or "".
 func (s *steady) logBreach(o porcupine.Operation) string {
 	out := o.Output.(told)
 	switch o.Input.(asked).op + " " + out.answer {
@@ -137,10 +142,10 @@ func (s *steady) logBreach(o porcupine.Operation) string {
 	return ""
 }
 
-// firstNumber is what a number is added as, by kind. A counter shall not come to 0.
+// firstNumber is the initial value of a number, by kind. A counter must not reach 0.
 var firstNumber = map[byte]int{'n': 10, 'c': 1000}
 
-// counterBreach says what is wrong with one operation on a counter.
+// counterBreach returns what is wrong with one operation on a counter, or "".
 func (s *steady) counterBreach(o porcupine.Operation) string {
 	in, out := o.Input.(asked), o.Output.(told)
 	text := out.answer
@@ -180,7 +185,7 @@ func (s *steady) counterBreach(o porcupine.Operation) string {
 	return ""
 }
 
-// numberBreach says what is wrong with one operation on a number.
+// numberBreach returns what is wrong with one operation on a number, or "".
 func (s *steady) numberBreach(o porcupine.Operation) string {
 	in, out := o.Input.(asked), o.Output.(told)
 	text := out.answer
@@ -207,7 +212,7 @@ func (s *steady) numberBreach(o porcupine.Operation) string {
 		s.against = &p
 		switch {
 		case err != nil || p.Call == o.Call && p.Return == o.Return:
-		case q.op == "incr" && in.op == "incr" && before == n && p.Return <= o.Return: // the later one is wrong, by what came in between
+		case q.op == "incr" && in.op == "incr" && before == n && p.Return <= o.Return: // report the later one, because the operations in between show it to be wrong
 			return fmt.Sprintf("two increments have come to %d", n)
 		case p.Return < o.Call && (before > n || before == n && in.op == "incr"):
 			return fmt.Sprintf("it was %d before", before)
@@ -220,12 +225,13 @@ func (s *steady) numberBreach(o porcupine.Operation) string {
 	return ""
 }
 
-// acknowledgedNumbers leaves out the reads that show an increment without an answer: of
-// a number above all that increments have told by then. The authority shows what
-// it has counted at once, and may end before the others have it; then the next read is
-// below. docs/failover.md says so, and these are counted apart. To show a number only when
-// it is everywhere, a read would have to wait for the increments under way. No increment
-// is left out, so what they tell may not go back whatever was read.
+// acknowledgedNumbers removes the reads that show an increment without a successful
+// reply: they return a higher number than all increments had returned by then. The
+// primary shows its new number at once, and may fail before the other replicas have it.
+// The next read then returns a lower number. docs/failover.md says so, and the caller
+// counts these keys separately. To hide such a number, a read would have to wait for the
+// increments in progress. Increments are never removed, so the numbers that they return
+// must not decrease in any case.
 func acknowledgedNumbers(history []porcupine.Operation) []porcupine.Operation {
 	return slices.DeleteFunc(slices.Clone(history), func(o porcupine.Operation) bool {
 		n, err := strconv.Atoi(o.Output.(told).value)
@@ -287,8 +293,8 @@ func TestNumbersThatAreTakenBack(t *testing.T) {
 	}
 }
 
-// What is printed is the first answer that can't be, and what it contradicts, however long
-// before.
+// TestBreachOfSteadyKeysSaysWhatItIsAgainst checks that the message shows the first
+// impossible reply and the operation that it contradicts, however much earlier that was.
 func TestBreachOfSteadyKeysSaysWhatItIsAgainst(t *testing.T) {
 	t.Parallel()
 	counts := ""

@@ -1,6 +1,6 @@
 package e2e
 
-// Copies of a key on several servers: what each command leaves on them.
+// This file tests replicas of a key on several servers: what each command leaves on them.
 
 import (
 	"encoding/base64"
@@ -16,21 +16,21 @@ import (
 	"time"
 )
 
-// copied is the configuration of a pool whose keys have two copies. route holds
-// more settings of the route, pool further lines of the pool.
+// copied returns the configuration of a pool that keeps two replicas of each key. route
+// holds more settings of the route, pool more lines of the pool.
 func copied(servers []*memcached, route string, pool ...string) string {
 	return front(servers, pool...) + fmt.Sprintf("routes:\n  - {pool: main, replicas: 2, copies_on: server%s}\n", route)
 }
 
-// members asks `ringside route` which servers keep each key's copies, the one
-// that decides first.
+// members returns the replica servers of each key according to `ringside route`, the
+// primary first.
 func (r *ringside) members(t testing.TB, servers []*memcached, keys ...string) map[string][]*memcached {
 	t.Helper()
 	binary, err := build()
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"route", "-c", r.file, "--json", "--base64"} // a key may hold blanks
+	args := []string{"route", "-c", r.file, "--json", "--base64"} // --base64 because a key may contain blanks
 	for _, key := range keys {
 		args = append(args, base64.StdEncoding.EncodeToString([]byte(key)))
 	}
@@ -61,11 +61,10 @@ func (r *ringside) members(t testing.TB, servers []*memcached, keys ...string) m
 	return all
 }
 
-// changes are the log lines of a server that changes in the eyes of its pool.
+// changes matches the log lines about a server's change of state in a pool.
 var changes = regexp.MustCompile(`msg="failover of a server" pool=(\S+) server=(\S+) from=\S+ to=(\S+)`)
 
-// calm says that every server is in and nobody suspects it, as far as the log
-// tells.
+// calm reports whether, according to the log, every server is in and none is suspect.
 func (r *ringside) calm() bool {
 	phase, suspect := map[string]string{}, map[string]bool{}
 	for _, m := range changes.FindAllStringSubmatch(r.out.String(), -1) {
@@ -89,14 +88,14 @@ func (r *ringside) calm() bool {
 	return true
 }
 
-// answer sends a request and reads all of its answer.
+// answer sends a request and reads its complete reply.
 func (c *conn) answer(request string) string {
 	c.t.Helper()
 	c.send(request + "\r\n")
 	return c.rest()
 }
 
-// rest reads the next answer.
+// rest reads the next reply.
 func (c *conn) rest() string {
 	c.t.Helper()
 	var all strings.Builder
@@ -124,9 +123,10 @@ func (c *conn) rest() string {
 	}
 }
 
-// item is what a server has of a key, but for its cas, which is its own. The
-// seconds until it expires are apart. Blanks at the end don't count: a number
-// that gets shorter leaves some or none, whatever else goes on at its server.
+// item returns what a server stores for a key, without the cas token, which differs per
+// server. The seconds until it expires are returned separately. Trailing blanks are
+// removed: when a number becomes shorter, memcached pads it with blanks or not, depending
+// on other requests to that server.
 func (c *conn) item(key string) (what string, ttl int) {
 	c.t.Helper()
 	if strings.ContainsAny(key, " \n") {
@@ -145,9 +145,9 @@ func (c *conn) item(key string) (what string, ttl int) {
 	return got, ttl
 }
 
-// alike waits until two servers have the same item, but for a few seconds on
-// the way. What mg N makes says that somebody is about to fill it: one server alone
-// may have that.
+// alike waits until two servers have the same item. Expiry times may differ by a few
+// seconds. One exception: the empty item that mg N creates only says that a client is
+// about to fill it, so it may exist at want alone.
 func alike(t testing.TB, what string, want, got *conn, key string) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
@@ -164,11 +164,11 @@ func alike(t testing.TB, what string, want, got *conn, key string) {
 	}
 }
 
-// commands are conversations about one key, K, whose last cas token is CAS.
-// Whoever is one memcached or keeps copies on several must say the same. There
-// is no ma with another T: memcached 1.6.18 ignores it now and then, if the item
-// is being read. A token that must not fit an item that is there is far above
-// those that a young server deals out: the scripts are played in any order.
+// commands are conversations about one key. K is replaced by the key and CAS by the last
+// cas token. A plain memcached and Ringside with replicas must give the same replies.
+// There is no ma with another T, because memcached 1.6.18 sometimes ignores it while the
+// item is being read. The scripts run in any order, so a token that must not match is far
+// above those of a server that has just started.
 var commands = map[string][]string{
 	"set":     {"set K 5 100 3\r\nabc", "set K 0 0 0\r\n", "get K", "set K 4294967295 0 1\r\nx", "get K", "set K 0 -1 1\r\nx", "get K"},
 	"add":     {"add K 5 100 3\r\nabc", "add K 6 0 3\r\ndef", "get K", "delete K", "add K 0 0 0\r\n", "add K 0 0 1\r\nx", "get K"},
@@ -197,12 +197,11 @@ var commands = map[string][]string{
 	"meta b64": {"ms S0sgSw== 3 b F5 T100\r\nabc", "mg S0sgSw== b k v f", "ma S0sgSw== b N0 v", "md S0sgSw== b", "mg S0sgSw== b v"},
 }
 
-// tokens are cas tokens in answers: every server has its own.
+// tokens matches the cas tokens in replies, which differ per server.
 var tokens = regexp.MustCompile(`(?m)( c)(\d+)|^(VALUE \S+ \d+ \d+) (\d+)$`)
 
-// TestCopiesOfCommands has each conversation with a plain memcached and with
-// ringside, and compares after each request what was said and what the servers
-// have.
+// TestCopiesOfCommands runs each conversation against a plain memcached and against
+// ringside. After each request it compares the replies and the items on the servers.
 func TestCopiesOfCommands(t *testing.T) {
 	bothDrivers(t, func(t *testing.T, driver string) {
 		for _, loops := range []string{"", ", loops: 2"} {
@@ -222,7 +221,7 @@ func TestCopiesOfCommands(t *testing.T) {
 	})
 }
 
-// keyOf is the key of a conversation.
+// keyOf returns the key of a conversation.
 func keyOf(name string) string {
 	if name == "meta b64" {
 		return "KK K"
@@ -237,7 +236,7 @@ func keysOf(scripts map[string][]string) (keys []string) {
 	return keys
 }
 
-// converse has one conversation with both.
+// converse runs one conversation against both.
 func converse(t testing.TB, r *ringside, plain *memcached, members []*memcached, name string, script []string) {
 	t.Helper()
 	key := keyOf(name)
@@ -246,7 +245,7 @@ func converse(t testing.TB, r *ringside, plain *memcached, members []*memcached,
 	}
 	one, two := dial(t, members[0].address), dial(t, members[1].address)
 	want, got := dial(t, plain.address), dial(t, r.address)
-	at := map[*conn]string{want: "7", got: "7"} // the last cas tokens
+	at := map[*conn]string{want: "7", got: "7"} // the last cas token, by connection
 	for step, command := range script {
 		said := map[*conn]string{}
 		for _, c := range []*conn{want, got} {
@@ -254,7 +253,7 @@ func converse(t testing.TB, r *ringside, plain *memcached, members []*memcached,
 			if key != "KK K" {
 				request = strings.ReplaceAll(request, "K", key)
 			}
-			// Some answers are silence: the barrier behind ends them.
+			// Some requests have no reply, so an mn marks the end of the replies.
 			all := c.answer(request + "\r\nmn")
 			for !strings.HasSuffix(all, "MN\n") {
 				all += c.rest()
@@ -273,8 +272,9 @@ func converse(t testing.TB, r *ringside, plain *memcached, members []*memcached,
 	}
 }
 
-// Read and ack modes differ in whom they ask and wait for, not in what is
-// true: with all servers up and with one down, what was stored is read.
+// TestCopiesOfModes runs all read and ack modes with all servers up and with one down.
+// The modes differ in which servers are read and how many must acknowledge. In each mode
+// a read must return what was stored.
 func TestCopiesOfModes(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		servers := startMemcacheds(t, 3)
@@ -313,7 +313,8 @@ func TestCopiesOfModes(t *testing.T) {
 				}
 			}
 		}
-		// The members that are up have what was stored, and nobody else has.
+		// kept checks that the servers that are up have the values of their keys, and no
+		// others.
 		kept := func(value string, down *memcached) {
 			for _, s := range servers {
 				if s == down {
@@ -333,7 +334,7 @@ func TestCopiesOfModes(t *testing.T) {
 		served("one ")
 		kept("one ", nil)
 
-		// Without one of them all goes on.
+		// All requests succeed while one server is down.
 		servers[1].kill()
 		served("one ")
 		store("two ")
@@ -348,7 +349,7 @@ func TestCopiesOfModes(t *testing.T) {
 			client.ask("touch "+key+" 0", "TOUCHED")
 		}
 
-		// When it is back, it is asked around it until it has all.
+		// When the server is back, other replicas serve its keys until it is refilled.
 		servers[1].restart(t)
 		for _, key := range keys {
 			client.holds(key, "two "+key+"+")
@@ -380,8 +381,8 @@ func TestCopiesOfModes(t *testing.T) {
 	})
 }
 
-// The longest keys that base64 can spell are served as others are, also where a server is
-// out and what stands in for its copies has a longer name.
+// TestCopiesOfLongKeys checks that keys of the maximum base64 length work. It includes a
+// server that is out: its keys have longer names on their substitute servers.
 func TestCopiesOfLongKeys(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		servers := startMemcacheds(t, 3)
@@ -401,8 +402,8 @@ func TestCopiesOfLongKeys(t *testing.T) {
 				return true
 			})
 			for i := range 30 {
-				// Strict sessions answer errors while a lease of this ringside has run out,
-				// which happens when it gets no CPU. Then another key is tried.
+				// Strict sessions return errors while the lease of this instance has
+				// expired, which happens when it gets no CPU. Then another key is tried.
 				try := 0
 				eventually(t, "a key is served", func() bool {
 					key := base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%0186d", 1_000_000*round+1000*try+i))
@@ -430,8 +431,8 @@ func TestCopiesOfLongKeys(t *testing.T) {
 	})
 }
 
-// Copies in two pools: each key is in both, writes go to both, and either may
-// be gone.
+// TestCopiesInTwoPools checks replicas in two pools: each key is in both, writes go to
+// both, and either pool may be down.
 func TestCopiesInTwoPools(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		east, west := startMemcacheds(t, 2), startMemcacheds(t, 2)
@@ -452,7 +453,7 @@ func TestCopiesInTwoPools(t *testing.T) {
 				dial(t, s.address).holds(key, valueOf(key))
 			}
 		}
-		// West is read: that shows when it alone has another value.
+		// Reads are served by west: only west has the other value.
 		for _, key := range keys {
 			dial(t, holders[key][1].address).store(key, "west")
 			client.holds(key, "west")
@@ -464,14 +465,14 @@ func TestCopiesInTwoPools(t *testing.T) {
 			}
 			for _, key := range keys {
 				client.holds(key, valueOf(key))
-				// The write that finds out that a server is gone fails.
+				// The write that detects the failure of a server fails.
 				eventually(t, key+" is written without a copy", func() bool { return client.set(key, valueOf(key)) == "STORED" })
 				client.ask("append "+key+" 0 0 1\r\n+", "STORED")
 				client.ask("prepend "+key+" 0 0 1\r\n+", "STORED")
 				client.store(key, valueOf(key))
 			}
-			// Nobody touches the keys meanwhile: a memcached of before 1.6.19 leaves
-			// out of its listing what is in use just then.
+			// No client uses the keys during the refill, because memcached before 1.6.19
+			// leaves items in use out of its listing.
 			filled := func() int { return strings.Count(r.out.String(), "a server that came back empty is filled") }
 			goal := filled() + len(pool)
 			for _, s := range pool {

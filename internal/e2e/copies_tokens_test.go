@@ -1,6 +1,7 @@
 package e2e
 
-// Cas tokens of keys with copies, at other Ringsides than those that gave them.
+// This file tests cas tokens of keys with replicas at other instances than the one that
+// issued them.
 
 import (
 	"fmt"
@@ -9,9 +10,9 @@ import (
 	"time"
 )
 
-// TestTokensAreGoodElsewhere gets tokens from one Ringside and uses them at
-// another, and at the same one when it was started anew. The first command that
-// a fresh one gets for a key may be such a cas: it knows no server then.
+// TestTokensAreGoodElsewhere gets tokens from one instance and uses them at another one,
+// and at the same one after a restart. A cas may be the first command that a restarted
+// instance receives for a key, before it knows any server of the key.
 func TestTokensAreGoodElsewhere(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		servers := startMemcacheds(t, 3)
@@ -41,10 +42,10 @@ func TestTokensAreGoodElsewhere(t *testing.T) {
 				request := fmt.Sprintf("cas %s 0 0 %d %s\r\n%s", key, len(value), tokens[key], value)
 				got := c.question(request)
 				end := time.Now().Add(patience)
-				for want == "EXISTS" && strings.HasPrefix(got, "SERVER_ERROR") && time.Now().Before(end) { // a server is not back yet, and may have what nobody else has
+				for want == "EXISTS" && strings.HasPrefix(got, "SERVER_ERROR") && time.Now().Before(end) { // a server has not rejoined yet and may have the only newer value
 					got = c.question(request)
 				}
-				if got == "NOT_FOUND" { // a late delete behind a set that failed has taken it: a miss at worst
+				if got == "NOT_FOUND" { // the late delete that follows a failed set removed it: at worst a miss
 					c.store(key, "again")
 					got = c.question(request)
 				}
@@ -70,7 +71,7 @@ func TestTokensAreGoodElsewhere(t *testing.T) {
 		}
 		fits(one, "after a restart", tokens, "e", "STORED")
 
-		// Each is for its own key.
+		// A token is only valid for its own key.
 		tokens = give(one, "f")
 		first := tokens[keys[0]]
 		for i := range keys[1:] {
@@ -79,7 +80,7 @@ func TestTokensAreGoodElsewhere(t *testing.T) {
 		tokens[keys[len(keys)-1]] = first
 		fits(other, "of another key", tokens, "g", "EXISTS")
 
-		// And for the life of the server that gave it.
+		// A token is only valid during the lifetime of the server process that issued it.
 		tokens = give(one, "h")
 		for _, s := range servers {
 			s.kill()

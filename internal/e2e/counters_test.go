@@ -1,6 +1,6 @@
 package e2e
 
-// Counters that nobody has made before they are counted.
+// This file tests counters that are created by their first increment.
 
 import (
 	"bufio"
@@ -14,9 +14,8 @@ import (
 	"time"
 )
 
-// count sends incr for key n times, over one connection, to each of the addresses in
-// turns. It reports how many were answered by a number, and how many by nothing or
-// an error.
+// count sends n increments of key over one connection to address. It returns how many
+// replies were numbers, and how many were errors.
 func count(address, key string, n int, stop <-chan struct{}) (counted, unsure int, err error) {
 	c, err := dialError(address)
 	if err != nil {
@@ -47,7 +46,7 @@ func count(address, key string, n int, stop <-chan struct{}) (counted, unsure in
 	return counted, unsure, nil
 }
 
-// countAll is count by so many clients at once, spread over Ringsides.
+// countAll runs count in several concurrent clients, spread over fronts.
 func countAll(t testing.TB, fronts []*ringside, key string, clients, each int, stop <-chan struct{}) (counted, unsure int) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -67,8 +66,8 @@ func countAll(t testing.TB, fronts []*ringside, key string, clients, each int, s
 	return counted, unsure
 }
 
-// TestFirstViews has 1,000 clients see a page first, all at once, also through two
-// Ringsides that write one counter of two copies at the same moment.
+// TestFirstViews has 1,000 clients increment a new counter at the same time. One case
+// does so through two instances that write a counter with two replicas.
 func TestFirstViews(t *testing.T) {
 	t.Parallel()
 	const copies = ", replicas: 2, copies_on: server"
@@ -96,8 +95,7 @@ func TestFirstViews(t *testing.T) {
 	}
 }
 
-// within reads a counter that must show what was counted, and may show what was not
-// answered.
+// within checks that a counter shows at least counted, and at most counted plus unsure.
 func (c *conn) within(key string, counted, unsure int) {
 	c.t.Helper()
 	values, end := c.get(key)
@@ -110,9 +108,9 @@ func (c *conn) within(key string, counted, unsure int) {
 	}
 }
 
-// TestCountersThroughAKill kills the server that decides for a counter of two copies,
-// while clients of two Ringsides count from its first view on. What was acknowledged
-// was counted, and nothing was counted twice.
+// TestCountersThroughAKill kills the primary of a counter with two replicas, while
+// clients of two instances count from its creation on. Every acknowledged increment must
+// be counted, and none twice.
 func TestCountersThroughAKill(t *testing.T) {
 	t.Parallel()
 	for _, consistency := range []string{"strict", "relaxed"} {
@@ -154,9 +152,10 @@ func countThroughAKill(t testing.TB, consistency string) {
 	watcher.within(key, counted, unsure)
 }
 
-// TestBufferedCounters counts through four Ringsides that let increments wait: all of
-// them arrive, also those that a Ringside has when it is told to end; and of one that
-// is killed what came in the last interval is lost, and nothing is counted twice.
+// TestBufferedCounters counts through four instances that buffer increments. All
+// increments must reach the server, including those buffered in an instance at shutdown.
+// An instance that is killed may lose those of the last interval. No increment may be
+// counted twice.
 func TestBufferedCounters(t *testing.T) {
 	t.Parallel()
 	server := startMemcached(t)
@@ -192,9 +191,9 @@ func TestBufferedCounters(t *testing.T) {
 	}
 	arrives("ending", 800)
 
-	// One connection, so that the count is known up to the moment of the kill. What a flush
-	// has brought to the server by then stays; how long increments wait for a flush is
-	// covered by the conversation counters-buffer.
+	// One connection, so that the count is known up to the kill. Increments that were
+	// flushed by then must stay. The conversation counters-buffer covers how long
+	// increments wait for a flush.
 	c := dial(t, fronts[0].address)
 	counted := 0
 	add := func() {

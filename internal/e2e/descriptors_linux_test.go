@@ -1,6 +1,6 @@
 package e2e
 
-// A process that may open fewer files than it did.
+// This file lowers the limit of open files of a running process.
 
 import (
 	"fmt"
@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The limit of open files is lowered below what clients use already: a server that
-// comes back is connected all the same, the admin interface answers, and Ringside says
-// what it makes of it. A client for whom there is no descriptor is counted as such.
+// TestLimitOfFilesLowered lowers the limit below what clients already use. A server that
+// rejoins must still be connected, the admin interface must reply, and Ringside must log
+// the change. A client for which there is no descriptor is counted.
 func TestLimitOfFilesLowered(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t, "epoll") // the one that keeps a server's descriptors
+	c := startCluster(t, "epoll") // only epoll keeps descriptors in reserve for servers
 	clients := make([]*conn, 150)
 	for i := range clients {
 		clients[i] = dial(t, c.address)
@@ -43,7 +43,7 @@ func TestLimitOfFilesLowered(t *testing.T) {
 	eventually(t, "the server is down", func() bool {
 		return strings.HasPrefix(clients[0].set(c.of(1)[0], "x"), "SERVER_ERROR")
 	})
-	for range 20 { // they would take the descriptors that are free now, and keep them
+	for range 20 { // these would occupy all free descriptors
 		late, err := net.Dial("tcp", c.address)
 		if err != nil {
 			t.Fatal(err)
@@ -55,7 +55,7 @@ func TestLimitOfFilesLowered(t *testing.T) {
 	c.answers(t, "/healthz")
 	c.logged(t, fmt.Sprintf(`the limit of open files has changed" open_files=%d clients=\d+`, len(files)))
 
-	lower(100) // all numbers below are in use
+	lower(100) // all descriptors below 100 are in use
 	late, err := net.Dial("tcp", c.address)
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,6 @@
 package e2e
 
-// A process that may open few files.
+// This file tests a process with a low limit of open files.
 
 import (
 	"bufio"
@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// More clients than descriptors: those that fit are served, the others are told
-// so, and the admin interface answers all the time.
+// TestFewDescriptors opens more clients than there are descriptors. Those that fit are
+// served, the others are rejected, and the admin interface always replies.
 func TestFewDescriptors(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		servers := startMemcacheds(t, 2)
@@ -58,11 +58,11 @@ func TestFewDescriptors(t *testing.T) {
 		if served < 50 || served+told != 1000 {
 			t.Errorf("%d served, %d told", served, told)
 		}
-		if n := r.metric(t, `ringside_client_connections_refused_total{reason="limit"}`) + r.metric(t, `ringside_client_connections_refused_total{reason="descriptors"}`); int(n) < told { // whoever asked whether it is ready may be one too
+		if n := r.metric(t, `ringside_client_connections_refused_total{reason="limit"}`) + r.metric(t, `ringside_client_connections_refused_total{reason="descriptors"}`); int(n) < told { // a probe by the test helper may have been refused too
 			t.Errorf("%v refused are counted, %d were told", n, told)
 		}
 		r.logged(t, `clients were refused: limits.clients is reached" count=\d+`)
-		most := 4 + int(time.Since(began)/(5*time.Second)) // what lasts is said each ten seconds
+		most := 4 + int(time.Since(began)/(5*time.Second)) // a lasting condition is logged every ten seconds
 		if lines := regexp.MustCompile(`level=(WARN|ERROR)`).FindAllString(r.out.String(), -1); len(lines) > most {
 			t.Errorf("%d lines warn", len(lines))
 		}

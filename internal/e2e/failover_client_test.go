@@ -1,6 +1,6 @@
 package e2e
 
-// One client of a load: what it asks, and what it makes of the answers.
+// This file implements one client of a load: it sends requests and judges the replies.
 
 import (
 	"bufio"
@@ -15,12 +15,12 @@ import (
 	"time"
 )
 
-// loadClient is one connection, made anew whenever it is cut.
+// loadClient is one connection, which is reopened whenever it is cut.
 type loadClient struct {
 	*load
 	address  string
 	name     string
-	textOnly bool // no meta commands
+	textOnly bool // send no meta commands
 	dice     *rand.Rand
 	c        net.Conn
 	r        *bufio.Reader
@@ -65,7 +65,7 @@ func (c *loadClient) work() {
 	}
 }
 
-// valueOfWrite is what write id puts into a key. Some are too large to be
+// valueOfWrite returns the value that write id stores. Some values are too large to be
 // forwarded in one piece.
 func valueOfWrite(key string, id int64) string {
 	size := 40
@@ -80,7 +80,7 @@ func valueOfWrite(key string, id int64) string {
 
 var loadFiller = strings.Repeat("0123456789", 10_000)
 
-// mutate stores a value of its own.
+// mutate stores a value that no other write stores.
 func (c *loadClient) mutate(k *loadKey, command, done string) {
 	id := c.lastID.Add(1)
 	value := valueOfWrite(k.name, id)
@@ -94,13 +94,12 @@ func (c *loadClient) mutate(k *loadKey, command, done string) {
 	c.judge(k, answer, command)
 }
 
-// remove deletes a key. That there was nothing is as good.
+// remove deletes a key. A key that does not exist counts as deleted.
 func (c *loadClient) remove(k *loadKey, command string, done ...string) {
 	c.judge(k, c.change(k, 0, fmt.Sprintf(command, k.name), done...), command)
 }
 
-// change sends a mutation and returns the line that answers it, "" if none
-// came.
+// change sends a mutation and returns the reply line, or "" if there was none.
 func (c *loadClient) change(k *loadKey, id int64, request string, done ...string) string {
 	sent := c.clock.Add(1)
 	change := k.begin()
@@ -124,7 +123,7 @@ func (c *loadClient) judge(k *loadKey, answer, command string) {
 	}, fmt.Sprintf("%s, %s: %q", c.name, command, answer))
 }
 
-// reading is a key that is being read, and what was known before.
+// reading is a read in progress, with what was known about the key when it was sent.
 type reading struct {
 	k       *loadKey
 	sent    int64
@@ -139,8 +138,7 @@ func (c *loadClient) read(k *loadKey) reading {
 	return reading{k, c.clock.Add(1), k.newest, k.changes, k.sure}
 }
 
-// get reads one key and returns the word of the header behind the size: a cas
-// token for gets.
+// get reads one key. If wants is set, it returns the cas token of a gets.
 func (c *loadClient) get(k *loadKey, command, wants string) (token string) {
 	is := c.read(k)
 	if !c.send(fmt.Sprintf(command, k.name)) {
@@ -181,7 +179,7 @@ func (c *loadClient) get(k *loadKey, command, wants string) (token string) {
 	return token
 }
 
-// getMany reads some keys in one command.
+// getMany reads several keys in one command.
 func (c *loadClient) getMany() {
 	var names []string
 	wanted := map[string]reading{}
@@ -218,7 +216,7 @@ func (c *loadClient) getMany() {
 		}
 	}
 	for _, is := range wanted {
-		if end != "END" && end != "" { // one line for all: whose fault it is, is not said
+		if end != "END" && end != "" { // one error line for all keys does not say which server failed
 			is.sure = false
 			c.missed(is, "END", "get of many")
 			continue
@@ -227,7 +225,7 @@ func (c *loadClient) getMany() {
 	}
 }
 
-// missed judges an answer that ends without a value.
+// missed judges a reply without a value.
 func (c *loadClient) missed(is reading, end, command string) {
 	is.k.mu.Lock()
 	lost := is.sure && is.k.sure && is.k.changes == is.changes && (end == "END" || end == "EN")
@@ -245,7 +243,7 @@ func (c *loadClient) missed(is reading, end, command string) {
 	}, fmt.Sprintf("%s, %s: %q%s", c.name, command, end, map[bool]string{true: is.k.story()}[lost]))
 }
 
-// value reads a value of so many bytes and judges it.
+// value reads a value of the given size and judges it.
 func (c *loadClient) value(is reading, key, size, command string) (ok bool) {
 	n := 0
 	fmt.Sscan(size, &n)
@@ -309,8 +307,8 @@ func (c *loadClient) line() (string, bool) {
 	return strings.TrimSuffix(line, "\r\n"), true
 }
 
-// broken gives up the connection. That nothing came at all is not allowed:
-// every request has a deadline, far below this client's patience.
+// broken drops the connection. A timeout is an error of Ringside: every request has a
+// deadline far below this client's patience.
 func (c *loadClient) broken(err error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		c.load.blame("stuck: %s got no answer within %v", c.name, patience)

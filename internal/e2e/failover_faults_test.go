@@ -1,7 +1,7 @@
 package e2e
 
-// Every kind of trouble, many at a time: what breaks must stay a matter of
-// refusals and misses.
+// This file tests many kinds of faults at the same time. They may cause errors and
+// misses, but nothing worse.
 
 import (
 	"fmt"
@@ -15,8 +15,8 @@ import (
 	"ringside/internal/testenv"
 )
 
-// Faults of all kinds, one after the other, faster than servers are ejected
-// and come back: they meet all phases.
+// TestFailoverFaults injects faults of all kinds, one after another. They follow each
+// other faster than servers are ejected and rejoin, so that they hit all phases.
 func TestFailoverFaults(t *testing.T) {
 	eachKind(t, moving, func(t testing.TB, driver string, k kind) {
 		o := startOuting(t, driver, 1, k, startMemcacheds(t, 3))
@@ -46,8 +46,8 @@ func TestFailoverFaults(t *testing.T) {
 	})
 }
 
-// The machine of a server drops attempts to connect: its port is listened on,
-// and nobody accepts.
+// TestFailoverBlackHole tests a server on a host that drops connection attempts: the port
+// is listened on, but no connection is accepted.
 func TestFailoverBlackHole(t *testing.T) {
 	eachKind(t, moving[:1], func(t testing.TB, driver string, k kind) {
 		o := startOuting(t, driver, 1, k, startMemcacheds(t, 3))
@@ -63,8 +63,7 @@ func TestFailoverBlackHole(t *testing.T) {
 	})
 }
 
-// blackHole listens at address with a full queue until the returned function
-// is called.
+// blackHole listens at address with a full queue until open is called.
 func blackHole(t testing.TB, address string) (open func()) {
 	t.Helper()
 	host, port, err := net.SplitHostPort(address)
@@ -104,8 +103,8 @@ func blackHole(t testing.TB, address string) (open func()) {
 	return open
 }
 
-// All servers go at once: nobody is ejected, for it might be this machine, and
-// what comes back with them is current.
+// TestFailoverAllServers stops all servers at once. None is ejected, because the cause
+// might be this machine. Values that return with the servers are current.
 func TestFailoverAllServers(t *testing.T) {
 	testenv.OnlyFull(t, "internal/fleet covers the loss of all servers")
 	eachKind(t, moving, func(t testing.TB, driver string, k kind) {
@@ -137,7 +136,8 @@ func TestFailoverAllServers(t *testing.T) {
 	})
 }
 
-// Servers come and go at any moment, also while they are on their way back.
+// TestFailoverFlapping stops and restarts servers at random moments, also while they are
+// rejoining.
 func TestFailoverFlapping(t *testing.T) {
 	testenv.OnlyFull(t, "internal/fleet covers servers that come and go")
 	eachKind(t, moving, func(t testing.TB, driver string, k kind) {
@@ -170,15 +170,15 @@ func TestFailoverFlapping(t *testing.T) {
 	})
 }
 
-// Three ringsides that do not see the same.
+// TestFailoverViews runs three instances that reach different servers.
 func TestFailoverViews(t *testing.T) {
 	eachKind(t, moving, func(t testing.TB, driver string, k kind) {
 		o := startOuting(t, driver, 3, k, startMemcacheds(t, 3))
 		const gone = 1
 		for _, cut := range []struct {
 			kind string
-			from map[int][]int // by ringside: servers
-			out  bool          // most of them suspect it
+			from map[int][]int // unreachable servers by instance
+			out  bool          // most instances suspect the server, so it is ejected
 		}{
 			{kind: "refuse", from: map[int][]int{0: {gone}}},
 			{kind: "partition", from: map[int][]int{0: {gone}, 1: {gone}}, out: true},

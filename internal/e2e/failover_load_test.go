@@ -1,7 +1,7 @@
 package e2e
 
-// Clients that share keys, through one ringside or several, and know a stale
-// value when they see one.
+// This file runs clients that share keys, through one instance or several, and detect
+// stale values.
 
 import (
 	"fmt"
@@ -14,19 +14,18 @@ import (
 	"time"
 )
 
-// load is clients that read and write the same keys. Every value names its key
-// and the write that made it, so each read is judged by itself:
+// load is a set of clients that read and write the same keys. Every value contains its
+// key and the id of its write, so each read is judged independently:
 //
-//   - wrong: nobody has ever written that to the key;
-//   - stale: a newer write or delete had been acknowledged before the read was
-//     sent, and that newer one was sent after the value's own write had been
-//     answered, well or not;
-//   - lost: a miss, although the last thing that happened to the key was an
-//     acknowledged write.
+//   - wrong: no client ever wrote that value to the key;
+//   - stale: a newer write or delete had been acknowledged before the read was sent, and
+//     that newer one was sent after the value's own write had been answered, successfully
+//     or not;
+//   - lost: a miss, although the last operation on the key was an acknowledged write.
 //
-// Moments are numbers of one clock that all clients share: a request's is drawn
-// before it is sent, an answer's after it was read, so doubt is never taken for
-// staleness.
+// Times are numbers of one clock that all clients share. A request's number is drawn
+// before it is sent, a reply's after it was read. Concurrent operations are therefore
+// never reported as stale.
 type load struct {
 	keys    []*loadKey
 	clock   atomic.Int64
@@ -37,31 +36,31 @@ type load struct {
 
 	mu     sync.Mutex
 	groups []loadGroup
-	bad    []string // stale and wrong values, and clients that are stuck
-	said   []string // examples of refusals
+	bad    []string // stale and wrong values, and requests without any reply
+	said   []string // the last errors, as examples for messages
 }
 
-// loadKey is one key and what has been done to it.
+// loadKey is one key and what clients did to it.
 type loadKey struct {
 	name  string
-	group int // of keys that go the same way
+	group int // index of the server that owns the key
 
 	mu      sync.Mutex
-	writes  map[int64]int64 // id of a write: when it was answered, 0: not yet
-	newest  int64           // when the latest acknowledged mutation was sent
-	open    int             // mutations without an answer
+	writes  map[int64]int64 // time of the reply, by id of the write; 0: no reply yet
+	newest  int64           // time when the latest acknowledged mutation was sent
+	open    int             // mutations without a reply
 	changes int             // mutations sent
-	sure    bool            // it holds a value: the last mutation stored one, and was alone
-	past    []string        // what happened last, for messages
+	sure    bool            // the key has a value: the last mutation stored it and ran alone
+	past    []string        // the last operations, for messages
 }
 
-// note keeps one line of what happened. The key must be locked.
+// note records one line about an operation. The caller must hold k.mu.
 func (k *loadKey) note(format string, args ...any) {
 	k.past = append(k.past, time.Now().Format("05.000 ")+fmt.Sprintf(format, args...))
 	k.past = k.past[max(0, len(k.past)-20):]
 }
 
-// story is what happened to the key last.
+// story returns the last operations on the key.
 func (k *loadKey) story() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -71,14 +70,14 @@ func (k *loadKey) story() string {
 // loadGroup counts the requests for keys of one group.
 type loadGroup struct {
 	tally
-	row int // answered well since the last that was not
+	row int // successful requests since the last failed one
 }
 
 type tally struct {
 	asked, hits   int
 	lost          int // misses that should have been hits
-	reads, writes int // refused
-	cut           int // answers that ended too soon
+	reads, writes int // requests that got an error
+	cut           int // replies that ended too soon
 	stale, wrong  int
 }
 
@@ -95,12 +94,12 @@ func (y tally) minus(o tally) tally {
 
 func (y tally) plus(o tally) tally { return y.minus(tally{}.minus(o)) }
 
-// Each client pauses between two requests: these tests look for what is wrong,
-// not for what is fast, and run many at a time.
+// loadPause is the mean pause of a client between two requests. It is long because these
+// tests look for wrong replies, not for speed, and many of them run at the same time.
 const loadPause = 7 * time.Millisecond
 
-// startLoad runs some clients on every address until end. With textOnly they
-// use no meta commands.
+// startLoad runs the given number of clients on every address until end is called. With
+// textOnly they send no meta commands.
 func startLoad(t testing.TB, names []string, groupOf func(key string) int, clients int, textOnly bool, addresses ...string) *load {
 	t.Helper()
 	l := &load{began: time.Now(), stop: make(chan struct{})}
@@ -131,7 +130,7 @@ func (l *load) halt() {
 	l.clients.Wait()
 }
 
-// end stops the clients and fails the test for what must never happen.
+// end stops the clients and fails the test if they saw wrong or stale replies.
 func (l *load) end(t testing.TB) {
 	t.Helper()
 	l.halt()
@@ -141,7 +140,7 @@ func (l *load) end(t testing.TB) {
 	}
 }
 
-// sound fails the test for what must never have happened.
+// sound fails the test if clients have seen wrong or stale replies so far.
 func (l *load) sound(t testing.TB) {
 	t.Helper()
 	l.mu.Lock()
@@ -158,8 +157,7 @@ func (l *load) sound(t testing.TB) {
 	}
 }
 
-// forgive takes the stale values so far for allowed, and returns how many they
-// were.
+// forgive allows the stale values seen so far, and returns their number.
 func (l *load) forgive() (stale int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -173,7 +171,7 @@ func (l *load) forgive() (stale int) {
 	return stale
 }
 
-// of is what was counted for some groups so far, for all if none is named.
+// of returns the counts of some groups so far, or of all groups if none is given.
 func (l *load) of(groups ...int) tally {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -188,22 +186,22 @@ func (l *load) of(groups ...int) tally {
 
 func (l *load) total() tally { return l.of() }
 
-// examples are some of the refusals, for messages.
+// examples returns some of the errors, for messages.
 func (l *load) examples() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.Join(l.said, "\n")
 }
 
-// more waits until so many requests more have been answered.
+// more waits until the given number of further requests has been answered.
 func (l *load) more(t testing.TB, requests int) {
 	t.Helper()
 	goal := l.total().asked + requests
 	eventually(t, "the load goes on", func() bool { return l.total().asked >= goal })
 }
 
-// troubled waits until the keys of a group are in trouble. What begins that, and may
-// already be over when it returns, is called here.
+// troubled waits until requests for the keys of a group fail. It calls begin itself,
+// because the failures may be over when begin returns.
 func (l *load) troubled(t testing.TB, group int, begin ...func()) {
 	t.Helper()
 	before := l.of(group).trouble()
@@ -213,8 +211,8 @@ func (l *load) troubled(t testing.TB, group int, begin ...func()) {
 	eventually(t, "clients notice", func() bool { return l.of(group).trouble() > before })
 }
 
-// calm waits until each of these groups, or all if none is named, has had so
-// many requests answered well in a row.
+// calm waits until each of these groups has had the given number of successful requests
+// in a row. Without groups it waits for all of them.
 func (l *load) calm(t testing.TB, row int, groups ...int) {
 	t.Helper()
 	if len(groups) == 0 {
@@ -240,7 +238,7 @@ func (l *load) calm(t testing.TB, row int, groups ...int) {
 	}
 }
 
-// count notes how a request for k ended.
+// count records how a request for k ended.
 func (l *load) count(k *loadKey, note func(*tally), example string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -262,8 +260,8 @@ func (l *load) blame(format string, args ...any) {
 	l.bad = append(l.bad, fmt.Sprintf(format, args...))
 }
 
-// flushed runs a flush_all and notes what it means for the oracle: no value
-// from before may come back once it was acknowledged.
+// flushed runs a flush_all. It counts as a mutation of every key: after its
+// acknowledgement, no older value may be read.
 func (l *load) flushed(flush func() (acked bool)) {
 	at := l.clock.Add(1)
 	for _, k := range l.keys {
@@ -275,8 +273,8 @@ func (l *load) flushed(flush func() (acked bool)) {
 	}
 }
 
-// moved says that keys have gone elsewhere: what was stored before may be
-// missed from now on.
+// moved records that keys have moved to other servers: values stored before may be missed
+// from now on.
 func (l *load) moved() {
 	for _, k := range l.keys {
 		k.mu.Lock()
@@ -285,7 +283,7 @@ func (l *load) moved() {
 	}
 }
 
-// begin notes that a mutation is about to be sent.
+// begin records that a mutation is about to be sent.
 func (k *loadKey) begin() (change int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -293,13 +291,13 @@ func (k *loadKey) begin() (change int) {
 	k.changes++
 	k.sure = false
 	if k.open > 1 {
-		return -1 // not alone, and neither are those before it
+		return -1 // neither this mutation nor the others in progress run alone
 	}
 	return k.changes
 }
 
-// finish notes the answer to a mutation sent at a moment: a write with an id,
-// or a removal with id 0.
+// finish records the reply to a mutation that was sent at sent. id is 0 for a delete or a
+// flush.
 func (k *loadKey) finish(sent, id int64, change int, acked bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

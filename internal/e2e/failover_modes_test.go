@@ -1,7 +1,7 @@
 package e2e
 
-// Modes: nothing moves, everything moves to a gutter, and the ways of clients
-// whose rings are made again or walked.
+// This file tests the failover modes: no key moves, keys move to a gutter, and keys move
+// as with the client libraries that rebuild their ring or try the next server.
 
 import (
 	"fmt"
@@ -13,8 +13,8 @@ import (
 	"ringside/internal/testenv"
 )
 
-// fail_fast writes nothing of its own to the servers, moves no key, and what
-// comes back with its values serves them.
+// TestFailFast checks that fail_fast writes no record to the servers and moves no key. A
+// server that rejoins with its values serves them.
 func TestFailFast(t *testing.T) {
 	eachKind(t, []kind{{distribution: "ketama-points", mode: "fail_fast"}}, func(t testing.TB, driver string, k kind) {
 		o := startOuting(t, driver, 2, k, startLasting(t, 3))
@@ -52,8 +52,9 @@ func TestFailFast(t *testing.T) {
 	})
 }
 
-// A pool that gets fail_fast by a reload while a server is out takes it back by the
-// phases, and from then on nobody is taken out or flushed: clients may go direct.
+// TestBackToFailFast switches a pool to fail_fast by a reload while a server is out. That
+// server rejoins through the usual phases. After that no server is ejected or flushed,
+// because clients may access servers directly.
 func TestBackToFailFast(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		servers := startLasting(t, 3)
@@ -89,7 +90,7 @@ func TestBackToFailFast(t *testing.T) {
 			}
 			return false
 		})
-		time.Sleep(2 * time.Second) // longer than ejecting a server took
+		time.Sleep(2 * time.Second) // longer than the ejection of a server took before
 		second.comeBack(t)
 		store()
 		if went := r.went(second.address, 0); len(went) > 0 {
@@ -98,8 +99,8 @@ func TestBackToFailFast(t *testing.T) {
 	})
 }
 
-// The gutter of a pool serves for servers that are out; its own servers may
-// go, too.
+// TestFailoverGutter checks that a gutter serves the keys of servers that are out, also
+// when one of its own servers fails.
 func TestFailoverGutter(t *testing.T) {
 	testenv.OnlyFull(t, "internal/fleet covers gutters")
 	eachKind(t, []kind{{distribution: "ketama", mode: "gutter", consistency: "relaxed"}, {distribution: "ketama", mode: "gutter", consistency: "strict"}}, func(t testing.TB, driver string, k kind) {
@@ -117,7 +118,7 @@ func TestFailoverGutter(t *testing.T) {
 		o.servers[gone].leave(t)
 		o.allSay(t, serverName(gone), "OUT")
 		o.calm(t, 50)
-		// Its keys live in the gutter, under a name of this outage.
+		// The keys are in the gutter, under names that contain the number of this outage.
 		client := dial(t, r.address)
 		var moved, other []string
 		for key, i := range at {
@@ -135,7 +136,7 @@ func TestFailoverGutter(t *testing.T) {
 			t.Errorf("%d of %d keys of the other servers are where they were", len(found), len(other))
 		}
 
-		// A flush gets there, too.
+		// A flush also flushes the gutter.
 		o.flushed(func() bool { return client.question("flush_all") == "OK" })
 		if found := owners(t, spare, moved); len(found) != 0 {
 			t.Errorf("%d keys of the server that is out have survived a flush", len(found))
@@ -147,7 +148,7 @@ func TestFailoverGutter(t *testing.T) {
 			}
 		}
 
-		// A server of the gutter goes as well; the other one takes over.
+		// If a server of the gutter fails too, the other one serves its keys.
 		spare[0].leave(t)
 		o.allSay(t, "g0", "OUT")
 		o.calm(t, 50)
@@ -155,14 +156,15 @@ func TestFailoverGutter(t *testing.T) {
 		o.allSay(t, "g0", "IN")
 		o.calm(t, 50)
 
-		// And back. What the gutter still has can't be seen any more.
+		// The server rejoins. Values that remain in the gutter must not be read any more.
 		o.servers[gone].comeBack(t)
 		o.settled(t)
 		if n := o.keeps(t, at, gone); n != 0 {
 			t.Errorf("%d values from before are back", n)
 		}
 
-		// Once more: a gutter that remembers the first outage must not show it.
+		// In a second outage, the values of the first one are still in the gutter and
+		// must not be read.
 		o.servers[gone].kill()
 		o.allSay(t, serverName(gone), "OUT")
 		if n := o.keeps(t, at, gone); n != 0 {
@@ -175,12 +177,13 @@ func TestFailoverGutter(t *testing.T) {
 	})
 }
 
-// The presets of clients move keys as their clients do.
+// TestFailoverPresets checks that each preset of a client library moves keys as that
+// library does.
 func TestFailoverPresets(t *testing.T) {
 	eachKind(t, []kind{
-		{distribution: "modulo-twemproxy", mode: "rehash", consistency: "relaxed", more: []string{"hash: fnv1a_64"}}, // makes its list again
-		{distribution: "ketama", mode: "rehash", consistency: "strict"},                                              // makes its ring again
-		{distribution: "modulo-python-memcache", mode: "rehash", consistency: "relaxed"},                             // walks
+		{distribution: "modulo-twemproxy", mode: "rehash", consistency: "relaxed", more: []string{"hash: fnv1a_64"}}, // rebuilds its server list
+		{distribution: "ketama", mode: "rehash", consistency: "strict"},                                              // rebuilds its ring
+		{distribution: "modulo-python-memcache", mode: "rehash", consistency: "relaxed"},                             // tries the next server
 	}, func(t testing.TB, driver string, k kind) {
 		o := startOuting(t, driver, 1, k, startLasting(t, 4))
 		at := owners(t, o.servers, o.kept)
@@ -199,7 +202,7 @@ func TestFailoverPresets(t *testing.T) {
 		o.calm(t, 50)
 		o.servers[gone].comeBack(t)
 		o.settled(t)
-		// One goes while the other is on its way back.
+		// One server fails while the other is rejoining.
 		o.servers[gone].leave(t)
 		o.allSay(t, serverName(gone), "OUT")
 		o.servers[gone].comeBack(t)
@@ -218,7 +221,8 @@ func TestFailoverPresets(t *testing.T) {
 	})
 }
 
-// A token is good for the place that gave it, as long as the key lives there.
+// TestFailoverTokens checks that a cas token is valid only at the server that issued it,
+// and only while the key is stored there.
 func TestFailoverTokens(t *testing.T) {
 	eachKind(t, moving[:1], func(t testing.TB, driver string, k kind) {
 		o := startOuting(t, driver, 1, k, startMemcacheds(t, 3))
@@ -271,7 +275,7 @@ func TestFailoverTokens(t *testing.T) {
 
 		o.servers[gone].restart(t)
 		o.allSay(t, serverName(gone), "IN")
-		cas(away, "NOT_FOUND") // nothing has come back
+		cas(away, "NOT_FOUND") // the restarted server is empty
 		client.store(key, "home")
 		cas(away, "EXISTS")
 		cas(gets(), "STORED")

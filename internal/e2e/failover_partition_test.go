@@ -1,7 +1,7 @@
 package e2e
 
-// Partitions by the kernel: ringsides and servers in network namespaces, whose
-// links lose what is sent.
+// This file tests network partitions by the kernel: instances and servers run in network
+// namespaces, and the links between them lose packets.
 
 import (
 	"fmt"
@@ -13,18 +13,18 @@ import (
 	"testing"
 )
 
-// namespace is a network namespace, kept by a process that sleeps in it.
+// namespace is a network namespace. A process that sleeps in it keeps it alive.
 type namespace struct {
-	enter []string // the beginning of a command that runs in it
+	enter []string // first words of a command that runs in it
 	pid   int
 }
 
-// lab is network namespaces: one that all servers are in, and one for each
+// lab is a set of network namespaces: one that contains all servers, and one for each
 // ringside, with a link to each server.
 //
 //	ringside p  10.p.s.1 ── link rpss ── 10.p.s.2  servers, server s at 10.9.9.s
 //
-// It needs root, or a kernel that lets others make user namespaces.
+// It needs root, or a kernel that allows unprivileged user namespaces.
 type lab struct {
 	servers   namespace
 	ringsides []namespace
@@ -68,8 +68,8 @@ func routeTo(p, s int) string {
 	return fmt.Sprintf("route replace 10.9.9.%d via 10.%d.%d.2", s+1, p+1, s)
 }
 
-// startFirstNamespace makes one whose loopback is up, and says by which command
-// further ones are made beside it.
+// startFirstNamespace creates a namespace and activates its loopback. inside is the
+// command that creates further namespaces with the same user.
 func startFirstNamespace(t testing.TB) (first *namespace, inside []string) {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -90,8 +90,8 @@ func startFirstNamespace(t testing.TB) (first *namespace, inside []string) {
 	return first, inside
 }
 
-// startNamespace makes one with a command that runs its arguments in it; nil
-// if it may not.
+// startNamespace creates a namespace with command, which runs its arguments in it. It
+// returns nil if that is not permitted.
 func startNamespace(t testing.TB, command []string) *namespace {
 	t.Helper()
 	own, err := os.Readlink("/proc/self/ns/net")
@@ -123,12 +123,12 @@ func (n *namespace) ip(t testing.TB, commands ...string) {
 	}
 }
 
-// nowhere is the address of a neighbour that is not there: what is sent to it
-// is lost, as on a broken path.
+// nowhere is the link address of a neighbour that does not exist: packets to it are lost,
+// as on a broken path.
 const nowhere = "02:00:00:00:00:99"
 
-// cut breaks the link between a ringside and a server in one of three ways,
-// and returns what mends it.
+// cut breaks the link between a ringside and a server in one of three ways, and returns a
+// function that repairs it.
 func (l *lab) cut(t testing.TB, how string, p, s int) (mend func()) {
 	t.Helper()
 	a, b, link := &l.ringsides[p], &l.servers, linkName(p, s)
@@ -146,8 +146,8 @@ func (l *lab) cut(t testing.TB, how string, p, s int) (mend func()) {
 	return func() { a.ip(t, "link set "+link+" up", routeTo(p, s)) }
 }
 
-// startPartition runs servers and ringsides in a lab. Clients come through unix
-// sockets, which no namespace hides.
+// startPartition runs servers and ringsides in a lab. Clients connect through unix
+// sockets, which are reachable from every network namespace.
 func startPartition(t testing.TB, driver string, ringsides int, k kind) (*lab, *outing) {
 	t.Helper()
 	binary, err := build()
@@ -194,7 +194,7 @@ func TestFailoverPartition(t *testing.T) {
 		const gone = 1
 		for _, partition := range []struct {
 			how  string
-			from []int // ringsides
+			from []int // indexes of ringsides
 		}{
 			{"requests are lost", []int{0, 1}},
 			{"answers are lost", []int{0}},

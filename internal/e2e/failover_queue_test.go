@@ -1,6 +1,7 @@
 package e2e
 
-// A queue that is short, or always full, keeps no server from serving.
+// This file checks that a short or always full request queue does not stop a server from
+// rejoining or serving.
 
 import (
 	"fmt"
@@ -12,8 +13,8 @@ import (
 	"ringside/internal/testenv"
 )
 
-// short is a kind of pool whose servers' queues are shorter than what a flush
-// takes.
+// short returns a kind of pool with request queues that are shorter than the requests of
+// a flush.
 func short(driver string) kind {
 	k := moving[0]
 	k.driver, k.more = driver, []string{"queue: 3"}
@@ -21,7 +22,7 @@ func short(driver string) kind {
 	return k
 }
 
-// A server comes back with one flush.
+// TestFailoverReturnWithShortQueue checks that a server rejoins with one flush.
 func TestFailoverReturnWithShortQueue(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		servers := startMemcacheds(t, 3)
@@ -40,8 +41,8 @@ func TestFailoverReturnWithShortQueue(t *testing.T) {
 	})
 }
 
-// Clients ask more than the queues take, all the time: many are refused, and no
-// server is taken for gone.
+// TestFailoverOverload keeps the queues full. Many requests are rejected, but no server
+// is taken for down.
 func TestFailoverOverload(t *testing.T) {
 	testenv.OnlyFull(t, "TestTurnsBound of proxy and TestStorm of proxy/loop cover overload")
 	eachDriver(t, func(t *testing.T, driver string) {
@@ -59,7 +60,7 @@ func TestFailoverOverload(t *testing.T) {
 		for _, s := range servers {
 			direct := dial(t, s.address)
 			eventually(t, "a server is pinged, while clients are refused", func() bool {
-				pings, _ := strconv.Atoi(direct.stats("")["cmd_get"]) // the clients don't read
+				pings, _ := strconv.Atoi(direct.stats("")["cmd_get"]) // the clients send only touch, so all gets are pings
 				return doubted() || pings > 20 && refused.Load() > 10_000
 			})
 		}
@@ -78,8 +79,9 @@ func TestFailoverOverload(t *testing.T) {
 	})
 }
 
-// flood asks and asks, a hundred requests at a time, and counts refusals, and those
-// to which a server did not answer in time: it may get no processor for so long.
+// flood sends batches of a hundred requests until stop is closed. It counts those that
+// were rejected, and those that a server did not answer in time, which happens if it gets
+// no CPU.
 func flood(t testing.TB, address string, i int, stop chan struct{}, refused, silent *atomic.Int64) error {
 	c := dial(t, address)
 	for {

@@ -1,7 +1,7 @@
 package e2e
 
-// The view record: flushed, deleted, refused, not understood, and read by those
-// who start or reload in the middle of an outage.
+// This file tests the view record: flushed, deleted, rejected by a server, not understood
+// by a server, and read by an instance that starts or reloads during an outage.
 
 import (
 	"bufio"
@@ -15,8 +15,8 @@ import (
 
 const viewRecord = "__rs_view__:main"
 
-// Clients flush everything, and people delete records, while all is well and
-// while a server is out.
+// TestFailoverFlush flushes all servers and deletes view records, with all servers up and
+// with one out.
 func TestFailoverFlush(t *testing.T) {
 	eachKind(t, moving, func(t testing.TB, driver string, k kind) {
 		o := startOuting(t, driver, 2, k, startLasting(t, 3))
@@ -76,15 +76,15 @@ func TestFailoverFlush(t *testing.T) {
 	})
 }
 
-// Servers that refuse to be flushed: the keys of one that comes back get other
-// names, and what it had can't be addressed any more.
+// TestFailoverWithoutFlush uses servers that reject flush_all. The keys of a server that
+// rejoins get other names, so its old values can't be read any more.
 func TestFailoverWithoutFlush(t *testing.T) {
 	eachKind(t, moving, func(t testing.TB, driver string, k kind) {
 		o := startOuting(t, driver, 1, k, startLasting(t, 3, "-F"))
 		at := owners(t, o.servers, o.kept)
 		const gone = 1
 		s := o.servers[gone]
-		well := 0 // values of the other servers
+		well := 0 // number of values on the other servers
 		for _, i := range at {
 			if i != gone {
 				well++
@@ -100,7 +100,7 @@ func TestFailoverWithoutFlush(t *testing.T) {
 			if n := o.keeps(t, at, gone); n != 0 {
 				t.Errorf("%d values from before are back", n)
 			}
-			// On a slow machine a get may miss for once, for its answer came too late.
+			// On a slow machine a get may miss once, because its reply came too late.
 			eventually(t, "the values of the other servers are there", func() bool { return o.keeps(t, at, 0)+o.keeps(t, at, 2) == well })
 			client := dial(t, o.ringsides[0].address)
 			for key, i := range at {
@@ -110,7 +110,7 @@ func TestFailoverWithoutFlush(t *testing.T) {
 				}
 			}
 		}
-		// Whoever starts now must learn the names before it serves.
+		// An instance that starts now must learn the names before it serves.
 		plain := names("kept", 60)
 		for range 3 {
 			r := startRingside(t, driver, k.config(o.servers))
@@ -126,8 +126,8 @@ func TestFailoverWithoutFlush(t *testing.T) {
 	})
 }
 
-// A ringside that starts while a server is out, but answers, must not read from
-// it: what that holds is old.
+// TestFailoverStart starts an instance while a server is out but replies again. The
+// instance must not read from that server, because its values are old.
 func TestFailoverStart(t *testing.T) {
 	eachKind(t, moving, func(t testing.TB, driver string, k kind) {
 		k.consistency += ", on_rejoin: hold, hold: 1h"
@@ -162,8 +162,8 @@ func TestFailoverStart(t *testing.T) {
 	})
 }
 
-// A reload in the middle of an outage keeps the phases, with the same servers,
-// more of them and fewer.
+// TestFailoverReload checks that a reload during an outage keeps the phases, with the
+// same servers, with one more and with one less.
 func TestFailoverReload(t *testing.T) {
 	eachKind(t, moving, func(t testing.TB, driver string, k kind) {
 		o := startOuting(t, driver, 1, k, startLasting(t, 3))
@@ -197,14 +197,14 @@ func TestFailoverReload(t *testing.T) {
 			t.Errorf("reloads made the server %v", went)
 		}
 
-		// One comes while one is out and answers again.
+		// A reload adds a server while one is out and replies again.
 		o.servers[gone].comeBack(t)
 		more := append(o.servers[:3:3], startMemcached(t))
 		reload(k.config(more))
 		o.settled(t)
 		o.sound(t)
 
-		// One that is out is taken from the list.
+		// A reload removes a server that is out.
 		more[gone].kill()
 		o.allSay(t, serverName(gone), "OUT")
 		o.calm(t, 50)
@@ -214,11 +214,11 @@ func TestFailoverReload(t *testing.T) {
 	})
 }
 
-// withoutMeta is a memcached that does not know meta commands, as those before
-// 1.5.19: a relay that answers them as such a server does.
+// withoutMeta simulates a memcached before 1.5.19, which does not know meta commands. It
+// is a relay that replies to them as such a server does.
 type withoutMeta struct {
 	*memcached
-	behind string // the address of the real one
+	behind string // address of the real server
 
 	mu    sync.Mutex
 	open  []net.Conn
@@ -263,7 +263,7 @@ func (w *withoutMeta) serve(t testing.TB) {
 	}()
 }
 
-// stop ends all connections, and new ones at once.
+// stop closes all connections. Later ones are closed on accept.
 func (w *withoutMeta) stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -274,7 +274,7 @@ func (w *withoutMeta) stop() {
 	w.open = nil
 }
 
-// relay asks the real server command by command and waits for each answer.
+// relay forwards one command at a time to the real server and waits for its reply.
 func (w *withoutMeta) relay(c net.Conn) {
 	defer c.Close()
 	s, err := dialError(w.behind)
@@ -289,7 +289,7 @@ func (w *withoutMeta) relay(c net.Conn) {
 			return
 		}
 		f := strings.Fields(line)
-		if len(f) == 0 || len(f[0]) == 2 && f[0][0] == 'm' { // mn, mg, ms …
+		if len(f) == 0 || len(f[0]) == 2 && f[0][0] == 'm' { // a meta command: mn, mg, ms …
 			if _, err := io.WriteString(c, "ERROR\r\n"); err != nil {
 				return
 			}
@@ -331,8 +331,8 @@ func (w *withoutMeta) relay(c net.Conn) {
 	}
 }
 
-// A server that knows no meta commands can't hold a record: then nothing moves,
-// whoever goes.
+// TestFailoverWithoutMeta has a server without meta commands, which cannot hold a view
+// record. The pool then moves no keys, whichever server fails.
 func TestFailoverWithoutMeta(t *testing.T) {
 	eachKind(t, moving[:1], func(t testing.TB, driver string, k kind) {
 		old := startWithoutMeta(t)

@@ -1,7 +1,7 @@
 package e2e
 
-// What the tests of failover share: a pool whose keys move, the ringsides
-// before it, their phases and their faults.
+// This file contains what the tests of failover share: a pool that moves keys, the
+// instances in front of it, their phases and their faults.
 
 import (
 	"cmp"
@@ -21,44 +21,44 @@ import (
 	"ringside/internal/testenv"
 )
 
-// outing is a pool that is to lose servers, and a load on it.
+// outing is a pool that is about to lose servers, and a load on it.
 type outing struct {
 	servers   []*memcached
 	ringsides []*ringside
 	*load
-	kept     []string // keys that are written once, before anything happens
-	textOnly bool     // the load uses no meta commands
+	kept     []string // keys that are stored once at the start
+	textOnly bool     // the load sends no meta commands
 }
 
-// kind is how a pool fails over.
+// kind describes how a pool fails over.
 type kind struct {
 	distribution string
 	mode         string
 	consistency  string
-	more         []string // lines of the pool
-	after        string   // whole sections behind the pool
-	driver       string   // of the ringsides before it
-	timeouts     string   // testTimeouts unless set
-	eject        string   // testEject unless set
+	more         []string // lines appended to the pool's settings
+	after        string   // sections of the configuration after the pool
+	driver       string   // engine driver of the instances
+	timeouts     string   // empty: testTimeouts
+	eject        string   // empty: testEject
 }
 
 func (k kind) String() string { return strings.Trim(k.distribution+"-"+k.mode+"-"+k.consistency, "-") }
 
-// Times for tests of failover. They are short because the tests wait for what happens
-// when they pass. A healthy server that gets no CPU for longer looks dead: see rounds.
+// Times for tests of failover. They are short because the tests wait for them to expire.
+// A healthy server that gets no CPU for longer looks dead: see rounds.
 const (
 	testTimeouts  = "timeouts: {connect: 1s, request: 1s, deadline: 3s}"
 	testEject     = "eject_after: {refused: 500ms, silent: 1500ms}"
 	testFailover  = "ping: 150ms, lease: 700ms, good_pings: 2"
 	testBackoff   = "backoff: {first: 20ms, max: 200ms}"
-	testTolerance = 150 * time.Millisecond // what a round may be starved: the shortest of these
+	testTolerance = 150 * time.Millisecond // longest CPU starvation allowed in a round: the shortest of these times
 )
 
-// unhurriedReturn are timeouts of a pool whose servers leave and come back: each phase
-// may take as long as a request, so longer ones would make the test slow.
+// unhurriedReturn are timeouts for tests in which servers fail and rejoin. Each phase may
+// last as long as a request, so longer timeouts would make the tests slow.
 const unhurriedReturn = "timeouts: {connect: 5s, request: 5s, deadline: 5s}"
 
-// config is the configuration of a pool of this kind.
+// config returns the configuration of a pool of this kind.
 func (k kind) config(servers []*memcached) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "pools:\n  main:\n    distribution: %s\n    get_errors: error\n    %s\n    %s\n", k.distribution, cmp.Or(k.timeouts, testTimeouts), testBackoff)
@@ -81,7 +81,7 @@ func (k kind) config(servers []*memcached) string {
 	return b.String()
 }
 
-// startOuting runs ringsides before three servers and waits until they serve.
+// startOuting starts instances in front of the servers and waits until they serve.
 func startOuting(t testing.TB, driver string, ringsides int, k kind, servers []*memcached) *outing {
 	t.Helper()
 	o := &outing{servers: servers}
@@ -92,9 +92,9 @@ func startOuting(t testing.TB, driver string, ringsides int, k kind, servers []*
 	return o
 }
 
-const loadClients = 4 // for each ringside
+const loadClients = 4 // clients per instance
 
-// fill stores what is kept, finds out who owns what and starts the load.
+// fill stores the kept keys, determines the owner of each key and starts the load.
 func (o *outing) fill(t testing.TB) {
 	t.Helper()
 	var addresses []string
@@ -106,7 +106,7 @@ func (o *outing) fill(t testing.TB) {
 	client := dial(t, addresses[0])
 	all := append(slices.Clone(o.kept), loaded...)
 	var at map[string]int
-	eventually(t, "all keys are at home", func() bool { // a server without a processor may be out at first
+	eventually(t, "all keys are at home", func() bool { // a server that gets no CPU may be out at first
 		for _, key := range all {
 			if client.set(key, valueOf(key)) != "STORED" {
 				return false
@@ -129,7 +129,7 @@ func (o *outing) fill(t testing.TB) {
 	o.calm(t, 30)
 }
 
-// keeps counts which of the kept keys of server i are still there.
+// keeps counts the kept keys of server i that are still present.
 func (o *outing) keeps(t testing.TB, at map[string]int, i int) (hits int) {
 	t.Helper()
 	client := dial(t, o.ringsides[0].address)
@@ -137,7 +137,7 @@ func (o *outing) keeps(t testing.TB, at map[string]int, i int) (hits int) {
 		if at[key] != i {
 			continue
 		}
-		for range 3 { // a server without a processor is a miss, too
+		for range 3 { // a server that gets no CPU also causes a miss
 			found, _ := client.get(key)
 			value, hit := found[key]
 			if hit && value != valueOf(key) {
@@ -152,7 +152,7 @@ func (o *outing) keeps(t testing.TB, at map[string]int, i int) (hits int) {
 	return hits
 }
 
-// phase is what r says of a server: IN, unless it has logged another one.
+// phase returns the phase of a server that r logged last, or IN.
 func (r *ringside) phase(server string) string {
 	if went := r.went(server, 0); len(went) > 0 {
 		return went[len(went)-1]
@@ -160,7 +160,8 @@ func (r *ringside) phase(server string) string {
 	return "IN"
 }
 
-// went lists the phases of a server since the log was so long.
+// went returns the phases of a server that r logged after the first since bytes of its
+// log.
 func (r *ringside) went(server string, since int) (phases []string) {
 	line := regexp.MustCompile(fmt.Sprintf(`"failover of a server" pool=main server=%s from=[A-Z]+ to=([A-Z]+)`, server))
 	for _, change := range line.FindAllStringSubmatch(r.out.String()[since:], -1) {
@@ -169,7 +170,7 @@ func (r *ringside) went(server string, since int) (phases []string) {
 	return phases
 }
 
-// allSay waits until every ringside says that of a server.
+// allSay waits until every instance has logged that phase of a server.
 func (o *outing) allSay(t testing.TB, server, phase string) {
 	t.Helper()
 	for i, r := range o.ringsides {
@@ -177,11 +178,11 @@ func (o *outing) allSay(t testing.TB, server, phase string) {
 	}
 }
 
-// serverName is what the configuration calls a server.
+// serverName returns the name of server i in the configuration.
 func serverName(i int) string { return fmt.Sprint("s", i) }
 
-// settled waits until every server is in again, nothing fails and the times of
-// everybody's doubts are over.
+// settled waits until every instance says that every server is in, and no request fails
+// any more.
 func (o *outing) settled(t testing.TB) {
 	t.Helper()
 	for i := range o.servers {
@@ -210,7 +211,7 @@ func (r *ringside) steer(t testing.TB, method, path, body string) {
 	}
 }
 
-// fault breaks r's connections to a server; more holds further fields.
+// fault injects a fault into r's connections to a server. more holds further fields.
 func (r *ringside) fault(t testing.TB, server int, kind string, more ...any) {
 	t.Helper()
 	fields := map[string]any{"server": serverName(server), "kind": kind}
@@ -230,8 +231,8 @@ func (r *ringside) lift(t testing.TB) {
 	r.steer(t, "DELETE", "/control/faults", "")
 }
 
-// startLasting runs memcacheds that can be stopped and started again with what
-// they hold, as a server behind a partition comes back.
+// startLasting runs memcacheds that keep their items across a restart, like a server that
+// was partitioned.
 func startLasting(t testing.TB, n int, args ...string) []*memcached {
 	t.Helper()
 	dir := shortDir(t)
@@ -242,7 +243,7 @@ func startLasting(t testing.TB, n int, args ...string) []*memcached {
 	return all
 }
 
-// leave ends m so that it has what it holds when it comes back.
+// leave ends m so that its items survive.
 func (m *memcached) leave(t testing.TB) {
 	t.Helper()
 	m.signal(t, syscall.SIGUSR1)
@@ -252,8 +253,8 @@ func (m *memcached) leave(t testing.TB) {
 	}
 }
 
-// comeBack starts m with what it held when it left. That takes a second:
-// memcached must have been away for one.
+// comeBack starts m with the items that it had when it ended. memcached requires that at
+// least a second has passed.
 func (m *memcached) comeBack(t testing.TB) {
 	t.Helper()
 	left := m.cmd.ProcessState.ExitCode()
@@ -267,9 +268,9 @@ func (m *memcached) comeBack(t testing.TB) {
 	}
 }
 
-// eachKind runs a test with every kind and every driver of this tier, all in parallel,
-// in rounds. Outside the full tier that is the last kind alone: internal/fleet plays all
-// kinds on the simulated clock.
+// eachKind runs a test with every kind and every driver of this tier, all in parallel, in
+// rounds. Outside the full tier, only the last kind runs: internal/fleet tests all kinds
+// on the simulated clock.
 func eachKind(t *testing.T, kinds []kind, test func(t testing.TB, driver string, k kind)) {
 	t.Helper()
 	t.Parallel()
@@ -296,8 +297,8 @@ var moving = []kind{
 	{distribution: "ketama-points", mode: "rehash", consistency: "strict"},
 }
 
-// One server dies, hangs, is away for a while, and comes back: empty, as it was,
-// or with all that it held.
+// TestFailoverReturn kills a server, restarts it with its values, and hangs it. After
+// each outage the server must rejoin empty.
 func TestFailoverReturn(t *testing.T) {
 	eachKind(t, moving, func(t testing.TB, driver string, k kind) {
 		o := startOuting(t, driver, 1, k, startLasting(t, 3))
@@ -312,7 +313,8 @@ func TestFailoverReturn(t *testing.T) {
 		others := func() int { return o.keeps(t, at, 0) + o.keeps(t, at, 2) }
 		well := others()
 
-		// A short hang costs no cache: suspect, but never ejected.
+		// A short hang makes the server suspect. It is not ejected, so it keeps its
+		// values.
 		since := len(r.out.String())
 		s.pause(t)
 		o.troubled(t, gone)
@@ -347,7 +349,7 @@ func TestFailoverReturn(t *testing.T) {
 			outage.begin()
 			o.allSay(t, serverName(gone), "OUT")
 			out := time.Since(began)
-			o.calm(t, 50) // its keys live elsewhere now: everything is answered well
+			o.calm(t, 50) // its keys have moved by now: all requests succeed
 			outage.heal()
 			healed := time.Now()
 			o.allSay(t, serverName(gone), "IN")
@@ -369,8 +371,9 @@ func TestFailoverReturn(t *testing.T) {
 	})
 }
 
-// A dead server costs its own share and nothing more: with timeouts that no
-// busy machine exceeds, nothing at all happens to the keys of the others.
+// TestFailoverShare checks that a dead server affects only its own keys. The timeouts are
+// so long that a busy machine does not exceed them. No request for a key of another
+// server may fail.
 func TestFailoverShare(t *testing.T) {
 	k := moving[0]
 	k.timeouts, k.eject = unhurriedReturn, "eject_after: {refused: 500ms, silent: 1m}"

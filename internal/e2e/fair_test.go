@@ -1,6 +1,6 @@
 package e2e
 
-// Clients that ask for much, beside others.
+// This file tests that clients with large requests do not delay others.
 
 import (
 	"bufio"
@@ -15,8 +15,8 @@ import (
 	"ringside/internal/testenv"
 )
 
-// TestLargeReadsDelayNobody: clients pipeline gets of 100,000 keys. Another client gets its
-// answers meanwhile, they get all of theirs, and no server is taken for down.
+// TestLargeReadsDelayNobody pipelines gets of 100,000 keys. Another client must get its
+// replies during these reads, the reads must complete, and no server is taken for down.
 func TestLargeReadsDelayNobody(t *testing.T) {
 	hogs := 8
 	if testenv.Full() {
@@ -51,7 +51,8 @@ func TestLargeReadsDelayNobody(t *testing.T) {
 	})
 }
 
-// TestBurstOfReads: many clients read 5,000 keys at the same time, and get all values.
+// TestBurstOfReads has many clients read 5,000 keys at the same time. All must get all
+// values.
 func TestBurstOfReads(t *testing.T) {
 	clients := 100
 	if testenv.Full() {
@@ -83,8 +84,8 @@ func TestBurstOfReads(t *testing.T) {
 	})
 }
 
-// manyReads sends line n times, and reads as many answers. It counts values if they are
-// wanted. It gives up when nothing comes for as long as any wait may take.
+// manyReads sends line n times and reads that many replies. It counts values if values is
+// not nil. It fails if nothing is received within patience.
 func manyReads(address, line string, n int, values *int) error {
 	c, err := dialError(address)
 	if err != nil {
@@ -111,7 +112,7 @@ func manyReads(address, line string, n int, values *int) error {
 	return nil
 }
 
-// staysUp fails the test if a server was taken for down, or did not answer in time.
+// staysUp fails the test if a server was taken for down or exceeded a timeout.
 func (r *ringside) staysUp(t *testing.T) {
 	t.Helper()
 	_, metrics := r.page(t, "/metrics")

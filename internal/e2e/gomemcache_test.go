@@ -1,6 +1,6 @@
 package e2e
 
-// The checks of the client programs, with github.com/bradfitz/gomemcache.
+// This file runs the checks of the client programs with github.com/bradfitz/gomemcache.
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 )
 
-// gomemcacheChecks runs them and returns what a client program would print.
+// gomemcacheChecks runs the checks and returns what a client program would print.
 func gomemcacheChecks(address, prefix string) string {
 	c := memcache.New(address)
 	c.Timeout = patience
@@ -28,7 +28,7 @@ func gomemcacheChecks(address, prefix string) string {
 		}
 	}
 	item := func(key, value string) *memcache.Item { return &memcache.Item{Key: key, Value: []byte(value)} }
-	// holds sees whether key has that value, after trouble before.
+	// holds returns trouble if it is set. Otherwise it checks that key has that value.
 	holds := func(key, value string, trouble error) error {
 		if trouble != nil {
 			return trouble
@@ -39,7 +39,7 @@ func gomemcacheChecks(address, prefix string) string {
 		}
 		return err
 	}
-	// refused sees whether err is what it must be.
+	// refused checks that err is want.
 	refused := func(err, want error) error {
 		if !errors.Is(err, want) {
 			return fmt.Errorf("got error %v, want %v", err, want)
@@ -103,8 +103,9 @@ func gomemcacheChecks(address, prefix string) string {
 		}
 		return err
 	}
-	// Over the edge by a large step, not from a large number: memcached 1.6.18
-	// looks for a minus sign behind those too, where other items may have one.
+	// The overflow uses a large delta, not a large value. After a large value, memcached
+	// 1.6.18 also looks for a minus sign in the bytes that follow, which may belong to
+	// another item.
 	check("incr", func(k string) error {
 		_, err := c.Increment(k, 1)
 		err = errors.Join(refused(err, memcache.ErrCacheMiss), c.Set(item(k, "25")))
@@ -152,7 +153,7 @@ func gomemcacheChecks(address, prefix string) string {
 	check("expiry", func(k string) error {
 		err := c.Set(&memcache.Item{Key: k + ":stays", Value: []byte("one"), Expiration: 3600})
 		var before error
-		for _, ttl := range []int32{2, 20, 60} { // the next if this process slept for so long
+		for _, ttl := range []int32{2, 20, 60} { // tries a longer one if this process slept for so long
 			before = holds(k, "one", c.Set(&memcache.Item{Key: k, Value: []byte("one"), Expiration: ttl}))
 			if !errors.Is(before, memcache.ErrCacheMiss) {
 				break

@@ -1,6 +1,6 @@
 package e2e
 
-// The guard before clients of other languages, which know nothing of it.
+// This file tests the guard with clients of other languages, which do not know about it.
 
 import (
 	"context"
@@ -16,15 +16,15 @@ import (
 	"time"
 )
 
-// herdClients is set by make soak, which measures; the tests want to see whether it works.
+// herdClients is set by make soak, which measures. The tests only check that it works.
 var herdClients = flag.Int("herd", 0, "clients that read one page on a guarded route, for half a minute; 0: a few, for a moment")
 
-// herd is how many clients read a page, and how.
+// herd describes how many clients read a page, and how.
 type herd struct {
 	clients   int // a quarter of them in each language
 	time      time.Duration
-	cost      time.Duration // of a rebuild
-	ttl       int           // seconds
+	cost      time.Duration // duration of a rebuild
+	ttl       int           // expiry of the page in seconds
 	ringsides []int
 }
 
@@ -35,17 +35,17 @@ func usualHerd() herd {
 	return herd{clients: *herdClients, time: 30 * time.Second, cost: 500 * time.Millisecond, ttl: 2, ringsides: []int{1, 4}}
 }
 
-// unhurriedPool has servers that have more time than a busy machine takes.
+// unhurriedPool sets timeouts that a busy machine does not exceed.
 const unhurriedPool = "timeouts: {connect: 2m, request: 2m, deadline: 2m}"
 
-// crowd is what clients of one page have done.
+// crowd collects what the clients of one page did.
 type crowd struct {
 	mu    sync.Mutex
-	made  [][2]float64 // when each began and ended, in Unix seconds
-	reads []float64    // ms
+	made  [][2]float64 // start and end of each rebuild, in Unix seconds
+	reads []float64    // read times in ms
 }
 
-// atOnce is how many made the page at the same time, at most.
+// atOnce returns the largest number of concurrent rebuilds.
 func (c *crowd) atOnce() (most int) {
 	for _, a := range c.made {
 		n := 0
@@ -59,7 +59,7 @@ func (c *crowd) atOnce() (most int) {
 	return most
 }
 
-// rounds is how often it was made by one client or by several at once.
+// rounds returns the number of rebuilds, counting overlapping ones as one.
 func (c *crowd) rounds() (n int) {
 	slices.SortFunc(c.made, func(a, b [2]float64) int { return int(a[0]*1000) - int(b[0]*1000) })
 	end := 0.0
@@ -82,8 +82,8 @@ func (c *crowd) String() string {
 		len(c.made), c.rounds(), c.atOnce(), len(c.reads), at(0.5), at(0.99), at(1))
 }
 
-// gather lets clients of four languages read one page, those of each through another of
-// these Ringsides.
+// gather runs clients of four languages that read one page. The clients of each language
+// connect to another one of rs.
 func (h herd) gather(t testing.TB, rs []*ringside, key string) *crowd {
 	t.Helper()
 	c := &crowd{}
@@ -109,7 +109,7 @@ func (h herd) gather(t testing.TB, rs []*ringside, key string) *crowd {
 	return c
 }
 
-// read is a client in Go that does what herd.py does, and says it.
+// read is a Go client that does the same as herd.py and returns the same output.
 func (h herd) read(t testing.TB, r *ringside, key string) string {
 	var said strings.Builder
 	k := dial(t, r.address)
@@ -130,7 +130,7 @@ func (h herd) read(t testing.TB, r *ringside, key string) string {
 	return said.String() + "read " + strings.Join(reads, " ") + "\n"
 }
 
-// add takes what a program has said.
+// add parses the output of a program.
 func (c *crowd) add(t testing.TB, said string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -156,8 +156,8 @@ func (c *crowd) add(t testing.TB, said string) {
 	}
 }
 
-// TestGuardOfClients lets clients of four languages, which know only get and set, read
-// one page: with a guard one of them makes it at a time, without one all do.
+// TestGuardOfClients runs clients of four languages, which know only get and set, on one
+// page. With a guard, one client at a time rebuilds the page; without one, several do.
 func TestGuardOfClients(t *testing.T) {
 	if *herdClients == 0 {
 		t.Parallel()
@@ -185,7 +185,7 @@ func TestGuardOfClients(t *testing.T) {
 					if guarded && c.atOnce() > 1 {
 						t.Errorf("%d clients made it at once", c.atOnce())
 					}
-					// Clients that did not meet show nothing: they play once more.
+					// Without overlapping reads a round shows nothing, so it is repeated.
 					if len(c.made) > 0 && len(c.reads) > 0 && (guarded || c.atOnce() > 1) || t.Failed() {
 						break
 					}
@@ -198,8 +198,8 @@ func TestGuardOfClients(t *testing.T) {
 	}
 }
 
-// TestGuardDjango lets threads of a Django application ask get_or_set for a missing
-// key, which gets, makes the value and adds it: one add is stored.
+// TestGuardDjango runs threads of a Django application that call get_or_set for a missing
+// key. It gets the key, creates the value and adds it. Only one add must be stored.
 func TestGuardDjango(t *testing.T) {
 	t.Parallel()
 	r := startRingside(t, "auto", guarded(startMemcacheds(t, 2), "{wait: off}"))

@@ -1,6 +1,6 @@
 package e2e
 
-// The guard on keys of several copies.
+// This file tests the guard on keys with replicas.
 
 import (
 	"fmt"
@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// guardedCopies is guarded with two copies of each key. A server that refuses
-// connections is ejected at once, one that is slow is not.
+// guardedCopies returns guarded's configuration with two replicas of each key. A server
+// that refuses connections is ejected at once; a slow one is not.
 func guardedCopies(servers []*memcached, settings, more string) string {
 	return front(servers, "failover: {ping: 200ms, lease: 2s, eject_after: {refused: 50ms, silent: 1m}}") +
 		"routes:\n  - {pool: main, replicas: 2, copies_on: server" + more + ", guard: " + settings + "}\n"
 }
 
-// TestGuardCopiesLateSets deletes keys while clients rebuild them, through another
-// Ringside: what they have read before is never read again, at whichever copy.
+// TestGuardCopiesLateSets deletes keys through one instance while a client of another one
+// rebuilds them. The outdated value must not be read from any replica.
 func TestGuardCopiesLateSets(t *testing.T) {
 	t.Parallel()
 	for _, read := range []string{"first", "spread"} {
@@ -31,7 +31,7 @@ func TestGuardCopiesLateSets(t *testing.T) {
 			b := dial(t, startRingside(t, "portable", config).address)
 			for i := range 1000 {
 				key := fmt.Sprint("k", i)
-				if i%2 == 1 { // there is an old value
+				if i%2 == 1 { // so that the key has an old value
 					b.store(key, "old")
 					b.ask("delete "+key, "DELETED")
 				}
@@ -40,7 +40,7 @@ func TestGuardCopiesLateSets(t *testing.T) {
 				if answer := a.set(key, "late"); answer == "STORED" {
 					t.Fatalf("%s: a set that came after a delete is answered STORED", key)
 				}
-				for range 3 { // the second is of another copy; who asks again for what it is to rebuild misses at once
+				for range 3 { // the second get reads another replica; a repeated get by the lease holder misses at once
 					if got, _ := b.get(key); got[key] == "late" {
 						t.Fatalf("%s: a set that came after a delete was stored", key)
 					}
@@ -50,9 +50,9 @@ func TestGuardCopiesLateSets(t *testing.T) {
 	}
 }
 
-// TestGuardCopiesHerd lets many clients meet missing keys through two Ringsides, and then
-// kills a server: what was made is read from the other copy, and made once more at most
-// by each Ringside.
+// TestGuardCopiesHerd has many clients of two instances read missing keys, and then kills
+// a server. A rebuilt value is then read from the other replica. Each instance may
+// rebuild a page at most once more.
 func TestGuardCopiesHerd(t *testing.T) {
 	t.Parallel()
 	servers := startMemcacheds(t, 3)
@@ -91,7 +91,8 @@ func TestGuardCopiesHerd(t *testing.T) {
 			t.Errorf("page%d was made %d times by 20 clients, want once", k, n)
 		}
 	}
-	// Clients go on reading for some rounds after all Ringsides have ejected the server.
+	// Clients continue to read for some rounds after all instances have ejected the
+	// server.
 	var rounds, enough atomic.Int64
 	enough.Store(math.MaxInt64)
 	var killing sync.WaitGroup

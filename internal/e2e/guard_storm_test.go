@@ -1,7 +1,7 @@
 package e2e
 
-// The guard under everything at once: several Ringsides with several loops, deletes,
-// slow rebuilders, clients that die, a server that is killed.
+// This file tests the guard under many faults at once: several instances with several
+// loops, deletes, slow rebuilds, clients that disconnect, and a server that is killed.
 
 import (
 	"fmt"
@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// TestGuardStorm holds what is read against what was deleted: no value is older than
-// the last delete of its key that was acknowledged before it was asked for.
+// TestGuardStorm checks every value read: it must not be older than the last delete of
+// its key that was acknowledged before the get was sent.
 func TestGuardStorm(t *testing.T) {
 	t.Parallel()
 	const keys, clients, rounds = 8, 24, 150
@@ -23,7 +23,7 @@ func TestGuardStorm(t *testing.T) {
 	for range 3 {
 		rs = append(rs, startRingside(t, "auto", guarded(servers, "{wait: 100ms}")+"engine: {loops: 2}\n"))
 	}
-	var origin, least [keys]atomic.Int64 // the version in the database; what may be read at least
+	var origin, least [keys]atomic.Int64 // version in the database; lowest version that may be read
 	var begun, stored, read, missed, deleted atomic.Int64
 	client := func(seed uint64) {
 		random := rand.New(rand.NewPCG(13, seed))
@@ -33,7 +33,7 @@ func TestGuardStorm(t *testing.T) {
 			k := random.IntN(keys)
 			key := fmt.Sprint("storm", k)
 			switch n := random.IntN(100); {
-			case n < 3: // it dies, perhaps with something to rebuild
+			case n < 3: // disconnects, perhaps while it holds a lease
 				c.Close()
 				c = dial(t, rs[random.IntN(len(rs))].address)
 			case n < 12:
@@ -66,7 +66,7 @@ func TestGuardStorm(t *testing.T) {
 	for i := range clients {
 		all.Go(func() { client(uint64(i)) })
 	}
-	for i := range int64(3) { // it comes back empty, and counts its cas from one again
+	for i := range int64(3) { // the server restarts empty, and its cas tokens start at one again
 		eventually(t, "clients do a part of their work", func() bool { return begun.Load() >= (i+1)*clients*rounds/4 })
 		servers[0].kill()
 		servers[0].restart(t)

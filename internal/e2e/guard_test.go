@@ -1,6 +1,7 @@
 package e2e
 
-// The guard: one rebuild at a time, for clients that know only get, set and delete.
+// This file tests the guard: one rebuild at a time, for clients that know only get, set
+// and delete.
 
 import (
 	"fmt"
@@ -13,16 +14,17 @@ import (
 	"time"
 )
 
-// patientGuard are settings of a guard under which no client waits or rebuilds for too
-// long, however busy the machine is.
+// patientGuard are guard settings with which no wait or lease expires, however busy the
+// machine is.
 const patientGuard = "wait: 19s, lease: 1h, lease_max: 1h"
 
-// guarded is a front whose only route has a guard with these settings.
+// guarded returns front's configuration with one route, which has a guard with these
+// settings.
 func guarded(servers []*memcached, settings string) string {
 	return front(servers) + "routes:\n  - {pool: main, guard: " + settings + "}\n"
 }
 
-// count is the sum of a metric over its labels.
+// count returns the sum of a metric over its labels.
 func (r *ringside) count(t testing.TB, metric string) (sum int) {
 	t.Helper()
 	_, text := r.page(t, "/metrics")
@@ -36,7 +38,7 @@ func (r *ringside) count(t testing.TB, metric string) (sum int) {
 	return sum
 }
 
-// origin is where values are rebuilt from, slowly.
+// origin is a slow source of values. It counts rebuilds.
 type origin struct {
 	cost             time.Duration
 	mu               sync.Mutex
@@ -61,8 +63,8 @@ func (o *origin) rebuild(key string) string {
 	return fmt.Sprintf("%s/%d", key, n)
 }
 
-// TestGuardHerd lets many clients meet one missing key, through one Ringside and
-// through four: one of them rebuilds it.
+// TestGuardHerd has many clients read one missing key, through one instance and through
+// four. Only one client must rebuild it.
 func TestGuardHerd(t *testing.T) {
 	t.Parallel()
 	for _, ringsides := range []int{1, 4} {
@@ -108,8 +110,8 @@ func TestGuardHerd(t *testing.T) {
 	}
 }
 
-// TestGuardWinnerDies lets clients go away that were to rebuild: one of those who
-// wait goes on at once.
+// TestGuardWinnerDies closes the connection of the client that holds the lease. One of
+// the waiting clients must get the lease at once.
 func TestGuardWinnerDies(t *testing.T) {
 	t.Parallel()
 	r := startRingside(t, "auto", guarded(startMemcacheds(t, 1), "{"+patientGuard+"}"))
@@ -136,8 +138,8 @@ func TestGuardWinnerDies(t *testing.T) {
 	}
 }
 
-// TestGuardLateSets deletes keys while clients rebuild them, through another
-// Ringside: what they have read before is never stored.
+// TestGuardLateSets deletes keys through one instance while a client of another one
+// rebuilds them. The outdated value must not be stored.
 func TestGuardLateSets(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"", "stale: 1h, ", "clients: shared, ", "clients: pooled, sets: after_miss, "} {
@@ -149,7 +151,7 @@ func TestGuardLateSets(t *testing.T) {
 			b := dial(t, startRingside(t, "auto", guarded(servers, settings)).address)
 			for i := range 1000 {
 				key := fmt.Sprint("k", i)
-				if i%2 == 1 { // there is an old value
+				if i%2 == 1 { // so that the key has an old value
 					b.misses(key)
 					b.store(key, "old")
 					b.ask("delete "+key, "DELETED")
@@ -167,11 +169,11 @@ func TestGuardLateSets(t *testing.T) {
 	}
 }
 
-// TestGuardAdds lets clients add what they have missed: one of them does.
+// TestGuardAdds has many clients add a key that they missed. Only one add must be stored.
 func TestGuardAdds(t *testing.T) {
 	t.Parallel()
 	servers := startMemcacheds(t, 1)
-	for _, wait := range []string{"400ms", "off"} { // clients that wait no longer add as well
+	for _, wait := range []string{"400ms", "off"} { // clients that stopped waiting add the key too
 		r := startRingside(t, "auto", guarded(servers, "{wait: "+wait+"}"))
 		for round := range 5 {
 			key := fmt.Sprint("add", wait, round)
@@ -199,7 +201,8 @@ func TestGuardAdds(t *testing.T) {
 	}
 }
 
-// TestGuardStale reads a value that is rebuilt: nobody but who rebuilds waits or misses.
+// TestGuardStale reads a value while it is rebuilt. Only the client that rebuilds it
+// misses; the others read the old value without waiting.
 func TestGuardStale(t *testing.T) {
 	t.Parallel()
 	r := startRingside(t, "auto", guarded(startMemcacheds(t, 1), "{stale: 1h, "+patientGuard+"}"))
@@ -209,7 +212,7 @@ func TestGuardStale(t *testing.T) {
 	a.ask("delete k", "NOT_FOUND")
 	a.ask("append k 0 0 1\r\nx", "NOT_STORED")
 	a.ask("touch k 5", "NOT_FOUND")
-	a.misses("k") // it rebuilds
+	a.misses("k") // a gets the lease
 	b.holds("k", "old")
 	b.ask("incr k 1", "NOT_FOUND")
 	a.store("k", "new")
@@ -219,10 +222,9 @@ func TestGuardStale(t *testing.T) {
 	}
 }
 
-// TestGuardClients lets real clients of all languages run through a guarded route
-// what they run through a plain one: they notice nothing. Left out are those whose
-// checks get a key, delete it and set it: a set that comes after a delete of what its
-// client has missed before is not stored.
+// TestGuardClients runs the checks of real clients of all languages on a guarded route.
+// They must pass as on a plain route. It leaves out clients that get a key, delete it and
+// set it in a check: the guard does not store such a set.
 func TestGuardClients(t *testing.T) {
 	t.Parallel()
 	unordered, _ := split(clients)

@@ -1,6 +1,7 @@
 package e2e
 
-// Which keys are asked for most, as the page, ringside top and metrics show it.
+// This file tests the list of the most requested keys, on the page, in ringside top and
+// in the metrics.
 
 import (
 	"bufio"
@@ -22,7 +23,7 @@ import (
 	"ringside/proxy/live"
 )
 
-// TestHotKeys asks for one key more than for others, and for one that means harm.
+// TestHotKeys requests one key more often than others, and one key with malicious bytes.
 func TestHotKeys(t *testing.T) {
 	t.Parallel()
 	servers := []*memcached{startMemcached(t, "-m", "16"), startMemcached(t, "-m", "16"), startMemcached(t, "-m", "16")}
@@ -31,7 +32,7 @@ func TestHotKeys(t *testing.T) {
 		addresses = append(addresses, s.address)
 	}
 	r := startRingside(t, "auto", pageFront(addresses...))
-	const harm = "q:\xff<b>\u202e" // markup, no UTF-8, and a mark that turns text round
+	const harm = "q:\xff<b>\u202e" // markup, invalid UTF-8, and a character that reverses text direction
 	hotLoad(t, r.address, "home:top", harm)
 
 	binary, err := build()
@@ -99,9 +100,9 @@ func TestHotKeys(t *testing.T) {
 	b.says(t, "#reason", "home:top hashes")
 }
 
-// TestHotSoon lets another key get hot while the page and a stream are open, some times
-// over: it is among the keys of the second list that the stream tells from then on (there is
-// one each second), and on the page.
+// TestHotSoon makes another key hot several times, while the page and a stream are open.
+// It must be in the first or second list that the stream sends from then on (there is one
+// each second), and on the page.
 func TestHotSoon(t *testing.T) {
 	testenv.OnlyFull(t, "TestHotKeys covers hot keys on the page")
 	t.Parallel()
@@ -147,7 +148,7 @@ func TestHotSoon(t *testing.T) {
 	for range keys {
 		var key string
 		testenv.Undisturbed(t, 3, 100*time.Millisecond, func() error {
-			for range 3 { // it has been hot for a while, and more is kept of it
+			for range 3 { // let the current key stay hot for some lists, so that its counts are high
 				next()
 			}
 			for len(lists) > 0 {
@@ -167,8 +168,9 @@ func TestHotSoon(t *testing.T) {
 	}
 }
 
-// briskLoad asks for some ten thousand keys a second until the test ends: each twentieth is
-// the hot one, which turn changes, the rest are 5,000 others in turns.
+// briskLoad requests about ten thousand keys a second until the test ends. Every
+// twentieth request is for the hot key, which turn changes. The rest cycle through 5,000
+// other keys.
 func briskLoad(t testing.TB, address, hot string) (turn func(key string)) {
 	t.Helper()
 	c, err := dialError(address)
@@ -202,7 +204,7 @@ func briskLoad(t testing.TB, address, hot string) (turn func(key string)) {
 				return
 			}
 			for range 100 {
-				if _, err := answers.ReadString('\n'); err != nil { // END: nobody has set them
+				if _, err := answers.ReadString('\n'); err != nil { // END, because the keys were never set
 					return
 				}
 			}
@@ -211,8 +213,8 @@ func briskLoad(t testing.TB, address, hot string) (turn func(key string)) {
 	return func(key string) { now.Store(key) }
 }
 
-// hotLoad asks for first half of the time, for second a tenth of it, and else for one of 200
-// keys, until the test ends.
+// hotLoad sends half of its requests for first, a tenth for second, and the rest for one
+// of 200 keys, until the test ends.
 func hotLoad(t testing.TB, address, first, second string) {
 	t.Helper()
 	c, err := dialError(address)

@@ -1,6 +1,7 @@
 package e2e
 
-// Ringsides in the test's own process: those that leave out a rule, which no binary does.
+// This file runs a proxy inside the test process, to switch off a rule, which no binary
+// can do.
 
 import (
 	"context"
@@ -14,7 +15,8 @@ import (
 	"ringside/proxy/loop"
 )
 
-// serveInside serves a configuration without listeners, and returns where clients find it.
+// serveInside serves a configuration that has no listeners, and returns the address for
+// clients.
 func serveInside(t testing.TB, text string, without guard.Ablation) (address string) {
 	t.Helper()
 	f, err := config.Parse("inside", fmt.Appendf(nil, "listen: %s:0\n%s%s", ownHost(), text, unhurriedDefaults))

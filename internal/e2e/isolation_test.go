@@ -1,7 +1,7 @@
 package e2e
 
-// No client ever gets another's bytes: an attacker, a server that lies, and keys
-// that are no words.
+// This file checks that no client gets bytes of another one. It tests attackers, a server
+// that sends wrong replies, and keys of arbitrary bytes.
 
 import (
 	"bufio"
@@ -17,9 +17,8 @@ import (
 	"time"
 )
 
-// TestIsolation: attackers send every odd command they can think of, beside a
-// victim whose every answer is checked, on one server connection. It must not be
-// lost either.
+// TestIsolation runs attackers that send odd commands, next to a victim that checks each
+// of its replies. They share one server connection, which must not be lost either.
 func TestIsolation(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		r := startRingside(t, driver, front(startMemcacheds(t, 1)))
@@ -46,7 +45,7 @@ func TestIsolation(t *testing.T) {
 	})
 }
 
-// victim is a client that knows what each of its answers must be.
+// victim is a client that knows each reply that it must get.
 type victim struct {
 	*conn
 	values map[string]string
@@ -61,14 +60,14 @@ func newVictim(c *conn) *victim {
 		v.names = append(v.names, key)
 		v.values[key] = strings.Repeat(fmt.Sprintf("<%s>", key), 1+i*i)
 	}
-	v.values["victim8"] = strings.Repeat("<victim8>", 10000) // goes in pieces
+	v.values["victim8"] = strings.Repeat("<victim8>", 10000) // large enough to be forwarded in several pieces
 	for key, value := range v.values {
 		c.store(key, value)
 	}
 	return v
 }
 
-// pipeline sends some commands at once and checks what comes back.
+// pipeline sends some commands at once and checks the replies.
 func (v *victim) pipeline(random *rand.Rand) {
 	v.t.Helper()
 	var sent, want strings.Builder
@@ -107,8 +106,7 @@ func (v *victim) pipeline(random *rand.Rand) {
 	v.expect(want.String())
 }
 
-// attack is one connection of an attacker: some commands, of which it hears what
-// it can.
+// attack is one connection of an attacker. It sends some commands and reads what it gets.
 func attack(address string, random *rand.Rand) {
 	c, err := net.Dial("tcp", address)
 	if err != nil {
@@ -125,7 +123,7 @@ func attack(address string, random *rand.Rand) {
 	if random.IntN(4) == 0 {
 		sent = sent[:random.IntN(len(sent)+1)]
 	}
-	if random.IntN(3) == 0 { // and hears nothing
+	if random.IntN(3) == 0 { // closes without reading the replies
 		io.WriteString(c, sent)
 		return
 	}
@@ -136,16 +134,16 @@ func attack(address string, random *rand.Rand) {
 	io.Copy(io.Discard, c)
 }
 
-// evil are keys whose bytes are answers.
+// evil are keys with bytes that look like replies.
 var evil = []string{
 	"\r\nVALUE victim1 0 4\r\nEVIL\r\nEND\r\n", "\r\nVALUE victim2 0 4\r\nEVIL", "x\r\nVA 4 kvictim3 O1\r\nEVIL",
 	"x\r\nEND", "\r\nEND\r\nEND\r\nEND", "x\r\nHD\r\nHD", "\nEN\r\n", "x\r\nSTORED\r\nSTORED", "x\r\nMN\r\n", "x\r\nVA 4\r\nEVIL\r\nHD",
 	"\r\nCLIENT_ERROR no", "\r\nget victim1\r\n", "user 1/2", " ", "\x00\x01\xff\n", "evil", "evil\tkey", strings.Repeat("\r\n", 90),
 }
 
-// odd is a command, or nearly one. None of them changes the victim's keys: if one
-// may be of another length than it says, which is wild, the data blocks are
-// harmless as commands.
+// odd returns a command, or nearly one. None of them changes the victim's keys. If wild
+// is set, a command may state a wrong length, so its data block may be parsed as
+// commands. Data blocks are therefore harmless as commands in that case.
 func odd(random *rand.Rand, wild bool) string {
 	pick := func(of ...string) string { return of[random.IntN(len(of))] }
 	name := pick(evil...)
@@ -176,7 +174,7 @@ func odd(random *rand.Rand, wild bool) string {
 		return pick("mg", "mg", "md", "ma") + " " + key + b + flags() + end
 	case 4, 5:
 		return fmt.Sprintf("ms %s %d%s%s%s%s\r\n", key, len(data), b, flags(), end, data)
-	case 6: // an item that memcached makes without a note of its base64
+	case 6: // an item that memcached creates without recording that its key is base64
 		return fmt.Sprintf("%s %s b N30%s%smg %s b k v%s%s", pick("mg", "ma"), encoded, flags(), end, encoded, flags(), end)
 	case 7:
 		return fmt.Sprintf("me %s%s%s%s", key, b, pick("", "", " v", " b"), end)
@@ -192,7 +190,7 @@ func odd(random *rand.Rand, wild bool) string {
 		return pick("incr", "decr", "touch") + " " + plain + pick(" 1", " x", "", " 18446744073709551616") + pick("", " noreply") + end
 	case 13:
 		return "delete " + plain + pick("", " 0", " noreply", " 0 noreply", " 5") + end
-	case 14, 15, 16: // refused, with its data block
+	case 14, 15, 16: // a rejected command with its data block
 		word, size := pick("set", "add", "replace", "append", "prepend"), len(data)
 		line := pick(
 			fmt.Sprintf("%s %s 0 0 %d", word, strings.Repeat("e", 251), size),
@@ -212,9 +210,9 @@ func odd(random *rand.Rand, wild bool) string {
 	return pick("version", "verbosity 1", "stats", "stats settings", "mn", "mn x", "shutdown", "nonsense", "", " ", "\x00", "mg", "ms", "get", "stats "+encoded, "lru_crawler metadump all", "cache_memlimit 5") + end
 }
 
-// TestKeysInBase64: with keys in base64 Ringside's answers are memcached's, byte
-// for byte, though it asks for less. Only items that memcached knows to be made so
-// are compared: not those of N, nor one that ma has counted.
+// TestKeysInBase64 checks that replies for base64 keys equal memcached's byte for byte,
+// although Ringside requests fewer fields. It compares only items that memcached knows to
+// have base64 keys. It leaves out items created by N and items counted by ma.
 func TestKeysInBase64(t *testing.T) {
 	var program strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&program, format+"\r\n", args...) }
@@ -246,7 +244,7 @@ func TestKeysInBase64(t *testing.T) {
 			}
 		}
 	}
-	say("ms Zm9v 1 b\r\n7\r\nmg foo k v\r\nmg foo k O1 s\r\nmn") // made in base64, and read without
+	say("ms Zm9v 1 b\r\n7\r\nmg foo k v\r\nmg foo k O1 s\r\nmn") // stored with a base64 key and read with the plain key
 	say("quit")
 	want := everything(t, startMemcached(t).address, program.String())
 	eachDriver(t, func(t *testing.T, driver string) {
@@ -264,15 +262,15 @@ func TestKeysInBase64(t *testing.T) {
 	})
 }
 
-// everything sends all of a program and returns all that comes back.
+// everything sends a complete program and returns all replies.
 func everything(t testing.TB, address, program string) string {
 	c := dial(t, address)
 	go io.WriteString(c, program)
 	return c.closed()
 }
 
-// TestServerThatLies: a server that answers one client with what is another's
-// loses its connection, whatever it says it is.
+// TestServerThatLies checks that a server which returns another key or opaque than
+// requested loses its connection.
 func TestServerThatLies(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ ask, lie string }{
@@ -292,7 +290,7 @@ func TestServerThatLies(t *testing.T) {
 				client := dial(t, r.address)
 				client.send(c.ask + "\r\n")
 				line := client.line()
-				for strings.HasPrefix(line, "VALUE ") { // the first is no lie yet
+				for strings.HasPrefix(line, "VALUE ") { // the first value is not a lie yet
 					client.line()
 					line = client.line()
 				}
@@ -307,8 +305,8 @@ func TestServerThatLies(t *testing.T) {
 	}
 }
 
-// startLiar runs a server that says its version, and answers what it is asked
-// with a lie when it has all lines of it but mn, which no server gets.
+// startLiar runs a server that replies to version. It sends lie once it has received all
+// lines of asked, except mn, which Ringside does not forward.
 func startLiar(t testing.TB, asked, lie string) (address string) {
 	lines := strings.Count(strings.TrimSuffix(asked, "\r\nmn"), "\r\n") + 1
 	l, err := net.Listen("tcp", ownHost()+":0")

@@ -1,7 +1,7 @@
 package e2e
 
-// Sets that time out on a stopped server and run when it goes on: what they
-// stored must not stay.
+// This file tests sets that time out on a stopped server and are executed when it
+// resumes. Their values must not stay.
 
 import (
 	"fmt"
@@ -12,17 +12,17 @@ import (
 
 const hasty = "timeouts: {request: 1s, deadline: 1s}"
 
-// late is a ringside before one memcached that was stopped, and the keys that
-// were set through it meanwhile.
+// late is a ringside in front of one stopped memcached, and the keys that were set
+// through it during the stop.
 type late struct {
 	*ringside
 	server *memcached
-	direct *conn // to the server
+	direct *conn // connection to the server itself
 	keys   []string
 }
 
-// startLate stops a server that holds old values and sets new ones of so many
-// bytes, all of which time out.
+// startLate stops a server that holds old values. It then sets new values of the given
+// size, all of which time out.
 func startLate(t testing.TB, driver, more string, keys, size int) *late {
 	t.Helper()
 	l := &late{server: startMemcached(t), keys: names("late", keys)}
@@ -45,7 +45,7 @@ func startLate(t testing.TB, driver, more string, keys, size int) *late {
 		for _, key := range l.keys {
 			fmt.Fprintf(&b, "set %s 0 0 %d\r\n%s\r\n", key, size, value)
 		}
-		writer.Write([]byte(b.String())) // what is missing shows below
+		writer.Write([]byte(b.String())) // a failed write shows as a missing reply below
 		done <- ""
 	}()
 	for range l.keys {
@@ -57,7 +57,7 @@ func startLate(t testing.TB, driver, more string, keys, size int) *late {
 	return l
 }
 
-// settles lets the server go on and waits until nothing is late any more.
+// settles resumes the server and waits until all late replies have been received.
 func (l *late) settles(t testing.TB) {
 	t.Helper()
 	l.server.resume(t)
@@ -65,7 +65,7 @@ func (l *late) settles(t testing.TB) {
 	eventually(t, "the late answers are in", func() bool { return client.stats("servers")["server:1:zombies"] == "0" })
 }
 
-// ran is how many of the sets the server has done.
+// ran returns how many of the sets the server has executed.
 func (l *late) ran() (n int) {
 	fmt.Sscan(l.direct.stats("")["cmd_set"], &n)
 	return n - len(l.keys)
@@ -79,8 +79,8 @@ func (l *late) gone(t testing.TB) {
 	}
 }
 
-// undone returns an error unless each set that ran was deleted. A key whose set was
-// thrown away still has its old value.
+// undone returns an error unless every set that the server executed was deleted. If a set
+// never reached the server, its key still has the old value.
 func (l *late) undone() error {
 	kept := 0
 	for _, key := range l.keys {
@@ -118,7 +118,7 @@ func TestLateSets(t *testing.T) {
 				}
 				client := dial(t, l.address)
 				eventually(t, "ringside serves on", func() bool { return client.set(l.keys[0], "new") == "STORED" })
-				eventually(t, "the new value is read", func() bool { // a slow answer is a miss
+				eventually(t, "the new value is read", func() bool { // a slow reply counts as a miss
 					found, _ := client.get(l.keys[0])
 					return found[l.keys[0]] == "new"
 				})
@@ -132,8 +132,8 @@ func (l *late) stat(t testing.TB, name string) string {
 	return dial(t, l.address).stats("servers")["server:1:"+name]
 }
 
-// More than all buffers on the way hold: what has arrived is undone, and what
-// has not never arrives or is undone too.
+// TestLateSetsFillTheWindow sends more than all buffers on the path hold. Sets that the
+// server received are undone. The others are never received, or undone too.
 func TestLateSetsFillTheWindow(t *testing.T) {
 	bothDrivers(t, func(t *testing.T, driver string) {
 		l := startLate(t, driver, "", 300, 100_000)
@@ -145,7 +145,8 @@ func TestLateSetsFillTheWindow(t *testing.T) {
 	})
 }
 
-// A reload that drops the server does not drop the late delete.
+// TestLateSetsAndReload checks that a reload which removes the server does not drop the
+// late delete.
 func TestLateSetsAndReload(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		l := startLate(t, driver, "", 30, 1000)
@@ -160,7 +161,8 @@ func TestLateSetsAndReload(t *testing.T) {
 	})
 }
 
-// A stop waits for the late delete, as for other things in flight.
+// TestLateSetsAndStop checks that a shutdown waits for the late delete, as for other
+// requests in flight.
 func TestLateSetsAndStop(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		l := startLate(t, driver, "limits: {drain: 1h}\n", 30, 1000)

@@ -1,6 +1,6 @@
 package e2e
 
-// Limits: what a client is told at each.
+// This file tests the limits and the reply that a client gets at each.
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 func TestLimitClients(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		r := startRingside(t, driver, front(startMemcacheds(t, 1))+"limits: {clients: 2}\n")
-		// The connection that found ringside ready may not be closed yet.
+		// The connection that checked that ringside is ready may not be closed yet.
 		eventually(t, "no client is there", func() bool { return r.metric(t, "ringside_client_connections") == 0 })
 		one, two := dial(t, r.address), dial(t, r.address)
 		one.store("a", "1")
@@ -44,14 +44,14 @@ func TestLimitKeyLineValue(t *testing.T) {
 		if answer := client.set("a", strings.Repeat("v", 1001)); answer != "SERVER_ERROR object too large for cache: the value is longer than limits.value of Ringside" {
 			t.Errorf("a value over the limit got %q", answer)
 		}
-		direct.misses("a") // as memcached does, the old value is gone
+		direct.misses("a") // the old value is deleted, as by memcached
 		client.store("a", "1")
 		client.ask("ms a 1001\r\n"+strings.Repeat("v", 1001), "SERVER_ERROR object too large for cache: the value is longer than limits.value of Ringside")
 		direct.misses("a")
 		client.store("a", "2")
 		client.holds("a", "2")
 
-		// A whole line that is too long, and one that never ends.
+		// A complete line that is too long, and one without an end.
 		keys := strings.Repeat(" a", 3000)
 		client.send("get" + keys + "\r\n")
 		if answer := client.line(); !strings.HasPrefix(answer, "CLIENT_ERROR ") && !strings.HasPrefix(answer, "SERVER_ERROR ") && answer != "ERROR" {
@@ -66,7 +66,8 @@ func TestLimitKeyLineValue(t *testing.T) {
 	})
 }
 
-// More requests than may be in flight wait; none is refused or reordered.
+// TestLimitRequestsPerClient checks that requests above the limit wait. None is rejected
+// or reordered.
 func TestLimitRequestsPerClient(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		c := startCluster(t, driver)
@@ -84,7 +85,8 @@ func TestLimitRequestsPerClient(t *testing.T) {
 	})
 }
 
-// A server's queue has a bound, and who comes after it is told so.
+// TestLimitQueue checks that a server's queue is bounded and that requests above the
+// bound are rejected.
 func TestLimitQueue(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		c := startCluster(t, driver, "queue: 5", "get_errors: error", "timeouts: {request: 10m, deadline: 10m}")
@@ -115,9 +117,9 @@ func TestLimitQueue(t *testing.T) {
 func TestLimitIdle(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		r := startRingside(t, driver, front(startMemcacheds(t, 1))+"limits: {idle: 500ms}\n")
-		for end := time.Now().Add(patience); ; { // until a client asks in time
+		for end := time.Now().Add(patience); ; { // until a client sends its request in time
 			client := dial(t, r.address)
-			io.WriteString(client, "set a 0 0 1\r\n1\r\n") // it may be closed
+			io.WriteString(client, "set a 0 0 1\r\n1\r\n") // the connection may be closed
 			said := client.closed()
 			if said == "STORED\r\n" {
 				break

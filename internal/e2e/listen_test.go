@@ -1,6 +1,7 @@
 package e2e
 
-// Listeners of every kind, each with its own routes, and servers of every kind.
+// This file tests listeners of every kind, each with its own routes, and servers of every
+// kind.
 
 import (
 	"fmt"
@@ -11,8 +12,8 @@ import (
 	"testing"
 )
 
-// onSix starts a Ringside that listens on an address of ::1, on another if somebody has taken
-// it meanwhile: there is no host of ::1 for each test.
+// onSix calls start with an address on ::1. It retries with another port if that address
+// was taken in between: IPv6 has one loopback address, so tests cannot have one each.
 func onSix(t *testing.T, start func(address string) error) {
 	t.Helper()
 	for try := 0; ; try++ {
@@ -46,7 +47,7 @@ routes:
 		})
 		onA, onB := dial(t, a.address), dial(t, b.address)
 
-		// The file's routes, a multi-get over both pools in the client's order of keys or not.
+		// The first listener uses the routes of the file. A multi-get spans both pools.
 		tcp := dial(t, four)
 		tcp.store("x", "of a")
 		tcp.store("img:x", "of b")
@@ -56,13 +57,13 @@ routes:
 			t.Errorf("a multi-get over two pools found %v", found)
 		}
 
-		// Everything to b.
+		// The second listener sends all keys to b.
 		tcp6 := dial(t, six)
 		tcp6.store("x", "by ipv6")
 		onB.holds("x", "by ipv6")
 		onA.holds("x", "of a")
 
-		// The prefix is gone behind ringside, and there again for the client.
+		// The prefix is removed for the server and added again for the client.
 		unix := dial(t, path)
 		unix.holds("img:x", "by ipv6")
 		unix.store("img:y", "stripped")
@@ -73,12 +74,12 @@ routes:
 			t.Errorf("a multi-get by stripped prefix found %v", found)
 		}
 		unix.ask("mg img:y v k", "VA 8 kimg:y\r\nstripped")
-		// memcached gives a key back as the item was stored, not as it was asked for.
+		// memcached returns a key as the item was stored, not as it was requested.
 		unix.ask("mg aW1nOnk= v k b", "VA 8 kimg:y\r\nstripped")
 		unix.ask("ms aW1nOno= 6 b\r\nbase64", "HD")
 		unix.ask("mg aW1nOno= v k b", "VA 6 kaW1nOno= b\r\nbase64")
 
-		// A key that no route takes gets an error, and the connection lives.
+		// A key that matches no route gets an error, and the connection stays open.
 		if answer := unix.question("get other"); !strings.HasPrefix(answer, "SERVER_ERROR ") && !strings.HasPrefix(answer, "CLIENT_ERROR ") {
 			t.Errorf("a key without a route got %q", answer)
 		}
@@ -103,7 +104,7 @@ func TestUnixSocketOfAPredecessor(t *testing.T) {
 			t.Fatal(err)
 		}
 		dial(t, path).store("a", "1")
-		first.kill() // leaves the socket behind
+		first.kill() // leaves the socket file
 		if _, err := tryRingside(t, driver, []string{path}, config); err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +112,7 @@ func TestUnixSocketOfAPredecessor(t *testing.T) {
 	})
 }
 
-// Servers by IPv4, IPv6, unix socket and name.
+// TestServersOfEveryKind uses servers by IPv4, IPv6, unix socket and name.
 func TestServersOfEveryKind(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		servers := []*memcached{
@@ -142,8 +143,8 @@ func TestServersOfEveryKind(t *testing.T) {
 	})
 }
 
-// A name is resolved again when its server is connected to again; one that
-// does not resolve is a server that can't answer.
+// TestServerNameThatDoesNotResolve checks that requests to a server whose name does not
+// resolve fail, and that requests to other servers do not.
 func TestServerNameThatDoesNotResolve(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		good := startMemcached(t)
@@ -165,8 +166,9 @@ func TestServerNameThatDoesNotResolve(t *testing.T) {
 	})
 }
 
-// A second Ringside on the same address is refused, also where the loops of one
-// share it; the first one's clients are all its own.
+// TestSecondRingsideIsRefused checks that a second instance on the same address does not
+// start, although the loops of the first one share that address. All clients reach the
+// first.
 func TestSecondRingsideIsRefused(t *testing.T) {
 	t.Parallel()
 	servers := startMemcacheds(t, 1)

@@ -1,6 +1,6 @@
 package e2e
 
-// Listeners with an auth_file.
+// This file tests listeners with an auth_file.
 
 import (
 	"crypto/sha256"
@@ -16,8 +16,9 @@ import (
 	"time"
 )
 
-// What memcached -Y answers to a text client that it does not know, and to one
-// that it does, Ringside answers. It counts wrong passwords, and logs whence they came.
+// TestLogin checks that Ringside gives the same replies as memcached -Y, to clients with
+// and without a login. Wrong passwords must be counted and logged with the client's
+// address.
 func TestLogin(t *testing.T) {
 	users := filepath.Join(shortDir(t), "users")
 	if err := os.WriteFile(users, []byte("alice:secret\nbob:hidden\n"), 0o644); err != nil {
@@ -72,7 +73,7 @@ print(good.get("k"))
 	})
 }
 
-// saidTo sends text to a server and returns the first n bytes of its answer.
+// saidTo sends text to a server and returns the first n bytes of its reply.
 func saidTo(t *testing.T, address, text string, n int) string {
 	t.Helper()
 	c, err := net.Dial("tcp", address)

@@ -1,6 +1,6 @@
 package e2e
 
-// limits.memory, held against what the kernel says of the process.
+// This file checks limits.memory against the kernel's figures for the process.
 
 import (
 	"cmp"
@@ -18,42 +18,42 @@ import (
 	"time"
 )
 
-// A storm is a load that asks Ringside to hold far more than it may: so many
-// clients that each send the same and read nothing, or all.
+// storm is a load that makes Ringside buffer far more than it may: many clients that all
+// send the same requests and read all replies, or none.
 type storm struct {
 	name    string
-	memory  int // limits.memory, in MiB
+	memory  int // limits.memory in MiB; 0: 256
 	config  func(servers []*memcached) string
-	stop    bool // the first server is stopped
-	values  int  // stored before, of size bytes each
+	stop    bool // stop the first server
+	values  int  // number of values stored before, of size bytes each
 	size    int
 	clients int
-	sends   func(keys []string) string // keys: those stored; if a server is stopped, those it has
+	sends   func(keys []string) string // keys: the stored ones; with stop, those on the stopped server
 	reads   bool
-	until   func(t testing.TB, servers []*memcached) bool // it has had its effect; nil: when all is sent
+	until   func(t testing.TB, servers []*memcached) bool // reports that the load had its effect; nil: wait until everything is sent
 }
 
-// patient lets servers be late.
+// patient are timeouts for slow servers.
 const patient = "timeouts: {connect: 60s, request: 60s, deadline: 60s}"
 
 func slow(servers []*memcached) string { return front(servers, patient) }
 
-// twoCopies are kept of each key, and nobody is taken for gone.
+// twoCopies configures two replicas of each key, and a failover that ejects no server.
 func twoCopies(servers []*memcached) string {
 	return front(servers, patient, "failover: {lease: 250s, ping: 60s}") + "routes: [{pool: main, replicas: 2, copies_on: server}]\n"
 }
 
 func manySets(keys []string) string {
 	var all strings.Builder
-	value := strings.Repeat("v", 16_000) // below what is handed over without a copy
+	value := strings.Repeat("v", 16_000) // below the size at which values are forwarded without a copy
 	for i := range 500 {
 		fmt.Fprintf(&all, "set %s 0 0 %d\r\n%s\r\n", keys[i%len(keys)], len(value), value)
 	}
 	return all.String()
 }
 
-// settled says that servers have had hits, and get no more: clients that don't read
-// are not asked for all that they have sent.
+// settled reports whether the servers had hits before, but none in the last two seconds.
+// Ringside has then stopped requesting values for clients that do not read.
 func settled(t testing.TB, servers []*memcached) bool {
 	hits := func() (sum int) {
 		for _, s := range servers {
@@ -129,8 +129,8 @@ var storms = []storm{
 	},
 }
 
-// Whatever clients and servers do, what is resident stays within what the
-// example file says, and Ringside serves on.
+// TestMemoryBound checks that resident memory stays within the bound in the example file,
+// whatever clients and servers do, and that Ringside continues to serve.
 func TestMemoryBound(t *testing.T) {
 	t.Parallel()
 	for _, driver := range drivers() {
@@ -142,7 +142,7 @@ func TestMemoryBound(t *testing.T) {
 
 func (s *storm) play(t testing.TB, driver string) {
 	limit := cmp.Or(s.memory, 256) << 20
-	mayReside := limit + limit/4 + 64<<20 // what the example file says a container needs
+	mayReside := limit + limit/4 + 64<<20 // the container size that the example file recommends
 	servers := startMemcacheds(t, 2)
 	binary, err := buildPlain()
 	if err != nil {
@@ -178,13 +178,13 @@ func (s *storm) play(t testing.TB, driver string) {
 		}
 		sent.Go(func() {
 			c.SetDeadline(time.Now().Add(patience))
-			c.Write(request) // it may be closed
+			c.Write(request) // the connection may be closed
 		})
 	}
 	all := make(chan struct{})
 	go func() { sent.Wait(); close(all) }()
-	// A stopped server may keep Ringside from reading all of it. Then the load has had its
-	// effect when memory no longer grows.
+	// With a stopped server, Ringside may not read all requests. The load has then had
+	// its effect when memory no longer grows.
 	since, was := time.Now(), 0
 	eventually(t, "all is sent, or no more is read", func() bool {
 		if is := r.memory(t, "VmHWM"); is > was {
@@ -205,7 +205,7 @@ func (s *storm) play(t testing.TB, driver string) {
 	}
 	other := dial(t, r.address)
 	eventually(t, "others are served", func() bool { return other.set("other", "1") == "STORED" })
-	eventually(t, "others read what they have written", func() bool { // a refused read is a miss here
+	eventually(t, "others read what they have written", func() bool { // a rejected read shows as a miss
 		found, end := other.get("other")
 		return found["other"] == "1" && end == "END"
 	})
@@ -219,7 +219,7 @@ func (s *storm) play(t testing.TB, driver string) {
 	}
 }
 
-// memory is a line of what the kernel says of p's memory, in bytes.
+// memory returns one line of /proc/PID/status of p, in bytes.
 func (p *process) memory(t testing.TB, line string) int {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))

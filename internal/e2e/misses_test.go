@@ -1,6 +1,7 @@
 package e2e
 
-// Why keys miss and what that costs, as ringside top and metrics tell it.
+// This file tests the reasons for misses and the cost of misses, in ringside top and in
+// the metrics.
 
 import (
 	"encoding/json"
@@ -12,8 +13,8 @@ import (
 	"time"
 )
 
-// TestWhyKeysMiss lets keys of a memcached vanish in each way that it has, and compares what
-// is told with what was done.
+// TestWhyKeysMiss makes keys of a memcached disappear in every way, and compares the
+// reported reasons with the real ones.
 func TestWhyKeysMiss(t *testing.T) {
 	t.Parallel()
 	servers := []*memcached{startMemcached(t, "-m", "8")}
@@ -39,18 +40,18 @@ func TestWhyKeysMiss(t *testing.T) {
 		}
 	}
 	evict := func() {
-		for i := range 1000 { // more than there is room for
+		for i := range 1000 { // more than fits into memory
 			c.store(fmt.Sprint("more:", i), value)
 		}
 	}
-	// Ringside asks a server for its counts once in five seconds while keys miss there for no
-	// known cause, and calls a miss evicted if the count of evictions has moved since the key
-	// was stored. So keys of no interest are read until it has seen that.
+	// While keys miss for no known reason, Ringside reads a server's counts every five
+	// seconds. It reports a miss as evicted if the count of evictions has grown since the
+	// key was stored. So the test reads other keys until Ringside has seen that.
 	const evicted = `ringside_misses_judged_total{reason="evicted",route=""}`
 	each("v:", 0)
 	read := 0
 	eventually(t, "the server's count of evictions has moved", func() bool {
-		if read%100 == 0 { // the first of them are gone after this
+		if read%100 == 0 { // makes the first keys disappear
 			evict()
 		}
 		c.get(fmt.Sprint("more:", read%100))
@@ -72,7 +73,7 @@ func TestWhyKeysMiss(t *testing.T) {
 		return len(found) == 0
 	})
 	truth["expired"]++
-	time.Sleep(1100 * time.Millisecond) // the server counts whole seconds, so keys may expire that much early
+	time.Sleep(1100 * time.Millisecond) // the server counts whole seconds, so a key may expire up to a second early
 	ended("expired", "e:")
 	each("f:", 0)
 	c.ask("flush_all", "OK")
@@ -88,7 +89,7 @@ func TestWhyKeysMiss(t *testing.T) {
 		t.Errorf("%d of %d are right", right, all)
 	}
 
-	for i := range many { // each is made anew
+	for i := range many { // rebuild each key
 		c.ask(fmt.Sprintf("set n:%d 0 0 1\r\nx", i), "STORED")
 		c.holds(fmt.Sprint("n:", i), "x")
 	}
@@ -117,11 +118,11 @@ func TestWhyKeysMiss(t *testing.T) {
 	})
 }
 
-// TestWhatMissesCost lets clients make values anew by origins of 10, 100 and 1,000 ms, and
-// compares what the terminal tells of them with what the clients have measured.
+// TestWhatMissesCost has clients rebuild values that take 10, 100 and 1,000 ms. It
+// compares the times in ringside top with those that the clients measured.
 func TestWhatMissesCost(t *testing.T) {
 	t.Parallel()
-	// A starved loop looks at the clock late, so what it tells is as much off.
+	// A starved loop reads the clock late, so its times are wrong by as much.
 	rounds(t, 20*time.Millisecond, measureMisses)
 }
 
@@ -131,7 +132,7 @@ func measureMisses(t testing.TB) {
 		prefix string
 		cost   time.Duration
 		times  int
-		took   [2][]float64 // seconds from the miss to the set: of what is in between, and with both round trips
+		took   [2][]float64 // seconds from the miss to the set: without and with both round trips
 	}
 	origins := []*origin{{"fast:", 10 * time.Millisecond, 100, [2][]float64{}}, {"usual:", 100 * time.Millisecond, 40, [2][]float64{}}, {"slow:", time.Second, 4, [2][]float64{}}}
 	var all sync.WaitGroup

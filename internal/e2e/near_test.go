@@ -1,6 +1,6 @@
 package e2e
 
-// Values that are kept in Ringside are never older than they may be.
+// This file checks that values from the near cache are never older than allowed.
 
 import (
 	"encoding/json"
@@ -14,20 +14,19 @@ import (
 	"ringside/proxy/live/routes"
 )
 
-// nearHistory is what was written to one key, whose values are 1, 2, 3 …, and what was
-// read of it.
+// nearHistory records the writes and reads of one key. Its values are 1, 2, 3 and so on.
 type nearHistory struct {
-	began, ended []time.Duration // of the write of each value, from 0 on; ended is 0 while it is under way
+	began, ended []time.Duration // of the write of each value; the slices start with value 1; ended is 0 while a write is in progress
 	reads        []nearRead
 }
 
 type nearRead struct {
 	began, ended time.Duration
-	value        int // 0: none
+	value        int // 0: a miss
 }
 
-// worst is by how much a value was too old at most that a read has got: the time from
-// the end of the write that replaced it to the beginning of the read.
+// worst returns the largest staleness of a read: the time from the end of the write that
+// replaced the value to the beginning of the read.
 func (h *nearHistory) worst(t testing.TB) (age time.Duration) {
 	for _, r := range h.reads {
 		switch next := r.value + 1; {
@@ -41,7 +40,8 @@ func (h *nearHistory) worst(t testing.TB) (age time.Duration) {
 	return age
 }
 
-// startNear runs a ringside that keeps values for so long, and one that does not.
+// startNear runs one ringside with a near cache, where entries live for ttl, and one
+// without.
 func startNear(t testing.TB, ttl time.Duration) (keeper, other *ringside) {
 	t.Helper()
 	pool := front(startMemcacheds(t, 2))
@@ -49,16 +49,16 @@ func startNear(t testing.TB, ttl time.Duration) (keeper, other *ringside) {
 	return keeper, startRingside(t, drivers()[0], pool)
 }
 
-// TestNear lets one Ringside keep values while others write: past it, which reads may
-// see a ttl late, and through it, which they must see at once.
+// TestNear runs an instance with a near cache. Writes through another instance may be
+// seen a ttl late. Writes through the same instance must be seen at once.
 func TestNear(t *testing.T) {
 	t.Parallel()
 	length := 4 * time.Second
 	if testenv.Full() {
 		length = 9 * time.Second
 	}
-	// A loop that is starved between its look at the clock and its answer gives a value out
-	// as much later.
+	// A loop that is starved between reading the clock and its reply returns a value that
+	// much later.
 	rounds(t, 20*time.Millisecond, func(t testing.TB) { playNear(t, time.Second, length) })
 }
 
@@ -87,7 +87,7 @@ func playNear(t testing.TB, ttl, length time.Duration) {
 				mu.Lock()
 				h.ended[value-1] = time.Since(start)
 				mu.Unlock()
-				time.Sleep(time.Duration(5+20*(value%3)) * time.Millisecond) // how often does not matter
+				time.Sleep(time.Duration(5+20*(value%3)) * time.Millisecond) // the write rate does not matter
 			}
 		})
 		for range 3 {
@@ -136,8 +136,8 @@ func playNear(t testing.TB, ttl, length time.Duration) {
 	}
 }
 
-// TestNearSeen holds that the page and the terminal show what is kept while clients ask
-// for it.
+// TestNearSeen checks that the page and ringside top show the near cache while clients
+// read from it.
 func TestNearSeen(t *testing.T) {
 	testenv.OnlyFull(t, "TestNear covers the counts, TestPage the page")
 	t.Parallel()

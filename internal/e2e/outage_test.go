@@ -1,6 +1,6 @@
 package e2e
 
-// Servers that die, hang, come back, or are not there when ringside starts.
+// This file tests servers that die, hang, restart, or are missing when ringside starts.
 
 import (
 	"fmt"
@@ -12,17 +12,17 @@ import (
 	"time"
 )
 
-// cluster is a ringside over three servers that hold values.
+// cluster is a ringside in front of three servers that hold values.
 type cluster struct {
 	*ringside
 	servers []*memcached
 	keys    []string
-	at      map[string]int // the server that holds each key
+	at      map[string]int // index of the server that holds each key
 }
 
 func valueOf(key string) string { return "value of " + key }
 
-// startCluster fills three servers with 300 keys through ringside.
+// startCluster stores 300 keys on three servers through ringside.
 func startCluster(t testing.TB, driver string, more ...string) *cluster {
 	t.Helper()
 	c := &cluster{servers: startMemcacheds(t, 3), keys: names("key", 300)}
@@ -43,17 +43,18 @@ func startCluster(t testing.TB, driver string, more ...string) *cluster {
 	return c
 }
 
-// of lists the keys that live on server i.
+// of returns the keys on server i.
 func (c *cluster) of(i int) []string {
 	return slices.DeleteFunc(slices.Clone(c.keys), func(key string) bool { return c.at[key] != i })
 }
 
-// others lists the keys that live elsewhere.
+// others returns the keys on the other servers.
 func (c *cluster) others(i int) []string {
 	return slices.DeleteFunc(slices.Clone(c.keys), func(key string) bool { return c.at[key] == i })
 }
 
-// serves checks that all keys of a list have their values, alone and together.
+// serves checks that all keys of a list have their values, with a get each and a
+// multi-get.
 func (c *cluster) serves(t testing.TB, keys []string) {
 	t.Helper()
 	client := dial(t, c.address)
@@ -66,7 +67,7 @@ func (c *cluster) serves(t testing.TB, keys []string) {
 	}
 }
 
-// blames checks that an error line says which server it was.
+// blames checks that an error line names the server.
 func (c *cluster) blames(t testing.TB, line string, server int) {
 	t.Helper()
 	if !strings.HasPrefix(line, "SERVER_ERROR ") || !strings.Contains(line, c.servers[server].address) {
@@ -74,7 +75,7 @@ func (c *cluster) blames(t testing.TB, line string, server int) {
 	}
 }
 
-// readsFail checks what reads of keys on a server get that can't answer.
+// readsFail checks the replies to reads of keys on a server that cannot reply.
 func (c *cluster) readsFail(t testing.TB, getErrors string, server int) {
 	t.Helper()
 	client := dial(t, c.address)
@@ -87,7 +88,7 @@ func (c *cluster) readsFail(t testing.TB, getErrors string, server int) {
 			c.blames(t, client.question("mg "+key+" v"), server)
 		}
 	}
-	// Of many keys, only those of that server are lost.
+	// A multi-get loses only the keys of that server.
 	found, end := client.get(c.keys...)
 	for _, key := range c.others(server) {
 		if found[key] != valueOf(key) {
@@ -105,8 +106,8 @@ func (c *cluster) readsFail(t testing.TB, getErrors string, server int) {
 	c.serves(t, c.others(server))
 }
 
-// writesFail checks that every mutation of a key there is refused with the
-// server's name, and that the connection goes on.
+// writesFail checks that every mutation of a key on that server fails with the server's
+// name, and that the connection stays open.
 func (c *cluster) writesFail(t testing.TB, server int) {
 	t.Helper()
 	client := dial(t, c.address)
@@ -122,7 +123,7 @@ func (c *cluster) writesFail(t testing.TB, server int) {
 	client.store(well, valueOf(well))
 }
 
-// returns waits until keys of a restarted or resumed server are served.
+// returns waits until keys of a restarted or resumed server are served again.
 func (c *cluster) returns(t testing.TB, server int) {
 	t.Helper()
 	client := dial(t, c.address)
@@ -152,7 +153,7 @@ func TestServerDies(t *testing.T) {
 				if got := before.stats("")["ringside_servers_missing"]; got != "1" {
 					t.Errorf("stats say %q servers are missing, want 1", got)
 				}
-				// An idle client of before is still served.
+				// A client that connected before the outage is still served.
 				before.holds(c.others(1)[0], valueOf(c.others(1)[0]))
 
 				c.servers[1].restart(t)
@@ -165,7 +166,8 @@ func TestServerDies(t *testing.T) {
 	}
 }
 
-// A restart between two requests is invisible but for the lost values.
+// TestServerRestartsWhileIdle checks that a restart between two requests has no effect,
+// except that the values are lost.
 func TestServerRestartsWhileIdle(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		c := startCluster(t, driver, "get_errors: error")
@@ -174,7 +176,7 @@ func TestServerRestartsWhileIdle(t *testing.T) {
 			c.servers[2].kill()
 			c.servers[2].restart(t)
 			key := c.of(2)[0]
-			eventually(t, "the server is not taken for down", func() bool { // if the restart took long it may have been dialled in vain
+			eventually(t, "the server is not taken for down", func() bool { // a connection attempt may have failed if the restart was slow
 				_, end := client.get(key)
 				return end == "END"
 			})
@@ -195,7 +197,7 @@ func TestServerHangs(t *testing.T) {
 					c.servers[1].pause(t)
 					c.readsFail(t, getErrors, 1)
 					c.writesFail(t, 1)
-					// The late answers must not be taken for those to later requests.
+					// The late replies must not be used for later requests.
 					c.servers[1].resume(t)
 					c.returns(t, 1)
 					c.serves(t, c.keys)
@@ -205,7 +207,8 @@ func TestServerHangs(t *testing.T) {
 	}
 }
 
-// While one server hangs, requests to the others go by those that wait for it.
+// TestHangingServerDelaysOnlyItsOwn checks that requests to other servers overtake those
+// that wait for a hanging server.
 func TestHangingServerDelaysOnlyItsOwn(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		c := startCluster(t, driver, "timeouts: {request: 5m, deadline: 5m}")
@@ -226,7 +229,8 @@ func TestHangingServerDelaysOnlyItsOwn(t *testing.T) {
 	})
 }
 
-// A server is unknown until it has answered, and then up.
+// TestServerUnknownAtFirst checks that a server is in state unknown until its first
+// reply, and then up.
 func TestServerUnknownAtFirst(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		servers := startMemcacheds(t, 2)
@@ -251,7 +255,8 @@ func TestServerUnknownAtFirst(t *testing.T) {
 	})
 }
 
-// A server that is missing is known to be before anybody asks for its keys.
+// TestServerMissingAtStart checks that a missing server is detected before a client
+// requests one of its keys.
 func TestServerMissingAtStart(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		c := &cluster{servers: startMemcacheds(t, 3), keys: names("key", 300), at: map[string]int{}}
@@ -278,7 +283,8 @@ func TestServerMissingAtStart(t *testing.T) {
 	})
 }
 
-// With every server dead ringside still answers, and says so.
+// TestAllServersDead checks that ringside still replies when all servers are dead, with
+// errors that name them.
 func TestAllServersDead(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		c := startCluster(t, driver)

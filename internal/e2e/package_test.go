@@ -1,6 +1,6 @@
 package e2e
 
-// The Debian package, as dpkg installs it.
+// This file installs the Debian package with dpkg.
 
 import (
 	"os"
@@ -29,7 +29,7 @@ func TestDebianPackage(t *testing.T) {
 	made := strings.Fields(at("../..", "make", "--no-print-directory", "deb"))
 	file := filepath.Join("../..", made[len(made)-1])
 
-	// A tree of its own: the machine's packages stay as they are.
+	// A separate root directory leaves the machine's packages unchanged.
 	root := t.TempDir()
 	for _, dir := range []string{"updates", "info", "parts", "alternatives", "triggers"} {
 		if err := os.MkdirAll(filepath.Join(root, "var/lib/dpkg", dir), 0o755); err != nil {
@@ -48,7 +48,7 @@ func TestDebianPackage(t *testing.T) {
 	installed := func() string {
 		return at(".", need(t, "dpkg-query"), "--admindir="+filepath.Join(root, "var/lib/dpkg"), "--show", "--showformat=${Version} ${db:Status-Status}", "ringside")
 	}
-	// An older one of the same, with a configuration, of which an upgrade changes nothing.
+	// An older version of the package. An upgrade must not change its configuration file.
 	older := strings.TrimSpace(at("../..", "bin/makedeb", "-version", "0~1", "-arch", strings.TrimSpace(at(".", "dpkg", "--print-architecture")), "-to", root))
 	dpkg("--install", older)
 	if is := installed(); is != "0~1 installed" {
@@ -104,8 +104,7 @@ func TestDebianPackage(t *testing.T) {
 	}
 }
 
-// linksLead fails the test for each link of the pages in a directory that leads to no
-// file.
+// linksLead fails the test for each link to a missing file in the pages below dir.
 func linksLead(t *testing.T, dir string) {
 	t.Helper()
 	code := regexp.MustCompile("(?ms)^```.*?^```")

@@ -1,11 +1,11 @@
 package e2e
 
-// What the page says before an order, where keys have several copies.
+// This file tests the confirmation of an override on the page, where keys have replicas.
 
 import "testing"
 
-// TestPageOfCopies drains a server of keys with copies by the page, which says what becomes
-// of them, and does not let the other go, too.
+// TestPageOfCopies drains a server of replicated keys on the page. The page must say what
+// happens to them, and must refuse to drain the other server too.
 func TestPageOfCopies(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ what, routes, says string }{

@@ -1,6 +1,6 @@
 package e2e
 
-// The page of pools without points: modulo and jump.
+// This file tests the page of pools without points on a ring: modulo and jump.
 
 import (
 	"encoding/json"
@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// TestPageOfKinds types a key on the page of a modulo pool and of a jump pool, before and
-// after its owner is out, and compares with ringside route. A server has a long name.
+// TestPageOfKinds enters a key on the page of a modulo pool and of a jump pool, before
+// and after its owner is out. It compares the result with ringside route. One server has
+// a long name.
 func TestPageOfKinds(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"modulo-crc32", "jump"} {

@@ -1,7 +1,7 @@
 package e2e
 
-// The page where names are long, routes are many and the screen is small, and what it
-// tells who can't see it or has no mouse.
+// This file tests the page with long names, many routes and small screens, and its
+// accessibility to users without sight or without a mouse.
 
 import (
 	"fmt"
@@ -53,15 +53,15 @@ func TestPageOfLongNames(t *testing.T) {
 	p.shot(t, "long-names-320")
 	p.size(t, 1440, 900)
 
-	// The names of addresses are whole: they end in what tells them apart.
+	// Addresses are not truncated, because they differ at their end.
 	p.until(t, `[...document.querySelectorAll("#stable .a-name b")].filter(x => /:[0-9]+$/.test(x.textContent)).every(x => x.scrollWidth <= x.clientWidth)`)
 
-	// Of many routes the busiest are told, and how many there are.
+	// The page lists the busiest routes, and says how many there are.
 	p.do(t, "document.getElementById('why').scrollIntoView()")
 	p.until(t, "document.querySelectorAll('#whys tbody tr').length === 12 && document.querySelectorAll('#guard tbody tr').length === 12")
 	p.says(t, "#guardwhat", fmt.Sprintf("12 of %d routes", routes))
 
-	// Who can't see the ring is told what it shows.
+	// A text alternative describes the ring.
 	p.do(t, "document.getElementById('ring').scrollIntoView()")
 	for _, want := range []string{server, six.address, "of the keys"} {
 		p.until(t, fmt.Sprintf("document.getElementById('ringcanvas').getAttribute('aria-label').includes(%q)", want))
@@ -69,7 +69,7 @@ func TestPageOfLongNames(t *testing.T) {
 	p.until(t, "document.getElementById('strip').getAttribute('aria-label').startsWith('Who has user:17')")
 	p.until(t, "document.getElementById('slabbig').querySelector('svg').getAttribute('aria-label').includes('held')")
 
-	// The keyboard finds out why a server is out, and what happens next.
+	// The reason why a server is out, and the next step, are reachable by keyboard.
 	four.kill()
 	p.says(t, "#health h1", four.address+" is out")
 	p.says(t, "#health p", "Start memcached there")

@@ -1,6 +1,6 @@
 package e2e
 
-// The page, as people see it: in a browser, on real servers and real traffic.
+// This file tests the page in a browser, with real servers and real traffic.
 
 import (
 	"bufio"
@@ -23,8 +23,8 @@ import (
 	"ringside/internal/testenv"
 )
 
-// pageFront is a pool of servers with names, whose keys move. A busy machine has
-// time to answer, and a server that refuses is out soon.
+// pageFront configures a pool of named servers that moves keys on failover. Its timeouts
+// allow for a busy machine, but a server that refuses connections is ejected soon.
 func pageFront(addresses ...string) string {
 	var b strings.Builder
 	b.WriteString("pools:\n  main:\n    distribution: ketama-points\n    failover: {mode: rehash, eject_after: {refused: 1s, silent: 1m}, ping: 500ms, lease: 10s, good_pings: 2}\n    servers:\n")
@@ -34,8 +34,8 @@ func pageFront(addresses ...string) string {
 	return b.String()
 }
 
-// ringParts are which parts of the ring the page has drawn in each of n colours, at
-// the middle of the band.
+// ringParts is the share of the ring that the page has drawn in each of three colours. It
+// is sampled at the middle of the band.
 const ringParts = `(() => {
 	const c = document.getElementById("ringcanvas"), g = c.getContext("2d"), r = (Math.min(c.width, c.height) / 2 - 18) - 15, parts = Array(3).fill(0)
 	const hues = [0, 1, 2].map(i => getComputedStyle(document.documentElement).getPropertyValue("--s" + i).trim().match(/[0-9a-f]{2}/g).map(x => parseInt(x, 16)))
@@ -69,7 +69,7 @@ func TestPage(t *testing.T) {
 		t.Errorf("ring, servers, traffic and what happened lately end at %v: below the first screen", low)
 	}
 
-	// The ring is drawn by the servers' shares.
+	// The ring is drawn with the shares of the servers.
 	parts, shares := eval[[]float64](t, b, ringParts), shares(t, r)
 	for i, share := range shares {
 		if math.Abs(parts[i]-share) > .05 {
@@ -85,7 +85,7 @@ func TestPage(t *testing.T) {
 	}
 	still()
 
-	// A key is where ringside route says, also one that means harm.
+	// The page shows the same owner of a key as ringside route, also for malicious keys.
 	for _, key := range []string{"user:17", "<img src=x onerror=alert(1)>\u202e", "ключ"} {
 		b.do(t, "document.getElementById('key').value = ''")
 		b.do(t, "document.getElementById('key').focus()")
@@ -113,7 +113,8 @@ func TestPage(t *testing.T) {
 	b.shot(t, "route")
 	b.keys(t, keyEscape)
 
-	// An order asks with its consequence, and is given by keyboard alone.
+	// An override shows its consequence and asks for confirmation. It works by keyboard
+	// alone.
 	menu := func(server int) {
 		b.do(t, fmt.Sprintf("document.querySelectorAll('#stable .dots')[%d].focus()", server))
 		b.keys(t, keyEnter)
@@ -134,11 +135,12 @@ func TestPage(t *testing.T) {
 	b.keys(t, keyEnter)
 	b.until(t, "document.getElementById('ask').open")
 	b.keys(t, keyTab+keyEnter)
-	b.until(t, `/s0 is coming back|All 3 servers serve/.test(document.querySelector("#health h1").textContent)`) // it does not last
+	b.until(t, `/s0 is coming back|All 3 servers serve/.test(document.querySelector("#health h1").textContent)`) // the first text is only shown for a short time
 	b.says(t, "#log", "A person orders: drain s0")
 
-	// A server dies. What moves behind a key or a click does not count, which the browser
-	// knows of what comes soon behind it; from here on nobody touches the page.
+	// A server dies. Layout shifts shortly after a key press or click do not count,
+	// because the browser marks them. So the test sends no more input until still is
+	// called again.
 	b.says(t, "#health h1", "All 3 servers serve")
 	b.do(t, "window.RINGSIDE_SHIFT = 0")
 	servers[1].kill()
@@ -156,12 +158,12 @@ func TestPage(t *testing.T) {
 	b.until(t, "document.documentElement.scrollWidth <= 390")
 	b.shot(t, "phone")
 	b.do(t, "document.getElementById('memory').scrollIntoView()")
-	b.until(t, "document.querySelector('#slabbig svg').viewBox.baseVal.width < 390") // what is out of sight is drawn when it comes
+	b.until(t, "document.querySelector('#slabbig svg').viewBox.baseVal.width < 390") // parts out of sight are drawn once they are visible
 	b.size(t, 1440, 900)
 	b.keys(t, "3")
 	b.until(t, "document.activeElement.id === 'traffic'")
 
-	// Ringside itself goes, and comes back.
+	// Ringside itself stops and starts again.
 	r.kill()
 	b.says(t, "#health h1", "No connection to Ringside")
 	b.shot(t, "disconnected")
@@ -171,7 +173,7 @@ func TestPage(t *testing.T) {
 	b.until(t, `!document.querySelector("#health h1").textContent.includes("No connection") && document.body.dataset.link === "live"`)
 }
 
-// TestPageLoading holds that the page says what it waits for while it has nothing to show.
+// TestPageLoading checks that the page says what it waits for while it has no data.
 func TestPageLoading(t *testing.T) {
 	testenv.OnlyFull(t, "TestPage covers the page")
 	t.Parallel()
@@ -197,7 +199,7 @@ func TestPageLoading(t *testing.T) {
 	b.until(t, `!document.querySelector("#health h1").textContent.includes("Looking")`)
 }
 
-// someLoad sets and gets until the test ends, whatever comes of it.
+// someLoad sends sets and gets until the test ends. It ignores errors.
 func someLoad(t *testing.T, address string, clients int) {
 	stop := make(chan struct{})
 	var all sync.WaitGroup
@@ -245,7 +247,7 @@ func someLoad(t *testing.T, address string, clients int) {
 	}
 }
 
-// shares are the servers' parts of all keys, as ringside check tells them.
+// shares returns the servers' shares of all keys, according to ringside check.
 func shares(t *testing.T, r *ringside) (list []float64) {
 	t.Helper()
 	binary, err := build()
@@ -262,9 +264,9 @@ func shares(t *testing.T, r *ringside) (list []float64) {
 	return list
 }
 
-// Many servers: a strip of all, rows that come as one scrolls, a filter.
-// The page opens on the pool that is not well; seen from another pool, the status line, the tab
-// and the pool menu still say which one it is. The command line agrees.
+// TestPageOfSeveralPools checks that the page opens on the pool with a problem. If
+// another pool is selected, the status line, the tab and the pool menu still name that
+// pool. The command line must agree.
 func TestPageOfSeveralPools(t *testing.T) {
 	servers := []*memcached{startMemcached(t), startMemcached(t), startMemcached(t)}
 	r := startRingside(t, "epoll", fmt.Sprintf(`pools:
@@ -296,7 +298,7 @@ routes:
 	b.says(t, "#stable", "session-b")
 	b.until(t, `document.getElementById("show").hidden`)
 	b.open(t, "http://"+r.admin+"/")
-	b.says(t, "#stable", "session-b") // it opens there
+	b.says(t, "#stable", "session-b") // the page opens on that pool
 	b.says(t, "#ringwhat", "points")
 	binary, err := build()
 	if err != nil {
@@ -313,6 +315,8 @@ routes:
 	}
 }
 
+// TestPageOfManyServers checks the page of 200 servers: a strip shows all of them, rows
+// are created only for what is in view, and a filter finds one server.
 func TestPageOfManyServers(t *testing.T) {
 	testenv.OnlyFull(t, "TestPage covers the page")
 	t.Parallel()

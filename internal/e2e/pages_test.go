@@ -1,7 +1,7 @@
 package e2e
 
-// What the pages of docs/ tell people to type, word for word: in a network
-// namespace, so that the ports of the pages are free.
+// This file runs the commands in the pages of docs/ word for word. It does so in a
+// network namespace, where the ports of the pages are free.
 
 import (
 	"context"
@@ -15,14 +15,14 @@ import (
 	"time"
 )
 
-// passage is a block of code of a page.
+// passage is a code block of a page.
 type passage struct {
-	heading  string // above it
-	language string // empty: a block that is indented, what something prints
+	heading  string // heading above the block
+	language string // empty: an indented block, which is the output of a command
 	text     string
 }
 
-// passages are the blocks of a page in docs/.
+// passages returns the code blocks of a page in docs/.
 func passages(t *testing.T, page string) (all []passage) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("..", "..", "docs", page))
@@ -53,14 +53,14 @@ func passages(t *testing.T, page string) (all []passage) {
 	return all
 }
 
-// fits reports whether something printed is what a page says, where … stands for
-// anything within a line.
+// fits reports whether printed matches the text of a page, in which … stands for any text
+// within a line.
 func fits(page, printed string) bool {
 	pattern := strings.ReplaceAll(regexp.QuoteMeta(strings.TrimSpace(page)), "…", ".*")
 	return regexp.MustCompile(`^` + pattern + `$`).MatchString(strings.TrimSpace(printed))
 }
 
-// interpreters run a program in a file.
+// interpreters are the commands that run a program file, by language.
 var interpreters = map[string]struct {
 	file string
 	run  []string
@@ -74,8 +74,8 @@ var interpreters = map[string]struct {
 	"ruby":       {"hello.rb", []string{"ruby"}},
 }
 
-// Each program of docs/clients.md reads what it has written, and says what stands
-// below it once the servers are gone. The rules that the page names are there.
+// TestPagesClients checks that each program of docs/clients.md reads what it has written.
+// Once the servers are down, it must print the text that the page shows below it.
 func TestPagesClients(t *testing.T) {
 	t.Parallel()
 	binary, err := build()
@@ -102,7 +102,7 @@ func TestPagesClients(t *testing.T) {
 	})
 
 	all := passages(t, "clients.md")
-	programs := map[string]string{} // file, by heading
+	programs := map[string]string{} // file of the program, by heading
 	for _, p := range all {
 		if i, ok := interpreters[p.language]; ok {
 			file := filepath.Join(t.TempDir(), i.file)
@@ -121,8 +121,8 @@ func TestPagesClients(t *testing.T) {
 				if language == "" {
 					continue
 				}
-				t.Run(p.heading, func(t *testing.T) { // one after the other: they share a key, and some write values that others can't read
-					ctx, cancel := context.WithTimeout(context.Background(), 5*patience) // a page, or a compiler, on a busy machine
+				t.Run(p.heading, func(t *testing.T) { // sequential: they share a key, and some write values that others can't read
+					ctx, cancel := context.WithTimeout(context.Background(), 5*patience) // the program may compile, on a busy machine
 					defer cancel()
 					args := inside(append(append([]string{}, interpreters[language].run...), programs[p.heading])...)
 					cmd := exec.CommandContext(ctx, need(t, args[0]), args[1:]...)
@@ -151,8 +151,8 @@ func TestPagesClients(t *testing.T) {
 	round("refused", func(p passage) (string, string) { return p.language, said[p.heading].text })
 }
 
-// The rules that docs/clients.md and docs/from-mcrouter.md put into backquotes in a
-// column of that name are rules.
+// TestPagesDistributions checks that the distributions named in backquotes in table
+// columns of the pages exist.
 func TestPagesDistributions(t *testing.T) {
 	t.Parallel()
 	binary, err := build()
@@ -179,7 +179,7 @@ func TestPagesDistributions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		named, last := 0, -1 // the column
+		named, last := 0, -1 // index of the distribution column; -1: not in a table
 		for line := range strings.Lines(string(data)) {
 			cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
 			if !strings.HasPrefix(line, "|") {
@@ -189,7 +189,7 @@ func TestPagesDistributions(t *testing.T) {
 			if last < 0 {
 				last = len(cells) - 1
 				if strings.TrimSpace(cells[last]) != "distribution" {
-					last = len(cells) // another table
+					last = len(cells) // a table without that column
 				}
 				continue
 			}
@@ -208,10 +208,10 @@ func TestPagesDistributions(t *testing.T) {
 	}
 }
 
-// followed does what a page says: it types all blocks of sh into one bash, and
-// makes files of the blocks of yaml, whose first line names them. The page must be right
-// in what it says is printed: in a section that types something, the blocks that are
-// indented. changes are pairs of what the page says and what is typed instead.
+// followed executes a page. It runs all blocks of sh in one bash, and creates files from
+// the blocks of yaml, whose first line is the name. In sections with commands, the output
+// must contain the indented blocks. changes are pairs of a text of the page and its
+// replacement.
 func followed(t *testing.T, page, before string, changes ...string) {
 	t.Helper()
 	t.Parallel()
@@ -226,7 +226,7 @@ func followed(t *testing.T, page, before string, changes ...string) {
 	}
 	var script strings.Builder
 	script.WriteString("set -eu -o pipefail\n")
-	if os.Getuid() != 0 { // such a namespace knows nobody but its root
+	if os.Getuid() != 0 { // in a user namespace, root is the only user
 		script.WriteString(`memcached() { exec memcached "${@/nobody/root}"; }` + "\n")
 	}
 	script.WriteString(before)
@@ -248,10 +248,10 @@ func followed(t *testing.T, page, before string, changes ...string) {
 			}
 		}
 	}
-	// What the page starts ends with the shell, which is the first process of a
-	// namespace of processes.
+	// The shell is the first process of a PID namespace, so processes that the page
+	// starts end with it.
 	shell := []string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-xc", script.String()}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*patience) // a page, or a compiler, on a busy machine
+	ctx, cancel := context.WithTimeout(context.Background(), 5*patience) // the page may compile programs, on a busy machine
 	defer cancel()
 	cmd := exec.CommandContext(ctx, need(t, n.enter[0]), append(n.enter[1:], shell...)...)
 	cmd.Dir = dir
@@ -277,8 +277,9 @@ func TestPagesUpgrade(t *testing.T) { followed(t, "upgrade.md", "") }
 
 func TestPagesMcrouter(t *testing.T) { followed(t, "from-mcrouter.md", "") }
 
-// Its servers are there before. What waits for an answer, nutcracker and Ringside alike, waits
-// for longer than on the page: a server may have no processor for two seconds.
+// TestPagesTwemproxy starts the servers first, because the page expects them to run. It
+// uses a longer timeout for nutcracker and Ringside than the page, because a server may
+// get no CPU for two seconds.
 func TestPagesTwemproxy(t *testing.T) {
 	followed(t, "from-twemproxy.md", `for port in 11311 11312 11313; do
 	memcached -u nobody -l 127.0.0.1 -p $port &

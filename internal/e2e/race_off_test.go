@@ -2,5 +2,5 @@
 
 package e2e
 
-// raceDetector: these tests run without it, and so does ringside.
+// raceDetector reports that these tests, and so ringside, run without the race detector.
 const raceDetector = false

@@ -2,5 +2,5 @@
 
 package e2e
 
-// raceDetector: these tests run with it, so ringside should too.
+// raceDetector reports that these tests, and so ringside, run with the race detector.
 const raceDetector = true

@@ -1,7 +1,7 @@
 package e2e
 
-// What the articles do without a recipe: processes of two languages that share a
-// value, and a site with sessions, while a server is killed and comes back.
+// This file tests two typical applications while a server is killed and restarted:
+// programs in two languages that share a value, and a site with sessions.
 
 import (
 	"fmt"
@@ -18,14 +18,14 @@ import (
 	"ringside/internal/testenv"
 )
 
-// quick are settings of a pool that ejects a server soon which refuses connections, and is
-// patient with one that has no processor.
+// quick are settings of a pool that soon ejects a server which refuses connections, but
+// waits long for one that gets no CPU.
 var quick = []string{
 	"timeouts: {connect: 60s, request: 60s, deadline: 100s}",
 	"failover: {mode: rehash, ping: 100ms, lease: 10s, eject_after: {refused: 300ms, silent: 1m}}",
 }
 
-// spoken is a line of a broadcast or of who listens to it.
+// spoken is one output line of the writer or of a reader.
 type spoken struct {
 	what, key   string
 	n           int
@@ -43,10 +43,10 @@ func spokenBy(t *testing.T, p *process) (all []spoken) {
 	return all
 }
 
-// A Python program writes a number every period, PHP programs read it. What they
-// read is never older than the last number that was acknowledged, and never more
-// than two periods old: one write may be on its way, and one may have failed. On two
-// copies it is always there.
+// TestBroadcast has a Python program write a number every period, which PHP programs
+// read. A number read must not be older than the last acknowledged one. It must also be
+// at most two periods old, because one write may be in progress and one may have failed.
+// With two replicas it must never be missing.
 func TestBroadcast(t *testing.T) {
 	testenv.OnlyFull(t, "TestSite has programs of several processes while servers die")
 	eachDriver(t, func(t *testing.T, driver string) {
@@ -72,7 +72,8 @@ routes:
 			}
 			whole(t, []*ringside{r}, servers, keys[:1], func(string) bool { return true })
 		}
-		// Each server dies once, so that the one that has the key on one copy does.
+		// Each server dies once, including the only one that holds the key without
+		// replicas.
 		for _, m := range servers {
 			more()
 			m.kill()
@@ -117,8 +118,8 @@ routes:
 	})
 }
 
-// A site of three frontends: each visitor's session counts his visits, also
-// while each server in turn is killed and comes back.
+// TestSite runs a site of three frontends that counts each visitor's visits in a session,
+// while each server in turn is killed and restarted.
 func TestSite(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		servers := startMemcacheds(t, 3)
@@ -145,7 +146,7 @@ routes:
 		now := func() int64 { return int64(time.Since(began)) }
 		var mu sync.Mutex
 		var tries []try
-		ids := map[string]string{} // session, by visitor
+		ids := map[string]string{} // session id, by visitor
 		visits := func(visitor string) (n int) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -193,7 +194,7 @@ routes:
 		for i, m := range servers {
 			more()
 			m.kill()
-			if i == 0 { // for so long that it is taken out
+			if i == 0 { // this outage lasts until the server is ejected
 				r.logged(t, `server=`+m.address+` from=\S+ to=OUT`)
 			}
 			m.restart(t)
@@ -204,7 +205,7 @@ routes:
 	})
 }
 
-// visit is one request of a visitor, whose cookie is one for all frontends.
+// visit is one request of a visitor, who uses the same cookie at all frontends.
 func visit(client *http.Client, site, visitor string, ids map[string]string, mu *sync.Mutex, now func() int64) (y try) {
 	y = try{what: "error", session: visitor, began: now()}
 	defer func() { y.read, y.done = now(), now() }()

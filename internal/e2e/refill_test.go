@@ -1,11 +1,11 @@
 package e2e
 
-// Copies: a server that was started anew is filled from the others.
+// This file tests the refill of a restarted server from the other replicas.
 
 import "testing"
 
-// TestRefillOfServers kills each server in turn, when the one before has been filled.
-// What no client has asked for meanwhile is not lost either.
+// TestRefillOfServers kills each server in turn, once the previous one has been refilled.
+// A key must survive even if no client reads it in between.
 func TestRefillOfServers(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		servers, keys := startMemcacheds(t, 3), names("sess:", 1000)
@@ -14,7 +14,7 @@ func TestRefillOfServers(t *testing.T) {
 		for _, key := range keys {
 			client.store(key, valueOf(key))
 		}
-		client.store("single", "x") // a key of one copy stays where it is
+		client.store("single", "x") // a key without replicas stays where it is
 		for i, s := range servers {
 			had, _ := dial(t, s.address).get(keys...)
 			if len(had) == 0 || len(had) == len(keys) {
@@ -27,7 +27,7 @@ func TestRefillOfServers(t *testing.T) {
 			}
 			s.restart(t)
 			eventually(t, "the server is filled", func() bool {
-				client.get(keys[:50]...) // all loops notice that it is another
+				client.get(keys[:50]...) // so that all loops notice the new server process
 				got, _ := dial(t, s.address).get(keys...)
 				return len(got) == len(had)
 			})

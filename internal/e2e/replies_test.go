@@ -1,6 +1,6 @@
 package e2e
 
-// Each command gets one reply, also while its servers hang.
+// This file checks that each command gets exactly one reply, also while servers hang.
 
 import (
 	"encoding/binary"
@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// frameOf is a binary request on a key.
+// frameOf returns a binary request for a key.
 func frameOf(opcode byte, opaque uint32, extras []byte, key, value string) string {
 	b := []byte{0x80, opcode, 0, byte(len(key)), byte(len(extras)), 0, 0, 0}
 	b = binary.BigEndian.AppendUint32(b, uint32(len(extras)+len(key)+len(value)))
@@ -20,7 +20,7 @@ func frameOf(opcode byte, opaque uint32, extras []byte, key, value string) strin
 	return string(b) + string(extras) + key + value
 }
 
-// counting are the extras of a binary incr or decr of 1, which makes no counter.
+// counting are the extras of a binary incr or decr by 1 that does not create the counter.
 var counting = append(binary.BigEndian.AppendUint64(nil, 1), 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff)
 
 // frame reads a binary reply.
@@ -38,8 +38,8 @@ func (c *conn) frame() (opcode byte, opaque uint32, status uint16) {
 }
 
 // TestRepliesWhileServersHang stops all servers while an increment is buffered, so that a
-// decr waits for its flush. The client gets one reply to the decr and one to the version
-// behind it, in this order, and nothing more when the servers go on.
+// decr waits for its flush. The client must get one reply to the decr and one to the
+// following version, in this order. It must get nothing more when the servers resume.
 func TestRepliesWhileServersHang(t *testing.T) {
 	t.Parallel()
 	const short = "timeouts: {connect: 500ms, request: 500ms, deadline: 500ms}"
@@ -47,8 +47,8 @@ func TestRepliesWhileServersHang(t *testing.T) {
 	for _, c := range []struct {
 		name, route, timeouts string
 		servers               int
-		command               string        // in place of decr; "binary": a frame
-		hang                  time.Duration // at least, and until both replies are there
+		command               string        // replaces decr; "binary": a binary decr
+		hang                  time.Duration // minimum duration of the hang; it also lasts until both replies are there
 	}{
 		{name: "buffer", route: "buffer: {every: 5s}", timeouts: short},
 		{name: "plain", timeouts: short},
@@ -117,7 +117,7 @@ func TestRepliesWhileServersHang(t *testing.T) {
 			}
 			<-hung
 			goOn()
-			eventually(t, "n is read", func() bool { // behind late replies of the servers
+			eventually(t, "n is read", func() bool { // waits for late replies of the servers
 				values, _ := text.get("n")
 				return number.MatchString(strings.TrimSpace(values["n"]))
 			})

@@ -1,6 +1,7 @@
 package e2e
 
-// The roll call: which Ringsides there are, and which of them runs something else.
+// This file tests the roll call: the list of the instances of a pool, and which of them
+// has another configuration or version.
 
 import (
 	"encoding/json"
@@ -40,7 +41,7 @@ func TestRollCall(t *testing.T) {
 			Roll   roll
 			Health struct{ Text string }
 		}
-		json.Unmarshal(out, &now) // what it can't ask is asked again
+		json.Unmarshal(out, &now) // on an error, eventually polls again
 		return now.Roll, now.Health.Text
 	}
 	b := startBrowser(t, 1440, 900)
@@ -53,7 +54,7 @@ func TestRollCall(t *testing.T) {
 	}
 	b.says(t, "#which", "1 of 5 Ringsides")
 
-	// One of them gets another file, and a reload.
+	// One instance is reloaded with another file.
 	text, err := os.ReadFile(all[3].file)
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +90,8 @@ func TestRollCall(t *testing.T) {
 	x := startTerminal(t, 120, 50, nil, binary, "top", "--admin", all[1].admin)
 	x.shows(t, "1 of 5 Ringsides", "another configuration than most")
 
-	// Who is gone is not listed any more, also if it had no time to say so.
+	// An instance that is killed disappears from the list, although it could not announce
+	// its end.
 	all[4].kill()
 	eventually(t, "the others notice", func() bool {
 		is, _ := ask(all[0])
@@ -98,8 +100,8 @@ func TestRollCall(t *testing.T) {
 	b.says(t, "#which", "1 of 4 Ringsides")
 }
 
-// Two Ringsides that keep copies of the same pool at other servers each tell of the other, until
-// a reload has mended it.
+// TestRollCallOfCopies runs two instances that place replicas of the same pool on
+// different servers. Each must report the other one, until a reload makes them equal.
 func TestRollCallOfCopies(t *testing.T) {
 	testenv.OnlyFull(t, "TestRollCall covers the roll call on the page")
 	t.Parallel()
@@ -127,7 +129,7 @@ func TestRollCallOfCopies(t *testing.T) {
 			Roll   struct{ Of, Apart int }
 			Health struct{ Level, Text string }
 		}
-		json.Unmarshal(out, &now) // what it can't ask is asked again
+		json.Unmarshal(out, &now) // on an error, eventually polls again
 		return now.Roll.Of == 2 && now.Roll.Apart == 1 && now.Health.Level != "good" && strings.Contains(now.Health.Text, "keeps copies at other servers than this Ringside") &&
 			r.metric(t, `ringside_roll_copies_apart{pool="main"}`) == 1
 	}
@@ -143,7 +145,7 @@ func TestRollCallOfCopies(t *testing.T) {
 	both("both are alike", alike)
 	b := startBrowser(t, 1440, 900)
 	b.open(t, "http://"+all[0].admin+"/")
-	b.do(t, "document.getElementById('ringsides').scrollIntoView()") // what nobody sees is not drawn
+	b.do(t, "document.getElementById('ringsides').scrollIntoView()") // the page draws only visible parts
 	variants := []struct{ what, file string }{
 		{"another list", file(2, 0, 1, 3)},
 		{"another choice of servers", zoned},
@@ -161,7 +163,7 @@ func TestRollCallOfCopies(t *testing.T) {
 		all[1].reload(t, usual)
 		both(c.what+", mended", alike)
 	}
-	// The one that was not reloaded has seen the other come back to the same servers.
+	// The instance that was not reloaded reports that both use the same servers again.
 	x := startTerminal(t, 120, 50, nil, binary, "top", "--admin", all[0].admin)
 	x.shows(t, "all Ringsides keep copies at the same servers")
 }

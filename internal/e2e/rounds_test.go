@@ -1,6 +1,6 @@
 package e2e
 
-// Rounds of tests that must use the real clock.
+// This file repeats rounds of tests that must use the real clock.
 
 import (
 	"errors"
@@ -15,17 +15,17 @@ import (
 	"ringside/internal/testenv"
 )
 
-// rounds runs a test that needs short timeouts because it covers what happens when they
-// pass. On a busy machine a healthy server may exceed them, and then the test's
-// expectations need not hold. So a round that fails while a goroutine woke up more than
-// tolerance late is repeated, at most three times in all: see testenv.Undisturbed. A
-// failure reported after certain counts in every round.
+// rounds runs a test with short timeouts, because it covers what happens when they
+// expire. On a busy machine a healthy server may exceed them, and the test may fail
+// without reason. So a failed round is repeated if a goroutine woke up more than
+// tolerance late, up to three rounds in all: see testenv.Undisturbed. A failure reported
+// after certain counts in every round.
 func rounds(t *testing.T, tolerance time.Duration, play func(t testing.TB)) {
 	t.Helper()
 	testenv.Undisturbed(t, 3, tolerance, func() error {
 		r := &round{TB: t}
 		done := make(chan struct{})
-		go func() { // its own goroutine, which FailNow ends
+		go func() { // a separate goroutine, because FailNow ends it
 			defer close(done)
 			defer r.cleanUp()
 			play(r)
@@ -45,7 +45,7 @@ type round struct {
 	cleanings []func()
 }
 
-// certain marks the failure that follows as one that no delay explains.
+// certain marks the failure that follows as one that no delay can cause.
 func certain(t testing.TB) {
 	if r, ok := t.(*round); ok {
 		r.mu.Lock()
@@ -101,8 +101,8 @@ func (r *round) Cleanup(f func()) {
 	r.cleanings = append(r.cleanings, f)
 }
 
-// cleanUp runs the registered functions, the last one first, even if some of them end
-// the goroutine.
+// cleanUp runs the registered functions, the last one first, even if some of them end the
+// goroutine.
 func (r *round) cleanUp() {
 	r.mu.Lock()
 	all := slices.Clone(r.cleanings)
@@ -112,8 +112,8 @@ func (r *round) cleanUp() {
 	}
 }
 
-// A round's failures count when the machine was undisturbed or the failure is certain,
-// and its cleanups run when it ends.
+// TestRounds checks that the failures of a round are collected, that its cleanups run,
+// and that a disturbed round is repeated.
 func TestRounds(t *testing.T) {
 	r := &round{TB: t}
 	var cleaned []int

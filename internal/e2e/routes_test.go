@@ -1,6 +1,6 @@
 package e2e
 
-// What guards, tags and copies do, on the page and in the terminal.
+// This file tests how the page and ringside top show guards, tags and replicas.
 
 import (
 	"encoding/json"
@@ -19,7 +19,7 @@ func TestRoutesSeen(t *testing.T) {
 	for _, s := range servers {
 		addresses = append(addresses, s.address)
 	}
-	// A server that is killed is ejected soon, one that is slow is not.
+	// A server that is killed is ejected soon; a slow one is not.
 	pool := strings.Replace(pageFront(addresses...), "eject_after: 1s", "eject_after: {refused: 1s, silent: 1m}", 1)
 	r := startRingside(t, "auto", pool+`routes:
   - {prefix: "<b>p", pool: main, guard: {`+patientGuard+`}}
@@ -31,7 +31,7 @@ func TestRoutesSeen(t *testing.T) {
 	b.open(t, "http://"+r.admin+"/")
 	b.until(t, "!document.getElementById('guards').hidden")
 
-	// One client rebuilds, another waits, and so need not.
+	// One client rebuilds, and another one waits and so saves a rebuild.
 	c, d := dial(t, r.address), dial(t, r.address)
 	c.misses("<b>p1")
 	d.send("get <b>p1\r\n")
@@ -45,14 +45,14 @@ func TestRoutesSeen(t *testing.T) {
 		t.Error("a route has become a part of the page")
 	}
 
-	// A tag is invalidated by a client.
+	// A client invalidates a tag.
 	c.store("t:1;tags=a", "x")
 	c.ask("delete tag:a", "DELETED")
 	b.says(t, "#tagwhat", "1 invalidation by this Ringside")
 	b.says(t, "#lacks", "All servers have what they should")
 
-	// A server comes back empty, and is filled a key a second.
-	const keys = 4000 // it takes far longer than the test needs
+	// A server restarts empty and is refilled with one key a second.
+	const keys = 4000 // enough for a refill that lasts far longer than the test
 	for i := range keys {
 		c.store(fmt.Sprint("c:", i), "x")
 	}
@@ -62,14 +62,14 @@ func TestRoutesSeen(t *testing.T) {
 	b.says(t, "#health h1", "All 3 servers serve")
 	b.says(t, "#lacks", "s1 is empty until it is filled")
 	b.do(t, "document.getElementById('why').scrollIntoView()")
-	b.says(t, "#whys", "never") // why the keys missed
+	b.says(t, "#whys", "never") // the reason why the keys missed
 	b.shot(t, "routes")
 	for _, width := range []int{390, 1440} {
 		b.size(t, width, 900)
 		b.until(t, fmt.Sprintf("document.documentElement.scrollWidth <= %d", width))
 	}
 
-	// A key of copies is where it is, also while one of them is filled.
+	// The page shows the servers of a replicated key, also while one of them is refilled.
 	b.do(t, "document.getElementById('key').value = ''")
 	b.do(t, "document.getElementById('key').focus()")
 	b.keys(t, "c:1"+keyEnter)

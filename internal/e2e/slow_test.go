@@ -1,6 +1,6 @@
 package e2e
 
-// Clients that are slow to send, slow to read, or gone.
+// This file tests clients that send slowly, read slowly, or disconnect.
 
 import (
 	"fmt"
@@ -29,7 +29,8 @@ func TestClientThatSendsByteByByte(t *testing.T) {
 	})
 }
 
-// A client stops within a request. It must hold nobody up.
+// TestClientThatStopsWithinARequest has clients stop within a request. They must not
+// delay others.
 func TestClientThatStopsWithinARequest(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		servers := startMemcacheds(t, 1)
@@ -47,8 +48,8 @@ func TestClientThatStopsWithinARequest(t *testing.T) {
 	})
 }
 
-// A client asks for far more than sockets hold and does not read. The others
-// go on; when it reads at last, all its answers are there.
+// TestClientThatStopsReading has a client request far more than sockets hold, without
+// reading. Other clients must continue. When it reads at last, it gets all replies.
 func TestClientThatStopsReading(t *testing.T) {
 	bothDrivers(t, func(t *testing.T, driver string) {
 		r := startRingside(t, driver, front(startMemcacheds(t, 1)))
@@ -67,7 +68,8 @@ func TestClientThatStopsReading(t *testing.T) {
 	})
 }
 
-// Beyond limits.output_hard it is closed, and only it.
+// TestClientThatNeverReads checks that a client above limits.output_hard is disconnected,
+// and only that one.
 func TestClientThatNeverReads(t *testing.T) {
 	bothDrivers(t, func(t *testing.T, driver string) {
 		r := startRingside(t, driver, front(startMemcacheds(t, 1))+"limits: {output_hard: 8MiB}\n")
@@ -88,7 +90,7 @@ func TestClientThatNeverReads(t *testing.T) {
 	})
 }
 
-// A client leaves while its answers are on their way.
+// TestClientThatLeaves has clients disconnect while replies to them are in flight.
 func TestClientThatLeaves(t *testing.T) {
 	bothDrivers(t, func(t *testing.T, driver string) {
 		c := startCluster(t, driver)
@@ -97,7 +99,7 @@ func TestClientThatLeaves(t *testing.T) {
 			leaver := dial(t, c.address)
 			leaver.send(strings.Repeat("get "+strings.Join(c.keys[:50], " ")+"\r\n", 20))
 			if i%2 == 0 {
-				leaver.Conn.(*net.TCPConn).SetLinger(0) // by a reset
+				leaver.Conn.(*net.TCPConn).SetLinger(0) // closes with a reset
 			}
 			leaver.Close()
 		}
@@ -110,7 +112,8 @@ func TestClientThatLeaves(t *testing.T) {
 	})
 }
 
-// Pipelines of every command, cut at random places: answers stay in order.
+// TestPipelinesCutAtRandom sends pipelines of many commands, cut at random places.
+// Replies must stay in order.
 func TestPipelinesCutAtRandom(t *testing.T) {
 	bothDrivers(t, func(t *testing.T, driver string) {
 		c := startCluster(t, driver)
@@ -148,11 +151,11 @@ func TestPipelinesCutAtRandom(t *testing.T) {
 				for rest := sent.String(); rest != ""; {
 					n := 1 + random.IntN(min(len(rest), 700))
 					if _, err := io.WriteString(client, rest[:n]); err != nil {
-						return // what is missing shows below
+						return // a failed write shows as a missing reply below
 					}
 					rest = rest[n:]
 					if n%5 == 0 {
-						time.Sleep(50 * time.Microsecond) // so that it arrives in pieces
+						time.Sleep(50 * time.Microsecond) // so that the parts are received separately
 					}
 				}
 			}()

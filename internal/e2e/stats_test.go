@@ -1,6 +1,6 @@
 package e2e
 
-// Statistics of three servers as those of one.
+// This file tests the combined statistics of several servers.
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// sum adds one statistic up over the servers themselves.
+// sum adds up one statistic over the servers themselves.
 func (c *cluster) sum(t *testing.T, what, name string) (total int) {
 	t.Helper()
 	for _, s := range c.servers {
@@ -24,7 +24,8 @@ func (c *cluster) sum(t *testing.T, what, name string) (total int) {
 	return total
 }
 
-// cache_memlimit is for every server, as pymemcache's own tests say it.
+// TestCacheMemlimit sends cache_memlimit as pymemcache's own tests do. It must reach
+// every server.
 func TestCacheMemlimit(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		servers := startMemcacheds(t, 2)
@@ -148,7 +149,7 @@ func TestFlushAllLater(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		c := startCluster(t, driver)
 		client := dial(t, c.address)
-		client.ask("flush_all 1000", "OK") // longer than any machine takes to look
+		client.ask("flush_all 1000", "OK") // long enough for any machine to check the keys before
 		if left := len(owners(t, c.servers, c.keys)); left != len(c.keys) {
 			t.Errorf("flush_all 1000 took %d keys at once", len(c.keys)-left)
 		}
@@ -157,8 +158,8 @@ func TestFlushAllLater(t *testing.T) {
 	})
 }
 
-// Several pools: flush_all reaches the servers of all pools of the listener,
-// and none when one of them denies it.
+// TestFlushAllOfPools checks that flush_all reaches the servers of all pools of the
+// listener, and none if one of the pools denies it.
 func TestFlushAllOfPools(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		for _, setting := range []string{"allow", "deny"} {
@@ -197,7 +198,7 @@ func TestAdminPages(t *testing.T) {
 		if got := c.metric(t, `ringside_keys_total{result="hit"}`); got != 100 {
 			t.Errorf("%v hits were counted, want 100", got)
 		}
-		// Shown as a miss, counted as what it is.
+		// The client sees a miss, but the metric counts a failed key.
 		c.servers[0].kill()
 		dial(t, c.address).misses(c.of(0)[0])
 		if got := c.metric(t, `ringside_keys_total{result="failed"}`); got != 1 {

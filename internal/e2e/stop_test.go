@@ -1,6 +1,7 @@
 package e2e
 
-// SIGTERM and SIGINT: finish what is in flight, then end.
+// This file tests SIGTERM and SIGINT: Ringside completes the requests in flight, then
+// ends.
 
 import (
 	"fmt"
@@ -12,7 +13,7 @@ import (
 	"ringside/internal/testenv"
 )
 
-// refuses waits until nobody can connect any more.
+// refuses waits until new connections are refused.
 func (r *ringside) refuses(t testing.TB) {
 	t.Helper()
 	eventually(t, "ringside stops accepting", func() bool {
@@ -70,8 +71,8 @@ func TestStopUnderTraffic(t *testing.T) {
 	})
 }
 
-// stopWaiting sends SIGTERM to a ringside that has a request in flight which
-// its server will never answer; drain is the file's bound on finishing.
+// stopWaiting sends SIGTERM to a ringside while its server holds a request in flight
+// without a reply. drain is limits.drain of the configuration.
 func stopWaiting(t testing.TB, driver, drain string) *ringside {
 	servers := startMemcacheds(t, 1)
 	r := startRingside(t, driver, front(servers, "timeouts: {request: 10m, deadline: 10m}")+"limits: {drain: "+drain+"}\n")
@@ -92,7 +93,8 @@ func TestStopGivesUpAfterItsBound(t *testing.T) {
 	})
 }
 
-// timeout(1) sends its signal twice: to the process, and to its group.
+// TestOneStopToldTwice sends the signal twice, as timeout(1) does: to the process and to
+// its process group.
 func TestOneStopToldTwice(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		testenv.Undisturbed(t, 5, 100*time.Millisecond, func() error { // signals within half a second count as one
@@ -114,7 +116,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 			t.Fatal("ringside ended with a request in flight, long before its bound")
 		}
 		eventually(t, "a second signal counts as one", func() bool {
-			r.cmd.Process.Signal(syscall.SIGTERM) // those that come together with the first are one with it
+			r.cmd.Process.Signal(syscall.SIGTERM) // signals shortly after the first are ignored
 			return !r.running()
 		})
 		if status := r.wait(t); status != 1 {

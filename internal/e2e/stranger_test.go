@@ -1,7 +1,7 @@
 package e2e
 
-// Another memcached, which has run for long and has values of its own, is at the
-// address of one that ended.
+// This file tests a stranger: another memcached, which has run for a long time and has
+// other values, at the address of a server that ended.
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// door is an address whose server changes.
+// door is an address whose server can be changed.
 type door struct {
 	address string
 	listen  net.Listener
@@ -21,7 +21,7 @@ type door struct {
 	conns   []net.Conn
 }
 
-// open lets a server answer at the address.
+// open forwards connections at the address to server.
 func (d *door) open(t testing.TB, server string) {
 	t.Helper()
 	listen, err := net.Listen("tcp", d.address)
@@ -51,7 +51,7 @@ func (d *door) open(t testing.TB, server string) {
 	}()
 }
 
-// shut ends all connections, and refuses others.
+// shut closes all connections and stops listening.
 func (d *door) shut() {
 	d.listen.Close()
 	d.mu.Lock()
@@ -64,8 +64,8 @@ func (d *door) shut() {
 
 func TestStranger(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
-		// A server that gets no CPU for long is heard of late, and then the stranger may
-		// be as old as that.
+		// If a server gets no CPU, its last reply may be too long ago. The stranger may
+		// then not have run for longer than that, and looks like a restarted server.
 		rounds(t, 2*time.Second, func(t testing.TB) { meetStranger(t, driver) })
 	})
 }
@@ -86,7 +86,7 @@ func meetStranger(t testing.TB, driver string) {
 		eventually(t, "a server takes values", func() bool { return client.set(keys[i], "ours") == "STORED" })
 		other.store(keys[i], "theirs")
 	}
-	time.Sleep(processLead) // so that the stranger is older than what was last heard of the server
+	time.Sleep(processLead) // so that the stranger has run for longer than the time since the server's last reply
 
 	entrance.shut()
 	eventually(t, "the server is missed", func() bool { return !r.calm() })
@@ -114,18 +114,18 @@ func meetStranger(t testing.TB, driver string) {
 	}
 }
 
-// processLead is for how long the stranger has run at least when the server was heard
-// of for the last time.
+// processLead is the minimum time that the stranger has run when the server replies for
+// the last time.
 const processLead = 8 * time.Second
 
-// A server that comes back with the memory it had says that it has run for long. Once it is
-// emptied and serves again, no loop takes it for a stranger, also one that has asked it
-// nothing meanwhile.
+// TestStrangerThatServes restarts a server with its memory, so that its uptime includes
+// the time before. Once it is flushed and serves again, no loop may take it for a
+// stranger. That includes a loop that sent it nothing during the restart.
 func TestStrangerThatServes(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		servers := startLasting(t, 3)
 		r := startRingside(t, driver+", loops: 2", front(servers, "get_errors: error", "failover: {mode: rehash, ping: 100ms, lease: 600ms, eject_after: {refused: 300ms, silent: 1m}, consistency: strict}", unhurriedReturn))
-		clients := make([]*conn, 12) // of either loop some
+		clients := make([]*conn, 12) // enough for both loops to have some
 		for i := range clients {
 			clients[i] = dial(t, r.address)
 		}
@@ -135,7 +135,7 @@ func TestStrangerThatServes(t *testing.T) {
 				eventually(t, "a server takes "+key, func() bool { return c.set(key, "old") == "STORED" })
 			}
 		}
-		time.Sleep(processLead) // so that it says that it has run for longer than anybody missed it
+		time.Sleep(processLead) // so that its uptime is longer than the outage
 		for _, c := range clients {
 			store(c)
 		}
@@ -152,7 +152,7 @@ func TestStrangerThatServes(t *testing.T) {
 			}
 		}
 		_, log, _ := strings.Cut(r.out.String(), "to=RETURN")
-		for line := range strings.Lines(log) { // the message "server down" may come later, with a count
+		for line := range strings.Lines(log) { // the message "server down" may be logged later, with a count
 			if strings.Contains(line, "failover of a server") && strings.Contains(line, "another memcached") {
 				t.Errorf("taken for another server after its return:\n%s", log)
 			}

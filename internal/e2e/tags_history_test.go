@@ -1,6 +1,7 @@
 package e2e
 
-// Tags through everything at once: what is read, held against what was invalidated.
+// This file tests tags under many faults at once: it checks each value read against the
+// invalidations.
 
 import (
 	"fmt"
@@ -16,18 +17,18 @@ import (
 	"ringside/proxy/tags/stamp"
 )
 
-// tagHistory is what clients of several Ringsides have read and invalidated.
+// tagHistory records what clients of several instances read and invalidated.
 type tagHistory struct {
-	addresses []string // of the Ringsides
+	addresses []string // of the instances
 	servers   []*memcached
 	rounds    int // of each client
 	begun     atomic.Int64
 
-	origin, least                             [historyTags]atomic.Int64 // the version in the database; what may be read at least
+	origin, least                             [historyTags]atomic.Int64 // version in the database; lowest version that may be read
 	read, missed, stored, invalidated, failed atomic.Int64
 
 	mu    sync.Mutex
-	stale []string // values that were read and should not have been
+	stale []string // descriptions of outdated values that were read
 }
 
 const (
@@ -36,11 +37,12 @@ const (
 	historyClients = 16
 )
 
-// historyRoute has every second key's first tag follow from the key.
+// historyRoute derives one tag of the keys p{n} from the key.
 const historyRoute = `guard: {wait: off, sets: after_miss}, tags: {patterns: [{match: "p{n}", tags: ["t{n}"]}]}`
 
-// TestTagsHistory holds that no value is read which was made before an invalidation of
-// one of its tags that was acknowledged before the value was asked for.
+// TestTagsHistory checks that no read returns an outdated value. A value is outdated if
+// one of its tags was invalidated after it was built, and that invalidation was
+// acknowledged before the read.
 func TestTagsHistory(t *testing.T) {
 	t.Parallel()
 	h := &tagHistory{servers: startMemcacheds(t, 3), rounds: 120}
@@ -56,15 +58,15 @@ func TestTagsHistory(t *testing.T) {
 	}
 }
 
-// TestTagsHistoryMutant leaves out that the versions of a value are those of its miss,
-// and must read what is too old.
+// TestTagsHistoryMutant switches off the rule that a value gets the tag versions of its
+// miss. Clients must then read an outdated value.
 func TestTagsHistoryMutant(t *testing.T) {
 	t.Parallel()
 	h := &tagHistory{servers: startMemcacheds(t, 3), rounds: 60}
 	for range 4 {
 		h.addresses = append(h.addresses, serveInside(t, tagRoute(h.servers, historyRoute), guard.Ablation{Stamp: true, Order: true}))
 	}
-	// Clients that hardly meet read nothing that is too old: they play once more.
+	// Without overlapping clients no value is outdated, so they run again.
 	for end := time.Now().Add(patience); len(h.stale) == 0; {
 		if h.play(t); time.Now().After(end) {
 			t.Fatal("no value was too old: nothing shows what the rule is for")
@@ -73,7 +75,7 @@ func TestTagsHistoryMutant(t *testing.T) {
 	t.Logf("%d values were too old: %s", len(h.stale), h.stale[0])
 }
 
-// play runs all clients, and what happens to the servers meanwhile.
+// play runs all clients, and the faults of the servers at the same time.
 func (h *tagHistory) play(t testing.TB) {
 	t.Helper()
 	var all, chaos sync.WaitGroup
@@ -106,7 +108,8 @@ func (h *tagHistory) client(t testing.TB, random *rand.Rand) {
 	}
 }
 
-// invalidate changes the database, and says so until all servers have it.
+// invalidate changes the database, and sends the invalidation until all servers
+// acknowledge it.
 func (h *tagHistory) invalidate(c *conn, tag int) {
 	v := h.origin[tag].Add(1)
 	for end := time.Now().Add(patience); c.question(fmt.Sprint("delete tag:t", tag)) != "DELETED"; time.Sleep(5 * time.Millisecond) {
@@ -120,11 +123,11 @@ func (h *tagHistory) invalidate(c *conn, tag int) {
 	}
 }
 
-// use reads a value, or makes it anew of three tags.
+// use reads a value, or rebuilds it from three tags.
 func (h *tagHistory) use(c *conn, random *rand.Rand, k int) {
 	of := [3]int{k % historyTags, (k + 1) % historyTags, (k + 3) % historyTags}
 	key, suffix := fmt.Sprint("k", k), fmt.Sprintf(";tags=t%d,t%d,t%d", of[0], of[1], of[2])
-	if k%2 == 0 { // the first follows from the key
+	if k%2 == 0 { // the first tag is derived from the key
 		key, suffix = fmt.Sprint("p", of[0]), fmt.Sprintf(";tags=t%d,t%d", of[1], of[2])
 	}
 	var atLeast, now [3]int64
@@ -132,7 +135,7 @@ func (h *tagHistory) use(c *conn, random *rand.Rand, k int) {
 		atLeast[i] = h.least[tag].Load()
 	}
 	asked := key
-	if random.IntN(4) == 0 { // it names its tags with the get, too
+	if random.IntN(4) == 0 { // the get contains the tags too
 		asked += suffix
 	}
 	got, _ := c.get(asked)
@@ -157,10 +160,10 @@ func (h *tagHistory) use(c *conn, random *rand.Rand, k int) {
 	}
 }
 
-// troubleEvery is how many rounds of clients there are between two troubles of servers.
+// troubleEvery is the number of client rounds between two faults.
 const troubleEvery = 100
 
-// trouble kills servers, flushes them, and evicts tags, until done.
+// trouble kills and flushes servers and deletes tags, until done.
 func (h *tagHistory) trouble(t testing.TB, done *atomic.Bool) {
 	random := rand.New(rand.NewPCG(13, 1000))
 	for i := h.begun.Load() / troubleEvery; !done.Load(); {
@@ -170,7 +173,7 @@ func (h *tagHistory) trouble(t testing.TB, done *atomic.Bool) {
 		}
 		i++
 		s := h.servers[random.IntN(len(h.servers))]
-		if i%4 == 3 { // it comes back empty, and counts its cas from one again
+		if i%4 == 3 { // the server restarts empty, and its cas tokens start at one again
 			s.kill()
 			s.restart(t)
 			continue
@@ -180,7 +183,7 @@ func (h *tagHistory) trouble(t testing.TB, done *atomic.Bool) {
 			continue
 		}
 		lose := "flush_all\r\n"
-		if i%4 != 1 { // tags and buckets, one by one
+		if i%4 != 1 { // delete each tag and bucket
 			lose = ""
 			for n := range historyTags {
 				tag := stamp.In("").Tag(fmt.Append(nil, "t", n))

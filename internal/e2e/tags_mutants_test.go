@@ -1,6 +1,7 @@
 package e2e
 
-// What the rules of stamping are for: without one, an old value is read as fresh.
+// This file tests the purpose of the rules for stamping values with tag versions: without
+// one of them, an outdated value is read.
 
 import (
 	"strings"
@@ -9,13 +10,13 @@ import (
 	"ringside/proxy/guard"
 )
 
-// lateRebuilds lets clients set what they have read from the database before an
-// invalidation, and returns which of the values are read.
+// lateRebuilds has a client set values that it read from the database before an
+// invalidation. It returns the keys that a get then finds.
 func lateRebuilds(t testing.TB, without guard.Ablation) (read string) {
 	t.Helper()
 	address := serveInside(t, tagRoute(startMemcacheds(t, 1), `tags: {patterns: [{match: "p{n}", tags: ["t{n}"]}]}`), without)
 	c, other := dial(t, address), dial(t, address)
-	other.ask("delete tag:t1", "DELETED") // makes the buckets, before which nobody knows what was invalidated
+	other.ask("delete tag:t1", "DELETED") // creates the buckets; earlier invalidations are unknown
 	other.ask("delete tag:u1", "DELETED")
 	c.misses("in-time")
 	c.store("in-time;tags=u1", "fresh")
@@ -24,7 +25,7 @@ func lateRebuilds(t testing.TB, without guard.Ablation) (read string) {
 		other.ask("delete tag:"+late.tag, "DELETED")
 		c.set(late.key+late.named, "old")
 	}
-	c.misses("in-time") // u1 was invalidated since
+	c.misses("in-time") // u1 was invalidated since it was stored
 	c.misses("now")
 	c.store("now;tags=u1", "fresh")
 	for _, key := range []string{"p1", "n1", "now"} {
@@ -35,7 +36,7 @@ func lateRebuilds(t testing.TB, without guard.Ablation) (read string) {
 	return strings.TrimSpace(read)
 }
 
-// TestTagsMutants leaves out what keeps a late rebuild from being read as fresh.
+// TestTagsMutants switches off the rules that keep outdated values from being read.
 func TestTagsMutants(t *testing.T) {
 	t.Parallel()
 	for _, m := range []struct {

@@ -1,7 +1,7 @@
 package e2e
 
-// Tags: values that are invalidated in groups, by clients that know only get, set and
-// delete.
+// This file tests tags: clients that know only get, set and delete invalidate values in
+// groups.
 
 import (
 	"fmt"
@@ -11,14 +11,13 @@ import (
 	"testing"
 )
 
-// tagRoute is a route with tags.
+// tagRoute returns front's configuration with one route, which has these settings.
 func tagRoute(servers []*memcached, settings string) string {
 	return front(servers) + "routes:\n  - {pool: main, " + settings + "}\n"
 }
 
-// TestTagsArticle is the example of the articles: a value is made under two tags, and
-// falls when one of them is invalidated. Nothing of that is seen through the servers'
-// own eyes but one more item for each tag.
+// TestTagsArticle runs the example of the articles in docs/recipes.md: a value is stored
+// with several tags and becomes invalid when one of them is invalidated.
 func TestTagsArticle(t *testing.T) {
 	t.Parallel()
 	servers := startMemcacheds(t, 2)
@@ -30,7 +29,7 @@ func TestTagsArticle(t *testing.T) {
 			if got, _ := ca.get("blog:7:page"); got["blog:7:page"] != "" {
 				break
 			}
-			if rebuilds == 2 { // the first makes the tags' buckets, before which nobody knows what was invalidated
+			if rebuilds == 2 { // the first rebuild creates the buckets of the tags; earlier invalidations are unknown
 				t.Fatalf("it is missing after %d rebuilds", rebuilds)
 			}
 			if answer := ca.set("blog:7:page;tags=user:25,top", "made of both"); answer != "STORED" && answer != "NOT_STORED" {
@@ -45,13 +44,13 @@ func TestTagsArticle(t *testing.T) {
 	ca.misses("blog:7:page")
 	ca.store("blog:7:page", "made anew")
 	cb.holds("blog:7:page", "made anew")
-	cb.ask("delete tag:user:25", "DELETED") // the new value was not given that
+	cb.ask("delete tag:user:25", "DELETED") // the new value does not have this tag
 	ca.holds("blog:7:page", "made anew")
 	cb.ask("delete tag:other", "DELETED")
 	ca.holds("blog:7:page", "made anew")
 }
 
-// TestTagsByPeople invalidates tags by the command and looks at the metrics.
+// TestTagsByPeople invalidates tags with the command and checks the metrics.
 func TestTagsByPeople(t *testing.T) {
 	t.Parallel()
 	servers := startMemcacheds(t, 2)
@@ -96,8 +95,8 @@ func TestTagsByPeople(t *testing.T) {
 	r.logged(t, `msg="tag invalidated" tag=a servers=2`)
 }
 
-// TestTagsNamed holds what values the ways to name tags tie together: the key alone, by a
-// pattern or as the prefix of its route, and the client, behind the key of the set.
+// TestTagsNamed tests the ways to add tags to a value. The key alone can do it, by a
+// pattern or by the prefix of its route. A client can append tags to the key of a set.
 func TestTagsNamed(t *testing.T) {
 	t.Parallel()
 	r := startRingside(t, "auto", front(startMemcacheds(t, 2))+`routes:
@@ -119,7 +118,7 @@ func TestTagsNamed(t *testing.T) {
 		{"bare:", all[5:6]},
 		{"nobody", nil},
 	} {
-		for _, store := range []func(key, value string){func(key, value string) { c.set(key, value) }, c.store} { // the first set that names a tag makes its bucket
+		for _, store := range []func(key, value string){func(key, value string) { c.set(key, value) }, c.store} { // the first set with a tag creates its bucket
 			store("post:1:a", "v")
 			store("post:1:b", "v")
 			store("post:2:a;tags=user:7,user:8", "v")
@@ -143,7 +142,7 @@ func TestTagsNamed(t *testing.T) {
 	c.ask("set any#a,,b 0 0 1\r\nx", "CLIENT_ERROR a tag has no name")
 }
 
-// TestTagsCommands holds what all commands see of a value with tags: nothing.
+// TestTagsCommands checks that all commands see a value with tags as if it had none.
 func TestTagsCommands(t *testing.T) {
 	t.Parallel()
 	r := startRingside(t, "auto", tagRoute(startMemcacheds(t, 2), "tags: true"))
@@ -201,7 +200,7 @@ func TestTagsCommands(t *testing.T) {
 	c.ask("mg n N30 v", "CLIENT_ERROR flags N, R and I run the guard by hand, which can't be on a route with tags: leave them out")
 }
 
-// django is an application that knows nothing of tags but a delete.
+// django is an application that uses tags only in its deletes.
 const django = `
 import sys
 from django.conf import settings
@@ -234,8 +233,8 @@ check("get_many", cache.get_many(["post:42", "post:43", "post:44", "page"]), {"p
 print("fine")
 `
 
-// TestTagsDjango runs an application whose keys say which tags they have, without a
-// change but that it invalidates tags.
+// TestTagsDjango runs an application with tags that are derived from its keys. It
+// invalidates tags, and is otherwise unchanged.
 func TestTagsDjango(t *testing.T) {
 	t.Parallel()
 	r := startRingside(t, "auto", `tags: {command: ":1:tag:"}

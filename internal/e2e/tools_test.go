@@ -1,6 +1,6 @@
 package e2e
 
-// The tools that operators have: libmemcached's and memcached-tool.
+// This file tests tools of operators: those of libmemcached, and memcached-tool.
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// tool runs a program to its end and returns what it printed.
+// tool runs a program to its end and returns its output.
 func tool(t testing.TB, program string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
@@ -27,8 +27,8 @@ func tool(t testing.TB, program string, args ...string) string {
 
 var capableLine = regexp.MustCompile(`(?m)^((?:ascii|binary) .*?) +\[(\w+)\]$`)
 
-// The protocol test that comes with libmemcached: all 27 of its text tests, and all
-// 27 of its binary ones.
+// TestMemccapable runs the protocol test of libmemcached: all 27 tests of the text
+// protocol and all 27 of the binary one.
 func TestMemccapable(t *testing.T) {
 	one := func(t *testing.T, address, protocol string) {
 		i := strings.LastIndexByte(address, ':')
@@ -103,7 +103,8 @@ func TestMemcachedTool(t *testing.T) {
 		if got := number(show("settings"), "cas_enabled"); got != "yes" {
 			t.Errorf("memcached-tool settings: cas_enabled %s", got)
 		}
-		// One size class, 300 items: class, item size, age, pages, count, full…
+		// One size class with 300 items. Columns: class, item size, age, pages, count,
+		// full…
 		out := show("display")
 		if !regexp.MustCompile(`(?m)^\s+\d+\s+\d+B\s+\d+s\s+\d+\s+300\s`).MatchString(out) {
 			t.Errorf("memcached-tool display has no class with 300 items:\n%s", out)

@@ -1,6 +1,6 @@
 package e2e
 
-// ringside top, on a terminal that the test makes and reads.
+// This file tests ringside top on a terminal that the test creates and reads.
 
 import (
 	"encoding/json"
@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is a pseudo-terminal with a program on it, and what it shows.
+// terminal is a pseudo-terminal that runs a program, and its screen content.
 type terminal struct {
 	master *os.File
 	cmd    *exec.Cmd
@@ -28,10 +28,10 @@ type terminal struct {
 	width, height int
 	cells         [][]rune
 	row, col      int
-	all           strings.Builder // everything that was written
+	all           strings.Builder // complete output of the program
 }
 
-// startTerminal runs a program on a terminal of that size.
+// startTerminal runs a program on a terminal of the given size.
 func startTerminal(t *testing.T, width, height int, env []string, program string, args ...string) *terminal {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
@@ -84,8 +84,8 @@ func (x *terminal) resize(t *testing.T, width, height int) {
 
 var control = regexp.MustCompile("^\x1b\\[(\\??)([0-9;]*)([A-Za-z])")
 
-// read does what the program writes: characters, the few sequences that ringside top
-// needs.
+// read applies the program's output to the screen: characters, and the few control
+// sequences that ringside top uses.
 func (x *terminal) read() {
 	var rest string
 	b := make([]byte, 1<<16)
@@ -101,14 +101,14 @@ func (x *terminal) read() {
 			if rest[0] == 0x1b {
 				m := control.FindStringSubmatch(rest)
 				if m == nil {
-					break // the rest comes
+					break // the rest of the sequence is still missing
 				}
 				rest = rest[len(m[0]):]
 				x.obey(m[1], m[2], m[3])
 				continue
 			}
 			if n := strings.IndexByte(rest, 0x1b); n < 0 && len(rest) < 4 && rest[len(rest)-1] >= 0x80 {
-				break // perhaps a part of a character
+				break // may be an incomplete character
 			}
 			for i, r := range rest {
 				if r == 0x1b || r == '\uFFFD' {
@@ -198,7 +198,7 @@ func (x *terminal) ends(t *testing.T) {
 	}
 }
 
-// topOnce runs ringside top --once and returns what it prints, and its exit code.
+// topOnce runs ringside top --once and returns its output and exit status.
 func (r *ringside) topOnce(t *testing.T, args ...string) (text string, code int) {
 	t.Helper()
 	binary, err := build()
@@ -206,12 +206,12 @@ func (r *ringside) topOnce(t *testing.T, args ...string) (text string, code int)
 		t.Fatal(err)
 	}
 	cmd := exec.Command(binary, append([]string{"top", "--admin", r.admin, "--once"}, args...)...)
-	out, _ := cmd.Output() // the exit code tells
+	out, _ := cmd.Output() // the exit status is returned
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// top is topOnce of a Ringside that answers. That is tried again, for it does not while a loop
-// of a starved one is late.
+// top is topOnce for an instance that is known to run. It retries if there is no reply,
+// because a loop of a starved instance may be late.
 func (r *ringside) top(t *testing.T, args ...string) (text string, code int) {
 	t.Helper()
 	eventually(t, "ringside top has an answer", func() bool {
@@ -233,8 +233,8 @@ func TestTop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Who has not been asked for its memory yet is: once waits for that, however short the
-	// time over which it counts.
+	// The first call shows the memory of all servers: --once waits for that, however
+	// short the measuring time of --for is.
 	var fresh struct {
 		Asked   bool
 		Servers []struct {
@@ -266,7 +266,7 @@ func TestTop(t *testing.T) {
 	}
 	t.Logf("120x40:\n%s\n80x24:\n%s\n59x9:\n%s", big.screen(), small.screen(), tiny.screen())
 
-	// Keys: a filter, a sort, another size, an order.
+	// Keys filter, sort, enlarge parts, open a server and drain it.
 	small.keys(t, "/s1\r")
 	eventually(t, "only s1 is left", func() bool {
 		is := small.screen()
@@ -293,7 +293,7 @@ func TestTop(t *testing.T) {
 	small.shows(t, "s0 is drained")
 	big.shows(t, "s0 is drained", "◇ s0")
 
-	// Scripts.
+	// Output for scripts.
 	text, status := r.top(t, "--json", "--for", "200ms")
 	var is struct {
 		Health  struct{ Title string }
@@ -306,7 +306,7 @@ func TestTop(t *testing.T) {
 		t.Errorf("exit code %d: %s", status, text)
 	}
 
-	// Ringside goes; so does a person.
+	// Ringside ends, and the terminals are closed by keys.
 	r.kill()
 	big.shows(t, "No connection to Ringside")
 	if _, status = r.topOnce(t, "--for", "200ms"); status != 1 {

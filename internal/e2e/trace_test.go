@@ -1,6 +1,6 @@
 package e2e
 
-// What happens to keys, as ringside trace and the page show it.
+// This file tests traces of keys, by ringside trace and on the page.
 
 import (
 	"bufio"
@@ -21,7 +21,7 @@ import (
 	"ringside/proxy/watch"
 )
 
-// caller is a client that asks one thing after the other.
+// caller is a client that sends one request at a time.
 type caller struct {
 	t *testing.T
 	c net.Conn
@@ -38,8 +38,8 @@ func newCaller(t *testing.T, address string) *caller {
 	return &caller{t, c, bufio.NewReader(c)}
 }
 
-// gets asks, and wants an answer that begins so; of a get it is the last line that
-// counts, of which VALUE is none.
+// gets sends ask and checks that the reply begins with want. If the reply has values, it
+// reads up to the last line.
 func (c *caller) gets(ask, want string) {
 	c.t.Helper()
 	c.c.SetDeadline(time.Now().Add(patience))
@@ -55,10 +55,10 @@ func (c *caller) gets(ask, want string) {
 	}
 }
 
-// TestTrace lets two clients live the two stories of a cache: the first fills it, with a
-// lock; and it expires, one has the lock to make it anew, and the other finds what came
-// by another way. They are followed on the command line, on the page, on a terminal and in
-// a file.
+// TestTrace runs two clients through the two typical stories of a cache. In the first, a
+// client fills the cache under a lock. In the second, the value disappears and one client
+// gets the lock, but the other one finds a value that was set by another way. The trace
+// is checked on the command line, on the page, in a terminal and in a file.
 func TestTrace(t *testing.T) {
 	t.Parallel()
 	server := startMemcached(t)
@@ -117,10 +117,10 @@ func TestTrace(t *testing.T) {
 	two.gets("get home:top", "VALUE")                          // H
 	two.gets("get home:top home:none other", "VALUE")          // H
 	one.gets("get home:top", "VALUE")                          // H
-	two.gets("set other:key 0 0 5\r\nvalue", "STORED")         // nobody follows it
+	two.gets("set other:key 0 0 5\r\nvalue", "STORED")         // not traced
 	one.gets("set home:old 0 9999 5\r\nvalue", "STORED")       // W
 	two.gets("get home:old", "VALUE")                          // H
-	elsewhere.gets("delete home:old", "DELETED")               // what Ringside does not see it does not tell
+	elsewhere.gets("delete home:old", "DELETED")               // Ringside does not see this, so it is not traced
 	one.gets("get home:old", "END")                            // M
 	one.gets("add lock:home:old 0 9999 1\r\n1", "STORED")      // L
 	two.gets("add lock:home:old 0 9999 1\r\n1", "NOT_STORED")  // l
@@ -128,9 +128,9 @@ func TestTrace(t *testing.T) {
 	two.gets("get home:old", "VALUE")                          // H
 	one.gets("set home:gone 0 0 1\r\nx", "STORED")             // W
 	one.gets("flush_all", "OK")                                //
-	two.gets("get home:gone", "END")                           // M, and why
+	two.gets("get home:gone", "END")                           // M, with its reason
 	elsewhere.gets("set home:old 0 9999 5\r\nvalue", "STORED") //
-	two.gets("mg "+base64Of(harm)+" v b", "EN")                // M; NUL can't stand in text
+	two.gets("mg "+base64Of(harm)+" v b", "EN")                // M; a text command can't contain NUL
 	one.gets("incr page:1 1", "NOT_FOUND")                     // I
 	one.gets("touch home:old 8888", "TOUCHED")                 // T
 	one.gets("cas home:old 0 9999 5 1\r\nvalue", "EXISTS")     // w
@@ -176,7 +176,7 @@ func TestTrace(t *testing.T) {
 				told[f[1]] += strings.Join(f[2:], "")
 			}
 		}
-		// Where a quarter of a second ends is chance: H2 H and H3 are the same.
+		// Where a quarter of a second ends is random, so H2 H and H3 are equal.
 		top := regexp.MustCompile(`^MLWU(HHH|H2H|HH2|H3)$`)
 		return top.MatchString(told["home:top"]) && told["home:old"] == "WHMLlHTw" && told["home:gone"] == "WMF" && told["page:1"] == "" && told[shown] == "M"
 	})
@@ -201,9 +201,9 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// TestTraceForms follows keys in each of the forms that a person may ask for: a line an event
-// with a summary each second, a line a key rewritten on a terminal, the same appended to a
-// pipe, and a sample of all keys.
+// TestTraceForms tests the forms of output. They are a line per event with a summary each
+// second, a line per key that a terminal rewrites, the same appended to a pipe, and a
+// sample of all keys.
 func TestTraceForms(t *testing.T) {
 	t.Parallel()
 	server := startMemcached(t)
@@ -269,7 +269,7 @@ func TestTraceForms(t *testing.T) {
 	}
 }
 
-// inSample is a key of the sample of one in ten.
+// inSample is a key in the sample of one in ten keys.
 var inSample = func() string {
 	for i := 0; ; i++ {
 		if key := fmt.Sprint("some:", i); watch.Sample(10).Fits([]byte(key)) {
@@ -278,8 +278,8 @@ var inSample = func() string {
 	}
 }()
 
-// TestTraceFiles lets a reload begin a trace in a file, name another file, and one that can't be
-// written, and end it.
+// TestTraceFiles uses reloads to start a trace to a file, to change the file, to name a
+// file that can't be written, and to end the trace.
 func TestTraceFiles(t *testing.T) {
 	t.Parallel()
 	server := startMemcached(t)
@@ -310,7 +310,7 @@ func TestTraceFiles(t *testing.T) {
 	told := func(name, key string) {
 		t.Helper()
 		eventually(t, key+" is in "+name, func() bool {
-			c.gets("get "+key, "END") // again, for a loop hears a moment later that it is to look
+			c.gets("get "+key, "END") // repeated, because a loop starts to trace a moment after the reload
 			text, _ := os.ReadFile(filepath.Join(dir, name))
 			return strings.Contains(string(text), " "+key+" M")
 		})
@@ -344,8 +344,8 @@ func TestTraceFiles(t *testing.T) {
 	}
 }
 
-// TestTraceBounds lets one more follow than may, with patterns that are none, and
-// traces more than there is room for while one follower takes nothing.
+// TestTraceBounds opens one more follower than allowed and sends invalid patterns. It
+// then traces more events than fit in the buffers, while only one follower reads.
 func TestTraceBounds(t *testing.T) {
 	t.Parallel()
 	server := startMemcached(t)
@@ -362,7 +362,7 @@ func TestTraceBounds(t *testing.T) {
 			t.Fatal(err, w)
 		}
 		defer w.Body.Close()
-		followers = append(followers, bufio.NewReader(w.Body)) // all but the first take nothing
+		followers = append(followers, bufio.NewReader(w.Body)) // only the first is read
 	}
 	if status, text := r.page(t, "/api/trace?pattern=a"); status != 503 || !strings.Contains(text, "already follow") {
 		t.Errorf("a fifth follower: %d %s", status, text)

@@ -1,6 +1,6 @@
 package e2e
 
-// Traffic that checks every answer, to run while something else happens.
+// This file implements traffic that checks every reply while something else happens.
 
 import (
 	"bufio"
@@ -15,24 +15,24 @@ import (
 	"time"
 )
 
-// traffic is some clients, each with keys of its own, that set and get them
-// and know what the answers must be.
+// traffic is a set of clients, each with its own keys. They set and get them, and know
+// what the replies must be.
 type traffic struct {
 	stop    chan struct{}
 	clients sync.WaitGroup
 	asked   atomic.Int64
-	misses  atomic.Int64 // of keys that had been stored
+	misses  atomic.Int64 // misses of keys that had been stored
 
 	mu       sync.Mutex
 	troubles []string
 }
 
-// tolerance is what a client of the traffic takes for granted.
+// tolerance is what a client of the traffic accepts.
 type tolerance struct {
-	closing bool // the connection may be closed between two answers
+	closing bool // the connection may be closed between two replies
 }
 
-// startTraffic runs n clients until halt. It returns when all are at work.
+// startTraffic runs n clients until halt. It returns when all of them are running.
 func startTraffic(t testing.TB, address string, n int, may tolerance) *traffic {
 	t.Helper()
 	f := &traffic{stop: make(chan struct{})}
@@ -57,7 +57,7 @@ func startTraffic(t testing.TB, address string, n int, may tolerance) *traffic {
 	return f
 }
 
-// more waits until so many requests more are answered.
+// more waits until the given number of further requests has been answered.
 func (f *traffic) more(t testing.TB, requests int) {
 	t.Helper()
 	goal := f.asked.Load() + int64(requests)
@@ -79,7 +79,7 @@ func (f *traffic) end() {
 	f.clients.Wait()
 }
 
-// halt ends the traffic and fails the test for every wrong answer.
+// halt ends the traffic and fails the test for every wrong reply.
 func (f *traffic) halt(t testing.TB) {
 	t.Helper()
 	f.end()
@@ -88,13 +88,13 @@ func (f *traffic) halt(t testing.TB) {
 	}
 }
 
-// client works until stop or trouble.
+// client sends requests until stop is closed or a reply is wrong.
 func (f *traffic) client(c net.Conn, id int, may tolerance) error {
 	r := bufio.NewReader(c)
 	random := rand.New(rand.NewPCG(1, uint64(id)))
 	stored := map[string]string{}
-	// read takes an answer of one line, or nothing at all when the connection
-	// may be closed.
+	// line reads one line. It returns io.EOF if the connection was closed before the
+	// reply and may.closing is set.
 	first := true
 	line := func() (string, error) {
 		got, err := r.ReadString('\n')

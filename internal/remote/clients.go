@@ -1,6 +1,6 @@
 package remote
 
-// ringside clients: who is connected, and what for
+// This file implements ringside clients, which lists clients and what they wait for.
 
 import (
 	"fmt"
@@ -81,7 +81,7 @@ func showClients(out io.Writer, list admin.ClientsAnswer, asJSON bool) error {
 	return nil
 }
 
-// bytesText is n bytes in a unit that keeps it short.
+// bytesText formats n in a unit that keeps the text short.
 func bytesText(n uint64) string {
 	const unit = 1024
 	if n < 10*unit {

@@ -1,6 +1,6 @@
 package remote
 
-// ringside health
+// This file implements ringside health.
 
 import (
 	"fmt"

@@ -1,6 +1,6 @@
 package remote
 
-// ringside reload
+// This file implements ringside reload.
 
 import (
 	"errors"

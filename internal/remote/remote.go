@@ -1,12 +1,12 @@
-// Package remote has the commands that ask a running Ringside, and tell it what to do, by its
-// admin interface.
+// Package remote implements the commands that query and control a running instance
+// through its admin interface.
 package remote
 
-// Which they are.
+// This file lists the commands.
 
 import "github.com/spf13/cobra"
 
-// Commands are all of them.
+// Commands returns all commands of this package.
 func Commands() []*cobra.Command {
 	return []*cobra.Command{newReload(), newHealth(), newServer(), newTag(), newClients(), newTop(), newTrace()}
 }

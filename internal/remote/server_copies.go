@@ -1,6 +1,6 @@
 package remote
 
-// What an order means for keys that have several copies.
+// This file reports what an override means for replicated keys.
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"ringside/proxy/live"
 )
 
-// filling says that a server lacks copies; empty if it doesn't.
+// filling returns a text if s lacks replicas, or "".
 func filling(s *live.ServerState) string {
 	if s.Copies != nil && s.Copies.Filling {
 		return "is being filled: some keys have a copy less"
@@ -21,8 +21,8 @@ func filling(s *live.ServerState) string {
 	return ""
 }
 
-// warnOfCopies says how many copies are left of keys that have one on a server which
-// is to be out.
+// warnOfCopies warns how many replicas remain of keys that have one on a server that will
+// be out.
 func warnOfCopies(say cli.Remarks, out *live.ServerState) {
 	left := out.Copies.Left
 	copies := fmt.Sprintf("%d copies", left)
@@ -40,24 +40,25 @@ func warnOfCopies(say cli.Remarks, out *live.ServerState) {
 	say.Warn(text)
 }
 
-// lookTime is the time between two looks at a server that is waited for.
+// lookTime is the time between two polls of a server's state. Tests change it.
 var lookTime = 100 * time.Millisecond
 
-// A server that serves again is waited for, as it is filled at its own pace. One that doesn't
-// get on may never, so it is said what it waits for after so many looks, and it is not waited
-// for after so many more.
+// A restored server is waited for as long as it makes progress, because its refill has
+// its own pace. A server without progress may wait forever. After looksUntilSaid polls
+// without progress, restore prints what the server waits for. After looksUntilOver polls
+// it returns an error.
 const (
 	looksUntilSaid = 20
 	looksUntilOver = 300
 )
 
-// waitForCopies waits until a server that was restored has its copies again.
+// waitForCopies waits until a restored server has its replicas again.
 func waitForCopies(ctx context.Context, c *admin.Client, say cli.Remarks, back *live.ServerState) error {
 	if !back.Copies.Repair {
 		say.Note(back.Server + " comes back empty, and repair is off: a key has its copy there again when it is written")
 		return nil
 	}
-	if back.Failover == nil || back.Failover.Phase != health.In.String() { // else nobody has taken it out
+	if back.Failover == nil || back.Failover.Phase != health.In.String() { // in phase IN it was not out, so it is not empty
 		say.Note(back.Server + " comes back empty and is filled from the others; until then some keys have a copy less")
 	}
 	stuck, before := 0, [2]string{}
@@ -107,8 +108,8 @@ func waitForCopies(ctx context.Context, c *admin.Client, say cli.Remarks, back *
 	}
 }
 
-// waitsFor says what a server that doesn't serve waits for; empty if it serves, or waits
-// for a time that will come. step is how far it has got.
+// waitsFor returns what a server that does not serve waits for. text is empty if it
+// serves, or waits for a known time. step identifies its progress.
 func waitsFor(s *live.ServerState) (text string, step [2]string) {
 	if s.State == live.Up || s.Failover == nil || s.Failover.NextMS > 0 {
 		return "", step

@@ -1,6 +1,6 @@
 package remote
 
-// How long a restore waits.
+// This file tests how long a restore waits.
 
 import (
 	"encoding/json"
@@ -18,8 +18,8 @@ import (
 	"ringside/proxy/live/routes"
 )
 
-// TestRestoreEnds has restore wait for servers that don't get on: it says what they wait
-// for and ends, though one that is being filled may take as long as it likes.
+// TestRestoreEnds has restore wait for servers without progress: it must print what they
+// wait for, and end. A refill may take any time.
 func TestRestoreEnds(t *testing.T) {
 	before := lookTime
 	lookTime = time.Millisecond
@@ -30,7 +30,7 @@ func TestRestoreEnds(t *testing.T) {
 	}
 	for _, c := range []struct {
 		what  string
-		looks []live.ServerState // one after the other, the last for ever
+		looks []live.ServerState // replies to successive polls; the last one repeats
 		err   string
 		says  string
 	}{

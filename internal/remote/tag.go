@@ -1,6 +1,6 @@
 package remote
 
-// ringside tag: invalidates tags through a running Ringside
+// This file implements ringside tag, which invalidates tags through a running instance.
 
 import (
 	"cmp"

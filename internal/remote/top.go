@@ -1,6 +1,6 @@
 package remote
 
-// ringside top
+// This file implements ringside top.
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 	"ringside/proxy/watch"
 )
 
-// topFlags are those of ringside top.
+// topFlags are the flags of ringside top.
 type topFlags struct {
 	cli.Admin
 	pool                string
@@ -71,7 +71,7 @@ characters than ASCII, as TERM=linux does.`,
 	return cmd
 }
 
-// check says what is wrong with the flags; windowed, that --for is among them.
+// check returns an error if the flags are invalid. windowed means that --for was given.
 func (f *topFlags) check(windowed bool) error {
 	if (f.asJSON || windowed) && !f.once {
 		return errors.New("--json and --for go with --once")
@@ -90,8 +90,8 @@ func (f *topFlags) check(windowed bool) error {
 	return nil
 }
 
-// printOnce prints one screen, or the object that it is drawn from. The error may also be
-// that a server is not up.
+// printOnce prints one screen, or the object from which it is drawn. It also returns an
+// error if the pool's health is not good.
 func (f *topFlags) printOnce(ctx context.Context, c *admin.Client, out io.Writer) error {
 	now, err := c.Now(ctx, f.pool, f.window)
 	if err != nil {

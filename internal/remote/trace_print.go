@@ -1,6 +1,6 @@
 package remote
 
-// What ringside trace prints.
+// This file prints the output of ringside trace.
 
 import (
 	"bufio"
@@ -22,24 +22,27 @@ import (
 	"ringside/proxy/watch"
 )
 
-// tracing prints what happens to keys, in one of these forms. What happens comes four times
-// a second at most; each second has a line that sums it up, if it had anything.
+// tracing prints the events of keys in one of three forms. Events are received at most
+// four times a second. In the long form, each second with events also gets a summary
+// line.
 //
-//	long      a line an event
-//	asJSON    an object an event
-//	compact   a line a key: all of it, rewritten, on a terminal; else what is new, appended
+//	long      one line per event
+//	asJSON    one object per event
+//	compact   one line per key: rewritten on a terminal, otherwise new parts are appended
+//
+// mu guards all fields, because add and everySecond run concurrently.
 type tracing struct {
 	mu       sync.Mutex
 	out      *bufio.Writer
-	terminal *os.File // nil: nobody sees it rewritten
+	terminal *os.File // nil: lines are not rewritten
 	compact  bool
-	encode   *json.Encoder // asJSON
+	encode   *json.Encoder // nil unless asJSON
 	stories  *trace.Stories
-	told     int // events that have been summed up
+	told     int // number of events that earlier summaries have counted
 }
 
-// mostStories is how many keys are told of in one line each, and mostStory of how many bytes
-// these are.
+// mostStories is the maximum number of keys with a line each, and mostStory the maximum
+// length of a line in bytes.
 const mostStories, mostStory = 10_000, 10_000
 
 func newTracing(to io.Writer, compact, asJSON bool) *tracing {
@@ -49,12 +52,12 @@ func newTracing(to io.Writer, compact, asJSON bool) *tracing {
 		t.encode = cli.NewEncoder(t.out)
 	case compact && cli.OnTerminal(to):
 		t.terminal = cli.Terminal(to)
-		t.out = bufio.NewWriter(t.terminal) // it moves the cursor
+		t.out = bufio.NewWriter(t.terminal) // for output with cursor positions
 	}
 	return t
 }
 
-// add prints what a follower is told.
+// add prints the events in one message of the stream.
 func (t *tracing) add(_ string, data []byte) error {
 	is := &trace.Traced{}
 	if err := json.Unmarshal(data, is); err != nil {
@@ -82,7 +85,7 @@ func (t *tracing) add(_ string, data []byte) error {
 	return t.out.Flush()
 }
 
-// everySecond sums each second up, until ended is closed.
+// everySecond prints or draws a summary each second, until ended is closed.
 func (t *tracing) everySecond(ended <-chan struct{}) {
 	ticks := time.NewTicker(time.Second)
 	defer ticks.Stop()
@@ -105,13 +108,13 @@ func (t *tracing) everySecond(ended <-chan struct{}) {
 	}
 }
 
-// summary is the line of the second that ends.
+// summary returns the summary line of the second that ends at now.
 func (t *tracing) summary(now time.Time) string {
 	return fmt.Sprintf("-- %s  %s/s, %s, %d dropped", now.UTC().Format(time.TimeOnly), cli.Counted(t.stories.Events-t.told, "event"), cli.Counted(t.stories.Keys(), "key"), t.stories.Dropped)
 }
 
-// draw rewrites the terminal: of more keys than it has lines those to which something has
-// happened last, and of a long story its end.
+// draw rewrites the terminal. If there are more keys than lines, it shows those with the
+// latest events. It shortens a long line to its end.
 func (t *tracing) draw(now time.Time) {
 	width, height := top.Size(t.terminal)
 	lines := slices.Collect(t.stories.Lines())
@@ -141,7 +144,7 @@ func (t *tracing) draw(now time.Time) {
 	print(status[:min(len(status), max(width-1, 0))])
 }
 
-// end prints what is printed when the trace is over.
+// end prints the final lines of the trace.
 func (t *tracing) end() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -157,7 +160,7 @@ func (t *tracing) end() error {
 	return t.out.Flush()
 }
 
-// printEvent prints one event in a line.
+// printEvent prints one event on a line.
 func printEvent(out io.Writer, r *trace.Row) {
 	took := ""
 	if r.Micros > 0 {

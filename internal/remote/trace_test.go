@@ -8,7 +8,7 @@ import (
 	"ringside/proxy/live/trace"
 )
 
-// TestPrintEvent holds how an event is printed.
+// TestPrintEvent checks the format of an event.
 func TestPrintEvent(t *testing.T) {
 	var b bytes.Buffer
 	printEvent(&b, &trace.Row{Key: []byte("lock:a"), Letter: "U", Times: 1, Command: "delete", Outcome: "ok", Micros: 190, Server: "s1", Client: 3})
@@ -20,7 +20,8 @@ func TestPrintEvent(t *testing.T) {
 	}
 }
 
-// TestTraceSum holds that one key is told as one, in the line of a second and in the last.
+// TestTraceSum checks that the summary of a second and the last line use the singular for
+// one event and one key.
 func TestTraceSum(t *testing.T) {
 	var b bytes.Buffer
 	tr := newTracing(&b, false, false)
