@@ -70,7 +70,6 @@ type modelClient struct {
 	op               uint8
 	phase            health.Phase
 	begun, told, end bool
-	crashed          bool
 
 	b       building
 	next    step
