@@ -49,7 +49,7 @@ var outcomes = [wire.NumKinds]Outcome{
 	wire.Exists: Exists, wire.NotFound: NotFound, wire.Error: ClientFault, wire.ClientError: ClientFault, wire.ServerError: ServerFault,
 }
 
-// OutcomeOf returns the outcome of a command whose reply has kind k.
+// OutcomeOf returns the outcome of a command for a reply of kind k.
 func OutcomeOf(k wire.Kind) Outcome { return outcomes[k] }
 
 // LostCount is the reason why buffered increments were lost.
@@ -264,7 +264,7 @@ type Shared struct {
 	Other        string // the pool of the other instance
 }
 
-// Lack is what is missing on a server that holds replicas, as far as this process
+// Lack is what is missing on a server with replicas, as far as this process
 // knows.
 type Lack struct {
 	Filling bool   // it rejoined empty and is not filled yet
@@ -297,7 +297,7 @@ func (into *ServerCounters) Add(o *ServerCounters) { sumUp(into, o) }
 
 // sumUp adds every number of o to the same field of into, which points to the same
 // type. It uses reflection, so no new counter can be forgotten. Pointers are skipped:
-// their owner adds up what they point to. It needs about 20 µs for all counters of an
+// their owner adds up the numbers they point to. It needs about 20 µs for all counters of an
 // engine.
 func sumUp(into, o any) { addNumbers(reflect.ValueOf(into).Elem(), reflect.ValueOf(o).Elem()) }
 

@@ -60,7 +60,7 @@
 // Ringside's own clients are curr_connections of stats proxy. Sums are capped at the
 // largest 64-bit number.
 //
-// # What it does not do
+// # Limits
 //
 // It sends no requests: package proxy asks servers and loops (proxy/stats.go,
 // proxy/stats_own.go). It keeps no history. The names of metrics are in package

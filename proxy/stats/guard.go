@@ -40,14 +40,14 @@ func (g *Guard) Count(e GuardEvent) { g.count[e].Add(1) }
 // Counted returns how often an event happened.
 func (g *Guard) Counted(e GuardEvent) uint64 { return g.count[e].Load() }
 
-// Guard holds what is known about one guarded route, over all loops and reloads of a
+// Guard is what is known about one guarded route, over all loops and reloads of a
 // process. A cache hit uses none of it.
 type Guard struct {
 	Route string // the label of the route: see table.Route
 
 	count [NumGuardEvents]atomic.Uint64
 
-	Waiting, Misses atomic.Int64 // current numbers: held gets; misses whose set is awaited
+	Waiting, Misses atomic.Int64 // current numbers: held gets; misses that still wait for their set
 
 	lease atomic.Int64 // how long rebuilds were seen to take, in nanoseconds; 0: use the configured lease
 	slow  atomic.Int64 // duration of slow rebuilds, in nanoseconds

@@ -20,7 +20,7 @@ import (
 // out.
 type statRule func(values []string, servers int) (string, bool)
 
-// About holds the numbers of Ringside itself that a merged reply contains.
+// About is the numbers of Ringside itself that a merged reply contains.
 type About struct {
 	Pid, Loops     int
 	Asked, Missing int
@@ -276,7 +276,7 @@ func least(values []string, servers int) (string, bool) {
 	return ofIntegers(values, servers, slices.Min[[]uint64])
 }
 
-// leastNotZero returns the smallest integer other than 0, which stands for no value.
+// leastNotZero returns the smallest integer other than 0, which means no value.
 func leastNotZero(values []string, servers int) (string, bool) {
 	return ofIntegers(values, servers, func(list []uint64) uint64 {
 		return slices.MinFunc(list, func(a, b uint64) int { return cmp.Compare(a-1, b-1) }) // a-1 wraps around for 0, so 0 sorts last

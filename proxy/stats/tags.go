@@ -18,12 +18,12 @@ const (
 	TagInvalid                     // a tag of the value was invalidated, or the value lacks a tag that its key must have
 	TagBroken                      // the head of a value, which lists its tags, could not be parsed
 	TagUnordered                   // a set was not stored because a tag may have been invalidated since its miss
-	TagSecondRound                 // a value had tags whose versions were not requested with it, so a second round was needed
+	TagSecondRound                 // a value had tags that were not requested with it, so a second round was needed
 	TagTooMany                     // a client named more tags than limits.tags_per_value
 	NumTagEvents
 )
 
-// Tags holds what is known about one route with tags, over all loops and reloads of a
+// Tags is what is known about one route with tags, over all loops and reloads of a
 // process.
 type Tags struct {
 	Route string // the label of the route: see table.Route
@@ -68,7 +68,7 @@ func (t *Tags) AppendKnown(dst []stamp.Tag, hash uint64) []stamp.Tag {
 	return dst
 }
 
-// Remembered returns the number of keys whose tags are known.
+// Remembered returns the number of keys with known tags.
 func (t *Tags) Remembered() int {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
