@@ -297,8 +297,8 @@ func (into *ServerCounters) Add(o *ServerCounters) { sumUp(into, o) }
 
 // sumUp adds every number of o to the same field of into, which points to the same
 // type. It uses reflection, so no new counter can be forgotten. Pointers are skipped:
-// their owner adds up the numbers they point to. It needs about 20 µs for all counters of an
-// engine.
+// their owner adds up the numbers they point to. It needs about 20 µs for all counters
+// of an engine.
 func sumUp(into, o any) { addNumbers(reflect.ValueOf(into).Elem(), reflect.ValueOf(o).Elem()) }
 
 func addNumbers(into, o reflect.Value) {

@@ -1,11 +1,11 @@
 // Package stats defines the counters of an engine, adds them up over all engines, and
 // formats them as memcached statistics.
 //
-//	engine's goroutine                   any goroutine           answered to
+//	engine's goroutine                   any goroutine           used by
 //	Counters, RouteCounters, ─ AddTo ─► Snapshot, one of all ─► stats proxy, routes, servers (Report)
 //	ServerCounters                       loops                   /metrics (package admin/metrics)
 //	clients as they are now  ─────────► ClientList ────────────► stats conns, the admin interface
-//	answers of servers to stats ─────► Merge… ─────────────────► stats, stats items, stats slabs …
+//	stats replies of servers ────────► Merge… ─────────────────► stats, stats items, stats slabs …
 //
 // Guard, Tags and Near hold the counters and learned values of routes with these
 // features. All loops write them, so they use atomics, or a lock that no cache hit
