@@ -51,8 +51,8 @@
 // A ping reads a server's view record. Its reply is a lease on that server, which
 // starts when the ping was sent. With Settings.Strict a proxy uses a server only while
 // it has leases on that server and on a majority R of all N view servers. All servers
-// of the pool and of its gutter are view servers. The engine compares the time of every reply with
-// Verdict.ValidUntil, and Gen with its value when the request was sent.
+// of the pool and of its gutter are view servers. The engine compares the time of every
+// reply with Verdict.ValidUntil, and Gen with its value when the request was sent.
 //
 // A new number is in force once it has been in enough records for a lease plus the
 // duration of a request (plus a tenth and 100 ms). Enough means every server that is

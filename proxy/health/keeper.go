@@ -40,7 +40,7 @@ type Verdict struct {
 	Since      int64    // when the suspicion began, or the phase if there is none
 	InPhase    int64    // when the phase began
 	Override   Override // by an operator, at any proxy
-	ValidUntil int64    // a request that is sent or answered later may return stale data
+	ValidUntil int64    // a reply may be stale if it arrives, or its request is sent, after this time
 	Step       string   // for operators: the next step, or the reason to wait
 	Until      int64    // when that is due; 0: it depends on other proxies or servers
 	Lease      int64    // end of the lease that the last good ping granted

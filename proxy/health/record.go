@@ -7,8 +7,8 @@ package health
 //
 // Numbers are in base 36. Servers with a zero entry are left out. Merging records is
 // commutative, associative and idempotent, and never loses information. So any proxy
-// may write at any time, as long as it overwrites only a record that it has read: it sends the
-// cas of the record that it read.
+// may write at any time, as long as it overwrites only a record that it has read: it
+// sends the cas of the record that it read.
 
 import (
 	"bytes"

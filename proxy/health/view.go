@@ -113,8 +113,8 @@ func (v *View) WarmReads(i int) (asks, hits uint64) {
 }
 
 // Gone reports whether none of the pool's own servers has replied to this process for
-// the time after which one is ejected. No server is ejected then, because proxies need a
-// reachable server to exchange their votes.
+// the time after which one is ejected. No server is ejected then, because proxies need
+// a reachable server to exchange their votes.
 func (v *View) Gone() bool { return v.gone.Load() }
 
 // SetGone publishes Gone. The caller must call Done afterwards.

@@ -14,11 +14,11 @@
 //	                                                          have ended
 //	0        Done     by the new arrangement                  with the next arrangement
 //
-// A proxy that reads a higher number for its server list adopts it at once. So all proxies
-// are within one stage of each other, whatever each of them sees. Two proxies may see a
-// third one with another list at different times. But if that proxy has written a
-// record, perhaps before its server hung, the first proxy that reads and overwrites the
-// record sees it.
+// A proxy that reads a higher number for its server list adopts it at once. So all
+// proxies are within one stage of each other, whatever each of them sees. Two proxies
+// may see a third one with another list at different times. But if that proxy has
+// written a record, perhaps before its server hung, the first proxy that reads and
+// overwrites the record sees it.
 package barrier
 
 import (
