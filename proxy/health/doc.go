@@ -1,124 +1,136 @@
-// Package health decides from outcomes and time whether a server takes traffic.
+// Package health decides which servers of a pool take traffic, from observed failures
+// and time.
 //
-// A Keeper is the failover keeper of one pool. It is told what the engine sees
-// of the servers, what they answer to its own requests, and the time; it says
-// what to send and in which phase every server is. All proxies of a pool have
-// one, and agree through an item on each server, the view record.
+// A Keeper is the failover state machine of one pool. Its inputs are the failures that
+// the engine sees, the replies to its own requests, and the time. Its outputs are
+// requests to send and the phase of every server. Every proxy of a pool runs its own
+// keeper. The keepers agree through one item that is stored on each server, the view
+// record.
 //
 // # Phases
 //
-// Every server has a number n that only grows. Its phase is n mod 6 and means
-// the same to everybody, for the keys whose own server it is:
+// Every server has a number n that only grows. Its phase is n mod 6. The phase
+// determines where all proxies send commands on the keys that the server owns:
 //
 //	phase       reads                              mutations
 //	0  IN       the server                         the server
 //	1  LEAVING  miss                               wait if OUT is near (View.OutBy), else fail
-//	2  OUT      the interim server, key'           the interim server, key'
-//	3  RETURN   the interim server, key'           the interim server, key', and delete on the server
-//	4  WARM     the server, on a miss the interim  the server, and delete key' on the interim
-//	5  SETTLE   the server                         the server, and delete key' on the interim
+//	2  OUT      the substitute, key'               the substitute, key'
+//	3  RETURN   the substitute, key'               the substitute, key', and delete on the server
+//	4  WARM     the server, on a miss the          the server, and delete key' on the substitute
+//	            substitute
+//	5  SETTLE   the server                         the server, and delete key' on the substitute
 //
-// Where there are two writes both must be answered before the client is. The
-// interim server is the next one of the key's order that is IN, or the gutter's.
-// key' is the key with a number before it that is another one in each outage
-// (Generation, divert.AppendKey), so nothing left by an earlier outage is ever read.
-// Path walks a key's order and says all this for one key.
+// If a mutation has two writes, both must succeed before the client gets its reply. The
+// substitute server (Interim in the code) is the next server in the key's order that is
+// IN, or a server of the gutter. key' is the key with a number prepended that differs
+// in each outage (Generation, divert.AppendKey). So data left over from an earlier
+// outage is never read. Path walks a key's order and computes this for one key.
 //
 // # Why six
 //
-// Neighbouring phases never contradict each other: what one proxy writes in one
-// phase, another one in the next phase sees or misses, but nobody reads what is
-// older than that. Phases that are further apart do contradict each other, as
-// IN and OUT do. So between them everybody must have learnt the new phase:
-// a step waits (see WAIT) before LEAVING becomes OUT, before the flush that
-// turns RETURN into WARM, before SETTLE and before IN.
+// Neighboring phases are compatible: a write made by a proxy in one phase is either
+// seen or missed by a proxy in the next phase, but that proxy never reads older data.
+// Phases that are further apart are not compatible, for example IN and OUT. So all
+// proxies must know a phase before the next one starts. A step therefore waits (see
+// WAIT) before LEAVING becomes OUT, before the flush that turns RETURN into WARM,
+// before SETTLE and before IN.
 //
-//	IN ─ suspected long enough, by most ─► LEAVING ─ WAIT ─► OUT ─ answers again ─► RETURN
-//	RETURN ─ WAIT, what was on its way has arrived, flush ─► WARM ─ WAIT, warm ─► SETTLE ─ WAIT ─► IN
+//	IN ─ suspected long enough, by most ─► LEAVING ─ WAIT ─► OUT ─ replies again ─► RETURN
+//	RETURN ─ WAIT, late requests have arrived, flush ─► WARM ─ WAIT, warm ─► SETTLE ─ WAIT ─► IN
 //
-// A server that fails on its way back goes to the next LEAVING. A LEAVING always
-// goes to OUT: some proxy may be there already. What comes back is always
-// flushed: it holds what was there before the outage, and who knows what late
-// requests have done to it. Any proxy may take any step that is ready, all write
-// the same; on the way back jitter of up to a quarter of a lease lets usually one be first.
+// A server that fails while it rejoins moves to its next LEAVING. LEAVING is always
+// followed by OUT, because some proxy may already be in OUT. A server that rejoins is
+// always flushed: its data is from before the outage, and late requests may have
+// changed it. Any proxy may take any step that is ready, because all of them write the
+// same number. While a server rejoins, a jitter of up to a quarter of a lease makes it
+// likely that only one proxy acts first.
 //
 // # WAIT and leases
 //
-// A ping reads a server's view record and is a lease on it, from its sending.
-// With Settings.Strict a proxy serves from a server only as long as it has leases
-// of it and of a majority R of all view servers (all servers of the pool and of
-// its gutter); the engine compares the time of every answer with
-// Verdict.ValidUntil, and Gen with what it was at the sending. A new number is in
-// force when it has stood for a lease and a request's time (plus a tenth and
-// 100 ms) on every server that isn't LEAVING or OUT, and on N-R+1 at least, and a
-// last look has found it there, in the same incarnation of the record. So whoever
-// hasn't learnt it has no leases left. Of two servers both are needed, or one if
-// the other is OUT: that bears one fault at a time, not two crosswise cuts.
+// A ping reads a server's view record. Its reply is a lease on that server, which
+// starts when the ping was sent. With Settings.Strict a proxy uses a server only while
+// it has leases on that server and on a majority R of all N view servers. All servers
+// of the pool and of its gutter are view servers. The engine compares the time of every
+// reply with Verdict.ValidUntil, and Gen with its value when the request was sent.
 //
-// Without Strict the steps are the same, but ValidUntil is never reached, a WAIT
-// is two pings, and servers that this proxy can't reach are not waited for. Then
-// what is stale can be read while proxies disagree about a server.
+// A new number is in force once it has been in enough records for a lease plus the
+// duration of a request (plus a tenth and 100 ms). Enough means every server that is
+// not LEAVING or OUT, and at least N-R+1 servers. A last ping after that time must
+// still find it there, in the same incarnation of the record. A proxy that does not
+// know the number by then has no valid leases left. With two servers both are needed,
+// or one if the other is OUT. That tolerates one fault at a time, but not two
+// partitions that cut off different servers from different proxies.
+//
+// Without Strict the steps are the same, but ValidUntil is never reached, a WAIT is two
+// pings, and the WAIT ignores servers that this proxy can't reach. Stale data can then
+// be read while proxies disagree about a server.
 //
 // # Choices
 //
-//   - A server is suspect to this proxy at once (its keys miss, writes fail). It is
-//     ejected only if that has lasted Settings.EjectAfter, more than half of the
-//     proxies say the same (see vote.go), not more than half of the pool is
-//     suspect to this proxy, this proxy reaches enough others and somebody can take
-//     over. Otherwise it stays suspect here; good pings end that.
-//   - A server that refuses every connection has no process any more, and nothing
-//     that a flush could cost. So it is believed to be gone sooner than one that is
-//     silent, and proxies tell each other at once (vote.go). The WAITs stay what they are:
-//     what others may still believe doesn't depend on what is wrong with the server. But
-//     who knows that one is leaving pings all four times as often, to learn of each step.
-//   - Where routes keep copies a silent server stays, for half a minute, while
-//     another one is not In or lacks copies: it may have the only copy of a key, and
-//     who leaves is flushed. Until then its keys are errors. One that refuses
-//     connections has nothing that could be kept. Each proxy knows of its own repairs
-//     only, and of the phases.
-//   - A server that has missed more writes than its copies' ledger remembers answers,
-//     but can't be mended key by key. When the others are complete it leaves, without
-//     vote and EjectAfter, and is flushed on its way back.
-//   - If none of the pool's own servers answers, there is nowhere to vote and no
-//     record to write: nobody is ejected. Where each proxy must decide for itself
-//     then (copies, without Strict), it asks View.Gone.
-//   - A lost record (restart, flush, eviction, not readable) is put back by whoever
-//     has leases of R others, or of all others that are IN or coming back. If R
-//     records are missing, as at a first start, everybody waits a WAIT first. If
-//     nobody can do either for ten WAITs, so much has failed that any lease will
-//     do. All servers losing their records at once counts as a first start: their
-//     contents are taken as they are. Without Strict nobody waits.
-//   - Who has lost its record, or has another one, is asked which process it is, before
-//     a lease on it counts and before it gets a record. Another process than before
-//     that has run for longer than nobody has heard of that one is a stranger, with
-//     values of its own: addresses are used again. It is suspect, leaves without vote
-//     and EjectAfter, and is flushed on its way back; Restore takes it as it is. One
-//     that was started since is as good as empty. A proxy that didn't know the one
-//     before can't tell, and neither can one whose connections never broke off.
-//   - Records are merged by the names of servers. What a record says of unknown
-//     servers stays in it. A record of another membership list suspends the
-//     guarantee of Strict for twenty pings; it never causes misses.
-//   - Keys that have several copies go to other servers when a reload has reached all. The
-//     stage in which that is stands in the record beside the list, as one number, and all
-//     take each step together, by the same WAIT: package barrier.
-//   - A server without meta commands can't hold a record: then nobody ejects, and
-//     the guarantee is suspended too. It shows by an ERROR to a ping. One whose
-//     release has none is not sent the ping: the engine asks its version instead,
-//     and says ERROR for it.
-//   - A server that refuses flush_all is renamed while it is in RETURN: its keys
-//     get n as their number, in the view record, and RETURN waits once more, since
-//     everybody must delete under the new names before anybody reads them.
-//     The number of a diverted key and Renamed are added up, so a renamed interim
-//     server is safe as well. A later outage whose flush succeeds keeps the number.
-//   - Overrides by people stand in the record, counted, so that the last one wins at
-//     every proxy. Down makes a server suspect only at the proxy that was told; the
-//     others follow with LEAVING. Drain and Down skip vote and EjectAfter but not
-//     WAIT. Restore ends a Hold too.
-//   - OnRejoin Warm ends when a proxy sees 90 % of at least 100 reads answered by
-//     the server itself, or after 60 s. Hold counts from when this proxy has seen
-//     the server OUT.
-//   - A server comes back only if not most proxies say that they can't reach it.
-//   - The record that follows a flush in its pipeline still says RETURN; WARM is
-//     published when the server has said OK. One that refuses, or has lost its
-//     record before, would else be declared WARM unflushed.
+//   - A failing server is suspect to this proxy at once: its keys miss, and writes
+//     fail. It is ejected only if the suspicion has lasted for Settings.EjectAfter and
+//     more than half of the proxies agree (see vote.go). In addition, at most half of
+//     the pool may be suspect to this proxy, this proxy must reach enough other
+//     servers, and a substitute server must exist. Otherwise the server stays suspect
+//     to this proxy only, until pings succeed.
+//   - A server that refuses every connection has no process and no data that a flush
+//     could destroy. So it is ejected sooner than a server that only stops replying,
+//     and proxies inform each other at once (vote.go). The WAITs are not shorter,
+//     because they depend on what other proxies may still believe and not on the kind
+//     of failure. But while a server is leaving, a proxy that knows it pings all
+//     servers four times as often, to notice each step early.
+//   - If routes keep replicas, a silent server is not ejected for half a minute while
+//     another server is not In or lacks replicas. The silent server may have the last
+//     copy of a key, and an ejected server is flushed. Until then its keys return
+//     errors. A server that refuses connections has no data left to protect. Each proxy
+//     considers only the phases and the repairs that it knows of itself.
+//   - A server that missed more writes than the replication ledger can record still
+//     replies, but can't be repaired key by key. Once the other servers are complete it
+//     is ejected without vote and EjectAfter, and it is flushed before it rejoins.
+//   - If none of the pool's own servers replies, proxies can neither vote nor write a
+//     record, so no server is ejected. Code that must decide without other proxies then
+//     (replicas without Strict) uses View.Gone.
+//   - A lost record (restart, flush, eviction, corruption) is restored by a proxy that
+//     has leases on R other servers, or on all others that are not LEAVING or OUT. If R
+//     records are missing, as at a first start, every proxy first waits a WAIT. If no
+//     proxy can restore a record for ten WAITs, several things have failed at once, and
+//     any lease is enough. If all servers lose their records at once, that counts as a
+//     first start: their contents are kept. Without Strict no proxy waits.
+//   - If the record of a server is lost or changes its incarnation, the proxy asks for
+//     the server's process ID and start time first. Only then does the ping count as a
+//     lease, or is a new record written. A new process that started before the old one
+//     was last seen is a stranger: another memcached with its own data, because
+//     addresses are reused. A stranger is suspect, is ejected without vote and
+//     EjectAfter, and is flushed before it rejoins. Restore accepts it with its data. A
+//     process that started later is as good as empty. A stranger is not detected by a
+//     proxy that did not know the old process, or has not lost its connections since.
+//   - Records are merged by the names of servers. A record keeps its entries about
+//     servers that this proxy does not know. A record with another membership list
+//     suspends the guarantee of Strict for twenty pings, but never causes misses.
+//   - Keys with several replicas move to other servers only when a reload has reached
+//     all proxies. The stage of that handover is one number in the record, next to the
+//     hash of the list. All proxies take each step together, with the same WAIT:
+//     package barrier.
+//   - A server without meta commands can't store a record. Then no server of the pool
+//     is ejected, and the guarantee is suspended too. The keeper recognizes such a
+//     server by an ERROR reply to a ping. If the release of the server is known to have
+//     no meta commands, the engine asks for its version instead and reports ERROR.
+//   - A server that rejects flush_all is renamed in RETURN: from then on its keys carry
+//     the number n, which is stored in the view record. RETURN then waits again,
+//     because all proxies must delete under the new names before any of them reads. The
+//     number of a diverted key and Renamed are added, so a renamed substitute server is
+//     safe too. After a later outage with a successful flush the keys keep that number.
+//   - Overrides by operators are stored in the record with a counter, so the last one
+//     wins at every proxy. Down makes a server suspect only at the proxy that received
+//     the command; the others follow when they read LEAVING. Drain and Down skip the
+//     vote and EjectAfter, but not WAIT. Restore also ends a Hold.
+//   - OnRejoin Warm ends when a proxy sees that the server itself answers 90 % of at
+//     least 100 reads, or after 60 s. Hold counts from when this proxy saw the server
+//     OUT.
+//   - A server rejoins only if no majority of the proxies reports that it can't reach
+//     it.
+//   - The record that is written right after a flush still says RETURN. WARM is
+//     published only after the server has replied OK. Otherwise a server that rejected
+//     the flush, or lost its record before it, would become WARM without a flush.
 package health

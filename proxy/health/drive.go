@@ -1,9 +1,9 @@
 package health
 
-// The steps from phase to phase. Every proxy looks at all servers and takes
-// whatever step is ready; it doesn't matter who does, and how many do: all
-// write the same number. On the way back a little jitter lets usually one be first; on
-// the way out each acts at once, since clients get errors until then.
+// The steps from phase to phase. Every proxy checks all servers and does every step
+// that is ready. Several proxies may take the same step, because all of them write the
+// same number. While a server rejoins, a little jitter makes it likely that only one
+// acts first. An ejection has no jitter, because clients get errors until it is done.
 
 import (
 	"errors"
@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	onlyTime = int64(30 * time.Second) // the longest time that a silent server stays that may have the only copy of a key
-	tellTime = int64(2 * time.Second)  // from a server's return until somebody must have said what it lacks
-	warmTime = int64(60 * time.Second) // the longest time that a server is WARM under OnRejoin Warm
+	onlyTime = int64(30 * time.Second) // the maximum delay of the ejection of a silent server that may have the last copy of a key
+	tellTime = int64(2 * time.Second)  // how long after a server's return its missing replicas may still be unreported
+	warmTime = int64(60 * time.Second) // the maximum time that a server stays WARM under OnRejoin Warm
 )
 
-// What a pool is as a whole.
+// The states of a pool as a whole.
 const (
 	poolKept     = "kept"
 	poolForeign  = "suspended: Ringsides have different membership lists"
@@ -27,7 +27,7 @@ const (
 	serverNoMeta = "a server doesn't know meta commands"
 )
 
-// step does all that is due.
+// step runs everything that is due.
 func (k *Keeper) step(now int64) {
 	k.judge(now)
 	for i := range k.servers {
@@ -61,7 +61,7 @@ func (k *Keeper) schedule(now int64) {
 	}
 }
 
-// judge says what the pool is as a whole.
+// judge determines the state of the pool as a whole.
 func (k *Keeper) judge(now int64) {
 	pool, cause := poolKept, ""
 	switch {
@@ -98,8 +98,8 @@ func (k *Keeper) judge(now int64) {
 	k.judgeGone(now)
 }
 
-// judgeGone finds out whether no server of the pool itself answers. Then no vote can be
-// heard and no phase be published, so nobody is ejected however long it lasts.
+// judgeGone determines whether none of the pool's own servers replies. Proxies can then
+// neither vote nor publish a phase, so no server is ejected, however long it lasts.
 func (k *Keeper) judgeGone(now int64) {
 	gone := true
 	for i := range k.servers {
@@ -119,7 +119,7 @@ func (k *Keeper) judgeGone(now int64) {
 	}
 }
 
-// any reports whether something is true of any server.
+// any reports whether is(i) is true for any server i.
 func (k *Keeper) any(is func(i int) bool) bool {
 	for i := range k.servers {
 		if is(i) {
@@ -129,7 +129,7 @@ func (k *Keeper) any(is func(i int) bool) bool {
 	return false
 }
 
-// group is 0 for the pool's own servers and 1 for its gutter.
+// group returns 0 for the pool's own servers and 1 for its gutter.
 func (k *Keeper) group(i int) int {
 	if k.members[i].Gutter {
 		return 1
@@ -137,7 +137,7 @@ func (k *Keeper) group(i int) int {
 	return 0
 }
 
-// become takes over what is new about a server.
+// become adopts a new entry for a server, and resets the state of its previous phase.
 func (k *Keeper) become(i int, e entry, why string, now int64) {
 	s := &k.servers[i]
 	was := s.entry
@@ -160,8 +160,8 @@ func (k *Keeper) become(i int, e entry, why string, now int64) {
 	s.flush, s.warm = flushing{}, tally.Warmth{}
 	s.held = nil
 	here := k.present(i)
-	s.stranger = s.stranger && here // it is emptied on its way back
-	s.known = s.known && here       // who comes back with its memory has the record that was seen last
+	s.stranger = s.stranger && here // a stranger is flushed before it rejoins
+	s.known = s.known && here       // identify it again: a process that restarts with its old memory also has its old record
 	if p := PhaseOf(e.n); p != In && p != Out {
 		s.held = make([]int64, len(k.servers))
 	}
@@ -176,20 +176,21 @@ func overrideEvent(e entry) string {
 	return "ordered " + e.override().String()
 }
 
-// publish is become for what this proxy itself decides.
+// publish adopts an entry that this proxy decided, and pings all servers to write it to
+// their records.
 func (k *Keeper) publish(i int, e entry, why string, now int64) {
 	k.become(i, e, why, now)
 	k.tellAll(now)
 }
 
-// tellAll lets all servers have what is new.
+// tellAll pings all servers now, so that the latest state is written to them.
 func (k *Keeper) tellAll(now int64) {
 	for j := range k.servers {
-		k.servers[j].pingAt = min(k.servers[j].pingAt, now) // the answers bring the cas to write with
+		k.servers[j].pingAt = min(k.servers[j].pingAt, now) // the replies contain the cas that a write needs
 	}
 }
 
-// handOver takes the next step of a handover, if it is time.
+// handOver moves a handover to its next stage if that is due.
 func (k *Keeper) handOver(now int64) {
 	stood := func() bool {
 		done, _ := k.stood(-1, k.barrier.Since, k.barrier.Held, now)
@@ -200,8 +201,9 @@ func (k *Keeper) handOver(now int64) {
 	}
 }
 
-// drive takes server i's next step: at once where its keys have nobody to serve them,
-// else once it has been ready for its jitter.
+// drive moves server i to its next phase when it is ready. Steps to LEAVING and OUT are
+// taken at once, because no server serves the keys until OUT. Other steps wait for a
+// jitter first.
 func (k *Keeper) drive(i int, now int64) {
 	s := &k.servers[i]
 	s.until = 0
@@ -222,8 +224,8 @@ func (k *Keeper) drive(i int, now int64) {
 	}
 }
 
-// ahead returns the number that server i is ready to go to, or 0, and says for
-// people what is to happen next.
+// ahead returns the number that server i is ready to move to, or 0. It also sets step,
+// which describes for operators what happens next.
 func (k *Keeper) ahead(i int, now int64) (n uint32, why string) {
 	s := &k.servers[i]
 	phase := PhaseOf(s.n)
@@ -234,7 +236,7 @@ func (k *Keeper) ahead(i int, now int64) (n uint32, why string) {
 	}
 	switch phase {
 	case Leaving:
-		// Whatever happens, it goes to OUT: others may have gone there already.
+		// OUT must follow whatever happens: other proxies may have moved there already.
 		if k.off.Out && s.good >= k.set.GoodPings {
 			return s.n + 2, "ablation"
 		}
@@ -264,7 +266,7 @@ func (k *Keeper) ahead(i int, now int64) (n uint32, why string) {
 	return 0, ""
 }
 
-// settled is waited, told to people.
+// settled calls waited and describes the result for operators.
 func (k *Keeper) settled(i int, next string, now int64) bool {
 	done, until := k.waited(i, now)
 	s := &k.servers[i]
@@ -280,7 +282,7 @@ func (k *Keeper) settled(i int, next string, now int64) bool {
 	return done
 }
 
-// leaves says whether server i is to be taken out, from whatever phase.
+// leaves reports whether server i should be ejected, in whatever phase it is.
 func (k *Keeper) leaves(i int, now int64) (why string, ok bool) {
 	s := &k.servers[i]
 	s.step = ""
@@ -332,9 +334,9 @@ func (k *Keeper) leaves(i int, now int64) (why string, ok bool) {
 	return "", false
 }
 
-// ejectAt is from when on the suspicion of server i has lasted long enough. That it
-// refuses connections must have been seen at the end of the time, too: it may have
-// been started again.
+// ejectAt returns the time at which the suspicion of server i has lasted long enough to
+// eject it. The shorter time for refused connections applies only if a refusal was seen
+// at its end too, because the server may have restarted in between.
 func (k *Keeper) ejectAt(i int, now int64) int64 {
 	s := &k.servers[i]
 	silent := s.suspectSince + int64(k.set.EjectAfter.Silent)
@@ -345,13 +347,14 @@ func (k *Keeper) ejectAt(i int, now int64) int64 {
 	case s.refused.last >= refused || now < refused:
 		return min(silent, refused)
 	}
-	s.pingAt = min(s.pingAt, now) // the last look
+	s.pingAt = min(s.pingAt, now) // the final check
 	return silent
 }
 
-// onlyCopy says whether server i, which is silent and so may have all that it had,
-// may have the only copy of a key. Who is taken out is flushed on its way back. While a
-// reload that takes a server out goes round, keys of that have one copy less.
+// onlyCopy reports whether server i may have the last copy of a key, so that it must
+// not be ejected and flushed. Only a silent server can still have its data. The result
+// is also true while a reload that removes a server is in progress, because keys of
+// that server have one replica less.
 func (k *Keeper) onlyCopy(i int, now int64) bool {
 	switch {
 	case k.off.OnlyCopy || k.servers[i].refused.since != 0:
@@ -370,7 +373,7 @@ func (k *Keeper) onlyCopy(i int, now int64) bool {
 	})
 }
 
-// relieved says whether there is an interim server for the keys of server i.
+// relieved reports whether there is a substitute server for the keys of server i.
 func (k *Keeper) relieved(i int) bool {
 	gutter := k.members[len(k.members)-1].Gutter
 	return k.any(func(j int) bool {
@@ -379,7 +382,7 @@ func (k *Keeper) relieved(i int) bool {
 	})
 }
 
-// returns says whether server i, which is OUT, is to come back.
+// returns reports whether server i, which is OUT, should rejoin.
 func (k *Keeper) returns(i int, now int64) (why string, ok bool) {
 	s := &k.servers[i]
 	held := s.since + int64(k.set.Hold)
@@ -411,7 +414,7 @@ var (
 	errFew   = errors.New("this Ringside reaches too few of the other servers: give the order to another one")
 )
 
-// override carries out what a person wants.
+// override applies an operator's override.
 func (k *Keeper) override(i int, o Override, now int64) error {
 	s := &k.servers[i]
 	if s.down = o == Down; s.down {
@@ -449,7 +452,7 @@ func (k *Keeper) event(i int, from, to, why string) {
 	k.events = append(k.events, Event{Server: i, From: from, To: to, Why: why})
 }
 
-// jitter returns a time from 0 to below limit.
+// jitter returns a random time from 0 up to limit, exclusive.
 func (k *Keeper) jitter(limit int64) int64 {
 	if limit <= 0 {
 		return 0

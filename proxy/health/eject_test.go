@@ -1,6 +1,7 @@
 package health
 
-// How soon a server is ejected that refuses connections, and one that is silent.
+// Tests of how soon a server is ejected that refuses connections or only stops
+// replying.
 
 import (
 	"cmp"
@@ -8,9 +9,10 @@ import (
 	"time"
 )
 
-// A server that refuses is ejected after EjectAfter.Refused, at once: by then all proxies
-// have told each other. It is OUT for all of them a WAIT later. One that is silent is
-// ejected after EjectAfter.Silent. The WAIT is the same.
+// TestRefusedIsBelievedSooner checks the time to LEAVING and to OUT. A server that
+// refuses connections is LEAVING right after EjectAfter.Refused, because by then all
+// proxies have reported it to each other. A WAIT later it is OUT for all of them. A
+// silent server is still IN after 3 s.
 func TestRefusedIsBelievedSooner(t *testing.T) {
 	for _, strict := range []bool{true, false} {
 		w := whole(t, 2, 3, Settings{Strict: strict})
@@ -40,8 +42,9 @@ func TestRefusedIsBelievedSooner(t *testing.T) {
 	}
 }
 
-// One proxy that is refused where others are not takes nobody out, however often; it
-// tells them once in a while only, so that it counts as one.
+// TestOneThatIsRefusedIsOne checks that a single refused proxy ejects no server,
+// however often it is refused. It reports refusals at long intervals, so the others
+// count it once.
 func TestOneThatIsRefusedIsOne(t *testing.T) {
 	w := whole(t, 2, 3, Settings{})
 	for i := range 60 {
@@ -50,8 +53,8 @@ func TestOneThatIsRefusedIsOne(t *testing.T) {
 	}
 }
 
-// A restart that is over before EjectAfter.Refused costs no cache, though nothing is
-// heard of it until the next ping.
+// TestShortRestartCostsNoCache checks that a restart shorter than EjectAfter.Refused
+// does not cause a flush, although no ping succeeds until the server is back.
 func TestShortRestartCostsNoCache(t *testing.T) {
 	w := whole(t, 2, 3, Settings{EjectAfter: EjectAfter{Refused: 1500 * time.Millisecond}})
 	for range 40 {
@@ -62,8 +65,9 @@ func TestShortRestartCostsNoCache(t *testing.T) {
 	}
 }
 
-// While a server lacks copies, one that is silent may have the only ones: it stays for
-// half a minute. One that refuses connections has nothing any more.
+// TestTheOnlyCopyStays checks a silent server while another server lacks replicas: it
+// may have the last copy of a key, so it is not ejected for half a minute. A server
+// that refuses connections has lost its data and is ejected.
 func TestTheOnlyCopyStays(t *testing.T) {
 	for _, c := range []struct {
 		name             string
@@ -94,7 +98,7 @@ func TestTheOnlyCopyStays(t *testing.T) {
 		if took := w.now - began; c.stays == 0 && took > 12*sec {
 			t.Errorf("%s: OUT after %d ms", c.name, took/ms)
 		}
-		// Whoever is out is not complete either.
+		// A server that is OUT is not complete either.
 		if c.copies {
 			w.nodes[2].hung = true
 			w.stays(2, In, 20*sec)
@@ -102,8 +106,9 @@ func TestTheOnlyCopyStays(t *testing.T) {
 	}
 }
 
-// A server that can only be emptied leaves and comes back though it answers, whoever says
-// so, and everybody knows; but not while another one lacks copies, and only once.
+// TestWhoCanOnlyBeEmptiedLeaves checks that a server which must be flushed is ejected
+// although it replies, whichever proxy reports it. It is not ejected while another
+// server lacks replicas, and only once.
 func TestWhoCanOnlyBeEmptiedLeaves(t *testing.T) {
 	w := whole(t, 2, 3, Settings{Strict: true})
 	for _, p := range w.proxies {
@@ -138,8 +143,9 @@ func TestWhoCanOnlyBeEmptiedLeaves(t *testing.T) {
 	w.stays(0, In, 10*sec)
 }
 
-// Where a server knows no meta commands nobody can leave: one that answers and can only be
-// emptied is not said to be suspect.
+// TestWhoCanOnlyBeEmptiedAndCannotLeave checks a pool with a server without meta
+// commands, in which no server can be ejected. A server that replies but must be
+// flushed does not become suspect there.
 func TestWhoCanOnlyBeEmptiedAndCannotLeave(t *testing.T) {
 	w := whole(t, 1, 3, Settings{})
 	w.nodes[2].old = true
@@ -157,7 +163,8 @@ func TestWhoCanOnlyBeEmptiedAndCannotLeave(t *testing.T) {
 	}
 }
 
-// A failure of another kind among refusals, or a silent ping, and it counts as silent.
+// TestSilenceIsNoRefusal checks that one failure of another kind, or one unanswered
+// ping, between refusals makes the server count as silent.
 func TestSilenceIsNoRefusal(t *testing.T) {
 	w := whole(t, 1, 3, Settings{Request: 5 * time.Second, Ping: 5 * time.Second, Lease: 6 * time.Second,
 		EjectAfter: EjectAfter{Refused: 500 * time.Millisecond, Silent: 20 * time.Second}})
@@ -174,8 +181,9 @@ func TestSilenceIsNoRefusal(t *testing.T) {
 	}
 }
 
-// Where no server of the pool answers nobody can be asked what others see: nobody is
-// ejected, and each process is told so, but not before one alone would have been ejected.
+// TestWholePoolGone checks a pool without any reachable server. Votes are impossible,
+// so no server is ejected. Each keeper reports that the pool is gone, but not before a
+// single server would have been ejected.
 func TestWholePoolGone(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -222,7 +230,8 @@ func TestWholePoolGone(t *testing.T) {
 	}
 }
 
-// Where keys move no more, nobody is taken out, and who is out comes back.
+// TestPartingTakesNobodyOut checks that no server is ejected after Part, and that
+// servers which are out rejoin.
 func TestPartingTakesNobodyOut(t *testing.T) {
 	w := whole(t, 2, 4, Settings{})
 	w.cutAll(0, true)
@@ -241,8 +250,9 @@ func TestPartingTakesNobodyOut(t *testing.T) {
 	w.settle(60 * sec)
 }
 
-// Who hears last that a server leaves, since it has no clients that ask there, hears so
-// within half a ping of the first: until then its clients get errors.
+// TestAllHearThatItLeaves checks that all proxies read OUT within half a ping after the
+// first one, even those without requests to the server. Until then their clients get
+// errors.
 func TestAllHearThatItLeaves(t *testing.T) {
 	w := whole(t, 3, 3, Settings{})
 	for range 20 {

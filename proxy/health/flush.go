@@ -1,19 +1,19 @@
 package health
 
-// The flush of a server that comes back: the one step that is not just a
-// number. When this begins nobody reads from the server and whatever is written
-// to its keys is deleted there, so all it holds is old.
+// The flush of a rejoining server, the only step that does more than write a number.
+// When it begins, no proxy reads from the server, and every write to its keys is also
+// deleted there. So all data on it is old.
 //
-//	elect    one proxy flushes; a second flush would only cost misses
-//	threads  how many threads does the server have
-//	fences   one `mn` on a new connection for each of them: what other proxies
-//	         had sent before they gave up has run when all have answered
-//	flush    flush_all, the token of the election and the record (both are
-//	         flushed too) and `mn`, on one connection of their own
+//	elect    one proxy is chosen to flush; a second flush would only cost misses
+//	threads  ask how many threads the server has
+//	fences   send one `mn` per thread, each on a new connection: when all have replied, the requests
+//	         that other proxies sent before they timed out have run
+//	flush    send flush_all, the election token and the record (both are flushed too), and `mn`,
+//	         on one separate connection
 //
-// The record that is put back behind the flush still says RETURN. The next one
-// is published when the server has said that it did flush: many are started
-// so that they refuse.
+// The record that is written after the flush still says RETURN. WARM is published only
+// when the server has confirmed the flush, because many servers are configured to
+// reject flush_all.
 
 import (
 	"fmt"
@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	settleTime  = int64(time.Second) // from a server's first answer to its flush
-	electedTime = 30                 // seconds that nobody else flushes
+	settleTime  = int64(time.Second) // delay from a server's first reply to its flush
+	electedTime = 30                 // seconds in which no other proxy flushes
 )
 
 type flushStep uint8
@@ -40,11 +40,11 @@ const (
 
 type flushing struct {
 	step    flushStep
-	elected bool   // by the token on the server; asked once for each n
-	fences  int    // still to be answered
-	answer  string // to flush_all
+	elected bool   // by the token on the server; requested once for each n
+	fences  int    // fences without a reply yet
+	answer  string // the server's reply to flush_all
 	retryAt int64
-	round   uint32 // of attempts
+	round   uint32 // number of failed attempts
 }
 
 func (k *Keeper) driveFlush(i int, now int64) {
@@ -82,18 +82,18 @@ func (k *Keeper) askThreads(i int, now int64) {
 	k.send(ask{kind: askThreads, server: i, about: i}, now, []byte("stats settings\r\n"))
 }
 
-// flushAnswered takes an answer and asks what comes next.
+// flushAnswered handles a reply and sends the next request of the flush.
 func (k *Keeper) flushAnswered(a ask, answer []byte, now int64) {
 	i, s := a.about, &k.servers[a.about]
 	f := &s.flush
 	if a.n != s.n || a.round != f.round {
-		return // others were faster, or it failed again
+		return // another proxy was faster, or the server failed again
 	}
 	line := meta.FirstLine(answer)
 	switch a.kind {
 	case askElect:
 		if line != "HD" {
-			k.flushLater(i, now) // somebody else does it
+			k.flushLater(i, now) // another proxy flushes
 			return
 		}
 		f.elected = true
@@ -117,7 +117,7 @@ func (k *Keeper) flushAnswered(a ask, answer []byte, now int64) {
 	case askFlush:
 		f.answer = line
 	case askToken, askRecord:
-		// They may be refused: then they are there.
+		// An error is fine here: it means that the item exists already.
 	case askFlushed:
 		k.judgeFlush(i, line, now)
 	}
@@ -145,9 +145,9 @@ func (k *Keeper) judgeFlush(i int, end string, now int64) {
 	case end == "MN" && answer == "OK":
 		k.flushed(i, "flushed", now)
 	case end == "MN" && (strings.HasPrefix(answer, "CLIENT_ERROR") || answer == "ERROR"):
-		// It refuses. Then its keys get a number that they never had: what it
-		// holds can't be addressed any more. All proxies must know the number
-		// before anybody reads: they delete there under that name.
+		// The server rejected the flush. Its keys get a new number, so the old data
+		// can't be addressed any more. All proxies must know the number before any of
+		// them reads, because they must delete under the new names.
 		e := s.entry
 		e.renamed = e.n
 		k.publish(i, e, "it refuses to be flushed and is renamed: "+answer, now)
@@ -162,7 +162,7 @@ func (k *Keeper) flushed(i int, why string, now int64) {
 	k.publish(i, e, why, now)
 }
 
-// flushUnanswered begins again: nothing of it does harm when it happens twice.
+// flushUnanswered starts the flush again. Repeating it does no harm.
 func (k *Keeper) flushUnanswered(a ask, now int64) {
 	if s := &k.servers[a.about]; a.n == s.n && a.round == s.flush.round {
 		k.flushLater(a.about, now)

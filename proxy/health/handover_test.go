@@ -6,8 +6,8 @@ import (
 	"ringside/proxy/health/barrier"
 )
 
-// A keeper that a reload has made anew, for it has changed settings, goes on waiting with
-// those that wait: it has not seen yet who has another list.
+// TestResumeWaits checks that a keeper which a reload has recreated with new settings
+// waits as long as any other. It does not know yet whether a proxy has another list.
 func TestResumeWaits(t *testing.T) {
 	members := []Member{{Name: "s1", Address: "tcp s1"}, {Name: "s2", Address: "tcp s2"}}
 	v := NewView(len(members))

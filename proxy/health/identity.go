@@ -1,29 +1,29 @@
 package health
 
-// Which process answers at a server's address. One that has lost its record was
-// flushed, or was started anew and is empty; or it is a stranger: another memcached,
-// which was there before the one that this proxy knew was lost, and has values of
-// its own. Addresses are used again.
+// Detection of the process that replies at a server's address. If a server has lost its
+// record, it was flushed or restarted, or it is a stranger. A stranger is another
+// memcached that ran before the known process was last seen, so it has other data.
+// That happens because addresses are reused.
 
 import "ringside/proxy/health/process"
 
-// identity is which process answers, in what state it was recognized.
+// identity describes the process that replies at a server's address.
 type identity struct {
-	process  process.Process // the zero one: not known yet
+	process  process.Process // zero: not known yet
 	asking   bool
-	known    bool  // it is the one that has the record, or lacks it, as that was last seen
-	heard    int64 // when the last request was sent that it has answered
-	stranger bool  // it has values of its own, and is to be emptied
+	known    bool  // the process was identified since the record was last lost or changed
+	heard    int64 // when the last request that this process answered was sent
+	stranger bool  // the process has other data and must be flushed
 }
 
-// recognized says whether what answers at server i may be believed. Nobody knows the
-// process at the first look, and then all are.
+// recognized reports whether replies of server i can be trusted. If no process is known
+// yet, any process is accepted.
 func (k *Keeper) recognized(i int) bool {
 	s := &k.servers[i]
 	return s.known || s.process == process.Process{} || k.off.Stranger
 }
 
-// identify asks server i which process it is.
+// identify asks server i for its process ID and start time.
 func (k *Keeper) identify(i int, now int64) {
 	if s := &k.servers[i]; !s.asking && !s.known {
 		s.asking = true
@@ -31,13 +31,14 @@ func (k *Keeper) identify(i int, now int64) {
 	}
 }
 
-// identified takes the answer. A server that doesn't tell counts as one process for ever.
+// identified handles the reply. If it has no process data, the process counts as
+// unchanged.
 func (k *Keeper) identified(a ask, answer []byte, now int64) {
 	s := &k.servers[a.server]
 	held := !k.recognized(a.server)
 	s.asking, s.known = false, true
 	if held {
-		s.pingAt = min(s.pingAt, now) // for the lease or the record that waits for this
+		s.pingAt = min(s.pingAt, now) // for the lease or the record that waits for the identity
 	}
 	p, ok := process.Parse(answer)
 	if !ok {
@@ -49,7 +50,7 @@ func (k *Keeper) identified(a ask, answer []byte, now int64) {
 		return
 	}
 	if s.stranger = k.present(a.server) && !k.parting && p.Stranger(now-heard); s.stranger {
-		s.suspect = false // for another reason than now
+		s.suspect = false // isSuspect below must record the new reason
 		k.isSuspect(a.server, p.Answers(), now)
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"ringside/proxy/health/process"
 )
 
-// replaced runs a pool in which server 0 refuses connections for a moment, until
-// another process answers there that was started at began and has a value of its own.
-// It says what became of that.
+// replaced runs a pool in which server 0 refuses connections for a moment. Then another
+// process replies at its address, which was started at began and has one value. kept
+// reports whether that value still exists in the end.
 func replaced(t *testing.T, began func(w *world) int64, change func(w *world)) (w *world, kept bool) {
 	t.Helper()
 	w = newWorld(t, scenario{proxies: 2, pool: 3, set: Settings{Strict: true}})
@@ -43,7 +43,8 @@ func TestStrangerIsEmptied(t *testing.T) {
 	}
 }
 
-// One that has a record, of another pool of the same name or of this one, is a stranger too.
+// TestStrangerWithARecordIsEmptied checks that a process with a view record is a
+// stranger too, even if the record is of this pool.
 func TestStrangerWithARecordIsEmptied(t *testing.T) {
 	w, kept := replaced(t, func(w *world) int64 { return w.now - 50*sec }, func(w *world) {
 		w.nodes[0].items["__rs_view__:p"] = w.nodes[1].items["__rs_view__:p"]
@@ -53,7 +54,8 @@ func TestStrangerWithARecordIsEmptied(t *testing.T) {
 	}
 }
 
-// Where keys move no more nothing is flushed, as in fail_fast.
+// TestStrangerStaysWhereKeysMoveNoMore checks that no server is flushed after Part, as
+// in fail_fast.
 func TestStrangerStaysWhereKeysMoveNoMore(t *testing.T) {
 	w, kept := replaced(t, func(w *world) int64 { return w.now - 50*sec }, func(w *world) {
 		for _, p := range w.proxies {
@@ -65,7 +67,8 @@ func TestStrangerStaysWhereKeysMoveNoMore(t *testing.T) {
 	}
 }
 
-// What a process has that was started after the last one was lost is new.
+// TestRestartIsNoStranger checks that a process which was started after the old one was
+// lost is accepted: its data is new.
 func TestRestartIsNoStranger(t *testing.T) {
 	w, kept := replaced(t, func(w *world) int64 { return w.now }, nil)
 	if !kept || w.flushes != 0 {
@@ -73,7 +76,8 @@ func TestRestartIsNoStranger(t *testing.T) {
 	}
 }
 
-// A process whose record was flushed is still the same.
+// TestLostRecordIsNoStranger checks that a process with a flushed record is
+// recognized as the same.
 func TestLostRecordIsNoStranger(t *testing.T) {
 	w, kept := replaced(t, func(w *world) int64 { return w.nodes[1].began }, nil)
 	if !kept || w.flushes != 0 {
@@ -81,8 +85,9 @@ func TestLostRecordIsNoStranger(t *testing.T) {
 	}
 }
 
-// One that comes back with its memory has the record that was seen last. It is emptied once,
-// and all loops may know that it is the one who was.
+// TestMemoryThatComesBackIsEmptiedOnce checks a process that restarts with its memory,
+// and so with the record that was read last. It is flushed once, and then all loops
+// recognize it as the same process.
 func TestMemoryThatComesBackIsEmptiedOnce(t *testing.T) {
 	w := newWorld(t, scenario{proxies: 2, pool: 3, set: Settings{Strict: true}})
 	for _, n := range w.nodes {
@@ -105,12 +110,13 @@ func TestMemoryThatComesBackIsEmptiedOnce(t *testing.T) {
 	}
 }
 
-// A person may say that it is no stranger.
+// TestStrangerIsTakenByOrder checks that an operator can accept a stranger with
+// Restore.
 func TestStrangerIsTakenByOrder(t *testing.T) {
 	w := whole(t, 1, 2, Settings{})
 	k := w.proxies[0].k
 	w.cutAll(1, true)
-	w.until(1, Out) // nobody can take over from server 0
+	w.until(1, Out) // no server can replace server 0
 	k.servers[0].stranger = true
 	w.input(w.proxies[0], func() { k.isSuspect(0, "another memcached", w.now) })
 	w.stays(0, In, 10*sec)

@@ -1,6 +1,6 @@
 package health
 
-// The keeper: what it is told, what it wants sent and what it says.
+// The keeper's state, inputs and outputs.
 
 import (
 	"cmp"
@@ -13,64 +13,63 @@ import (
 	"ringside/proxy/health/tally"
 )
 
-// Member is one server of a pool. Its index in the list is its number
-// everywhere in this package; the pool's own servers come first, in the order
-// of the table, then those of its gutter.
+// Member is one server of a pool. All functions of this package identify a server by
+// its index in the list of members. The pool's own servers come first, in the order of
+// the table, then those of its gutter.
 type Member struct {
-	Name    string // stable; in the view record it stands for the server
-	Address string // only compared: proxies with another one have another membership list
-	Gutter  bool   // takes keys only in place of others
+	Name    string // stable; identifies the server in the view record
+	Address string // only compared: proxies with different addresses have different membership lists
+	Gutter  bool   // only serves keys of other servers
 }
 
-// Request is one memcached request that the keeper wants sent. Each one is
-// answered by one call of Answered or Unanswered.
+// Request is one memcached request for the caller to send. The caller must report its
+// result with one call of Answered, Unanswered or Unasked.
 type Request struct {
 	ID     uint64
 	Server int
-	Conn   uint32 // 0: the usual connection; else one of the keeper's own, opened for the first request with this number
-	Close  bool   // close that own connection after the answer
-	Line   []byte // the whole request, with its line ends
+	Conn   uint32 // 0: the shared connection; else a dedicated one, opened for the first request with this number
+	Close  bool   // close the dedicated connection after the reply
+	Line   []byte // the whole request with line ends
 }
 
-// Verdict is what the keeper says of one server.
+// Verdict is the state of one server, as decided by the keeper.
 type Verdict struct {
-	N          uint32   // its number; PhaseOf(N) is its phase
-	Suspect    bool     // this proxy gets no answers: get misses and mutations fail, at once
-	Why        string   // of the suspicion, else of the phase
-	Since      int64    // of that
-	InPhase    int64    // since when
-	Override   Override // by a person, at any proxy
-	ValidUntil int64    // what is sent or answered later than this can't be sure
-	Step       string   // for people: what is to happen next, or what it waits for
-	Until      int64    // when that is due, 0 if it depends on others
-	Lease      int64    // until when the last good ping of this server counts
+	N          uint32   // the server's number; PhaseOf(N) is its phase
+	Suspect    bool     // this proxy gets no replies: gets miss and mutations fail at once
+	Why        string   // of the suspicion if there is one, else of the phase
+	Since      int64    // when the suspicion began, or the phase if there is none
+	InPhase    int64    // when the phase began
+	Override   Override // by an operator, at any proxy
+	ValidUntil int64    // a reply may be stale if it arrives, or its request is sent, after this time
+	Step       string   // for operators: the next step, or the reason to wait
+	Until      int64    // when that is due; 0: it depends on other proxies or servers
+	Lease      int64    // end of the lease that the last good ping granted
 }
 
-// Event is something to log and count.
+// Event is a change to log and count.
 type Event struct {
 	Server   int    // -1: the whole pool
-	From, To string // phases, or up and suspect, or what the whole pool is
+	From, To string // phases, or up and suspect, or states of the pool
 	Why      string
 }
 
-// Keeper keeps the phases of the servers of one pool. It is a state machine:
-// no goroutine, no clock, no socket, and the same calls give the same answers.
-// All times are nanoseconds of CLOCK_BOOTTIME, or of any clock that never goes
-// back and doesn't stop while the machine sleeps. It is not safe for concurrent
-// use.
+// Keeper decides the phases of the servers of one pool. It is a deterministic state
+// machine without goroutines, clock or sockets: the same calls have the same results.
+// All times are nanoseconds of CLOCK_BOOTTIME, or of another monotonic clock that keeps
+// running while the machine sleeps. It is not safe for concurrent use.
 type Keeper struct {
 	members []Member
-	index   map[string]int // of members by name
+	index   map[string]int // indexes of members by name
 	set     Settings
-	hash    uint64 // of the membership
+	hash    uint64 // hash of the membership list
 	keys    meta.Keys
-	random  *rand.Rand // of jitter
+	random  *rand.Rand // for jitter
 	off     Ablation
 
 	servers []server
 	gen     uint64
-	quorum  int64   // until when this proxy has leases from enough view servers
-	scratch []int64 // of recount
+	quorum  int64   // until when this proxy has leases on enough view servers
+	scratch []int64 // buffer of recount
 
 	pending  map[uint64]ask
 	lastID   uint64
@@ -80,32 +79,32 @@ type Keeper struct {
 
 	next         int64
 	voteAt       int64 // when the next vote is due
-	foreignUntil int64 // how long other membership lists that were seen count
+	foreignUntil int64 // until when a record with another membership list has an effect
 	began        int64 // when the first record was read
-	copies       bool  // routes keep copies on its servers
+	copies       bool  // routes keep replicas on its servers
 	parting      bool  // see Part
 	asWhole
 	roll     rollCall
-	departed map[string]entry // servers that reloads have taken out of the list: out for whoever puts one back
+	departed map[string]entry // servers that a reload removed from the list; a proxy that adds one back treats it as out
 }
 
-// asWhole is what the keeper makes of the pool as a whole.
+// asWhole is the state of the pool as a whole.
 type asWhole struct {
 	barrier barrier.Barrier // of a handover
-	pool    string          // what it is: poolKept, or why it isn't
-	open    [2]bool         // fail-open, of the pool's own servers and of its gutter
-	gone    bool            // none of the pool's own servers has answered for as long as it takes to eject one
+	pool    string          // poolKept, or why the guarantee is suspended
+	open    [2]bool         // by group: more than half of its servers are suspect, so none is ejected
+	gone    bool            // none of the pool's own servers has replied for the time after which one is ejected
 }
 
-// server is what the keeper knows of one server.
+// server is what the keeper knows about one server.
 type server struct {
-	entry         // merged from all records, and what this proxy added
-	why   string  // of the phase
-	since int64   // of the phase
-	held  []int64 // by view server: since when its record has been seen to hold this n without a gap; 0: it doesn't
-	goTo  uint32  // the number it is ready for, 0: none
-	goAt  int64   // when it goes there, after its jitter
-	step  string  // for people
+	entry         // merged from all records, with the decisions of this proxy
+	why   string  // why it is in its phase
+	since int64   // when its phase began
+	held  []int64 // by view server: since when its record contains this n without interruption; 0: it does not; nil: not tracked in this phase
+	goTo  uint32  // the number that it is ready to move to; 0: none
+	goAt  int64   // when it moves there, after the jitter
+	step  string  // what happens next, for operators
 	until int64
 
 	suspicion
@@ -114,71 +113,70 @@ type server struct {
 	flush flushing
 	warm  tally.Warmth
 
-	incomplete bool // copies: it came back empty, and was not filled yet
-	needed     bool // copies: another pool that has it may have the only copy of a key there
-	unfit      bool // copies: it has missed more than is remembered, and must be emptied
+	incomplete bool // with replicas: it rejoined empty and is not filled yet
+	needed     bool // with replicas: according to another pool on this server, it may have the last copy of a key
+	unfit      bool // with replicas: it missed more writes than the ledger can record, and must be flushed
 	live       tally.Tally
-	sus        []tally.Tally // by suspect; nil until somebody is one
+	sus        []tally.Tally // by suspect server; nil until a proxy suspects one
 }
 
-// suspicion is whether this proxy takes the server for gone, by its own pings
-// and by what a person has told it.
+// suspicion records whether this proxy considers the server unreachable, by its own
+// pings or by an operator's override.
 type suspicion struct {
 	suspect      bool
 	suspectWhy   string
 	suspectSince int64
-	down         bool // by a person at this proxy: stays suspect
-	restored     bool // by a person at this proxy: no hold
+	down         bool // an operator took it down at this proxy: it stays suspect
+	restored     bool // an operator restored it at this proxy: no hold
 	refused      refusal
-	saidAt       int64 // when this proxy told others of a refusal
-	soft         int   // pings in a row without an answer
-	good         int   // pings in a row with one
-	goodSince    int64 // first of those
+	saidAt       int64 // when this proxy last published a refusal
+	soft         int   // consecutive pings without a reply
+	good         int   // consecutive pings with a reply
+	goodSince    int64 // when the first of those was answered
 }
 
-// refusal is for how long a server has refused every connection. The zero one says
-// that the last thing heard of the server was something else.
+// refusal records how long a server has refused every connection. The zero value means
+// that its last sign was something else.
 type refusal struct {
 	since, last int64
-	said        []uint64 // by server: how many proxies have said there that they are refused, too
+	said        []uint64 // by server: how many proxies have published there that they are refused too
 }
 
-// contact is the last that this proxy has heard of the server: the lease on it,
-// and the view record there.
+// contact is the last news from the server: the lease on it, and its view record.
 type contact struct {
 	pingAt    int64 // when the next ping is due
 	pinging   bool
 	writing   bool
 	lease     int64
-	goodSent  int64 // when the last ping that brought a record was sent
+	goodSent  int64 // when the last ping that returned a record was sent
 	record    record
-	absent    int64  // since when there has been no record, without a gap; 0: there is one, or nobody knows
-	absentCas uint64 // of what is in its place
-	patience  int64  // how long that must have lasted where nobody holds leases
-	takeAt    int64  // not before this another list's record is written over
+	absent    int64  // since when pings have found no record, without interruption; 0: there is one, or it is unknown
+	absentCas uint64 // cas of the unreadable item in its place; 0: there is none
+	patience  int64  // how long the record must be absent before it counts as lost
+	takeAt    int64  // earliest time to overwrite a record of another membership list
 	noMeta    bool
-	complaint string // about its record
+	complaint string // the last logged problem with its record
 }
 
-// Ablation leaves parts of the protocol out, for tests that show what each part
-// is for. The zero Ablation leaves out nothing.
+// Ablation disables parts of the protocol, for tests that show that each part is
+// needed. The zero value disables nothing.
 type Ablation struct {
 	EjectWait  bool // LEAVING becomes OUT at once
 	ReturnWait bool // RETURN is flushed at once
 	Flush      bool // RETURN becomes WARM without a flush
 	Settle     bool // WARM becomes IN at once
-	Out        bool // a server that answers again goes from LEAVING to RETURN
-	OnlyCopy   bool // a silent server leaves though another one lacks copies
-	Stranger   bool // whoever answers at a server's address is taken for it
-	Departed   bool // a server that a reload puts back is as it was when it went
+	Out        bool // a server that replies again moves from LEAVING to RETURN
+	OnlyCopy   bool // a silent server is ejected although another one lacks replicas
+	Stranger   bool // any process at a server's address is accepted
+	Departed   bool // a server that a reload adds back keeps the state that it had when it was removed
 }
 
-// Ablate makes k leave out parts of the protocol. Only tests do that.
+// Ablate disables parts of the protocol. Only tests use it.
 func (k *Keeper) Ablate(a Ablation) { k.off = a }
 
-// New returns the keeper of a pool. Names of members must differ. What is not set in
-// s has a default: see withDefaults. The seed makes the jitter: every proxy should have
-// its own.
+// New returns the keeper of a pool. Names of members must be unique. Zero fields of s
+// get defaults: see withDefaults. The seed determines the jitter; every proxy should
+// have its own.
 func New(pool string, members []Member, s Settings, seed uint64) *Keeper {
 	k := &Keeper{
 		members: slices.Clone(members),
@@ -210,12 +208,13 @@ func (s Settings) withDefaults() Settings {
 	return s
 }
 
-// Resume goes on with a handover where the keeper was that the pool had before a reload.
+// Resume continues a handover in the stage at which the pool's previous keeper was
+// before a reload.
 func (k *Keeper) Resume(before *View) { k.barrier.Standing = *before.Handover.Standing() }
 
-// Departed says that a reload has taken a server out of the list, or back into it,
-// whose number was n when it went, and of what keys carry. Nobody writes there any
-// more, so it counts as out from then on, and comes back as from an outage.
+// Departed tells the keeper about a server that a reload has removed from the list, or
+// added back. n and renamed are its last numbers. Proxies no longer write to a removed
+// server, so it counts as out, and it rejoins as after an outage.
 func (k *Keeper) Departed(name string, n, renamed uint32) {
 	e := entry{n: n, renamed: renamed}
 	switch PhaseOf(n) {
@@ -239,13 +238,14 @@ func (k *Keeper) Departed(name string, n, renamed uint32) {
 	k.departed[name] = e
 }
 
-// ServerFailed says that the engine saw a server fail: it refuses connections
-// (refused), can't be reached or greets wrongly, or Settings.AfterFailures requests
-// of clients in a row had no answer. The server is suspect from now on.
+// ServerFailed reports a failure that the engine saw. The server refused a connection
+// (refused), was unreachable, failed the handshake, or did not answer
+// Settings.AfterFailures consecutive client requests. The server is suspect from now
+// on.
 func (k *Keeper) ServerFailed(server int, refused bool, why string, now int64) {
 	s := &k.servers[server]
 	if !s.suspect {
-		s.pingAt = min(s.pingAt, now) // it may be back already
+		s.pingAt = min(s.pingAt, now) // it may be up again already
 	}
 	switch {
 	case !refused:
@@ -260,8 +260,8 @@ func (k *Keeper) ServerFailed(server int, refused bool, why string, now int64) {
 	k.step(now)
 }
 
-// Answered brings the whole answer to a request of Requests. An id that isn't
-// waited for is ignored.
+// Answered delivers the whole reply to a request from Requests. Unknown ids are
+// ignored.
 func (k *Keeper) Answered(id uint64, answer []byte, now int64) {
 	if a, ok := k.pending[id]; ok {
 		delete(k.pending, id)
@@ -270,9 +270,9 @@ func (k *Keeper) Answered(id uint64, answer []byte, now int64) {
 	}
 }
 
-// Unanswered says that a request of Requests has no answer and won't get one:
-// the server refused or can't be reached (hard), or the time was up or the
-// connection was lost.
+// Unanswered reports that a request from Requests will get no reply. hard means that
+// the server refused the connection or is unreachable. Otherwise the request timed out
+// or the connection was lost.
 func (k *Keeper) Unanswered(id uint64, hard bool, why string, now int64) {
 	if a, ok := k.pending[id]; ok {
 		delete(k.pending, id)
@@ -281,16 +281,16 @@ func (k *Keeper) Unanswered(id uint64, hard bool, why string, now int64) {
 	}
 }
 
-// Unasked says that a request of Requests has not been sent, or has waited too
-// long behind others that the server has answered meanwhile. That is overload,
-// which says nothing of the server: it is no failed ping.
+// Unasked reports that a request from Requests was not sent, or timed out while the
+// server was answering earlier requests. That is overload and says nothing about the
+// server, so it is not a failed ping.
 func (k *Keeper) Unasked(id uint64, now int64) {
 	if a, ok := k.pending[id]; ok {
 		delete(k.pending, id)
 		if a.kind == askPing {
 			s := &k.servers[a.server]
 			s.pinging = false
-			s.absent = 0 // it may have had a record in between
+			s.absent = 0 // a record may have existed in between
 		} else {
 			k.unanswered(a, false, "", now)
 		}
@@ -298,8 +298,8 @@ func (k *Keeper) Unasked(id uint64, now int64) {
 	}
 }
 
-// Warmed brings the running totals of this proxy's reads at a WARM server: how
-// many there were and how many it could answer itself.
+// Warmed reports this proxy's running totals for a WARM server: the reads sent to it,
+// and how many of them it could answer itself.
 func (k *Keeper) Warmed(server int, asks, hits uint64, now int64) {
 	if s := &k.servers[server]; PhaseOf(s.n) == Warming {
 		s.warm.Count(asks, hits, now)
@@ -307,8 +307,8 @@ func (k *Keeper) Warmed(server int, asks, hits uint64, now int64) {
 	k.step(now)
 }
 
-// Part says whether the pool's keys move no more: then no server is taken out or
-// emptied, whoever it is, and those that are out come back.
+// Part tells the keeper whether the pool no longer moves keys. If is is true, no server
+// is ejected or flushed, not even a stranger, and servers that are out rejoin.
 func (k *Keeper) Part(is bool) {
 	k.parting = is
 	for i := range k.servers {
@@ -316,9 +316,9 @@ func (k *Keeper) Part(is bool) {
 	}
 }
 
-// Flushed says that a flush_all of a client, through this proxy, has emptied a
-// server. Its record is put back at once, as another incarnation: whoever waits
-// for the one that was there begins again.
+// Flushed reports that a client's flush_all through this proxy has emptied a server.
+// Its record is written again at once, as a new incarnation, so every proxy that waits
+// on the old one starts its wait again.
 func (k *Keeper) Flushed(server int, now int64) {
 	k.servers[server].stranger = false
 	if !k.servers[server].writing {
@@ -327,41 +327,42 @@ func (k *Keeper) Flushed(server int, now int64) {
 	k.step(now)
 }
 
-// Override is what a person wants of a server. It fails if nobody would be left to
-// take over; Down makes the server suspect at this proxy even then. All proxies
-// learn of an order from the view record, and it lasts until the next one.
+// Override applies an operator's override to a server. It fails if no server could take
+// over; Down still makes the server suspect at this proxy then. All proxies learn of
+// the override from the view record. It lasts until the next one.
 func (k *Keeper) Override(server int, o Override, now int64) error {
 	err := k.override(server, o, now)
 	k.step(now)
 	return err
 }
 
-// Tick does what is due. Call it first of all and whenever Next is reached.
+// Tick runs everything that is due. Call it once at the start, and whenever Next is
+// reached.
 func (k *Keeper) Tick(now int64) { k.step(now) }
 
-// Next is when something is due.
+// Next returns when something is due.
 func (k *Keeper) Next() int64 { return k.next }
 
-// Requests returns what is to be sent since the last call, in the order in
-// which it is to be sent on each connection. The caller may keep it.
+// Requests returns the requests to send since the last call. Requests on the same
+// connection must be sent in this order. The caller owns the slice.
 func (k *Keeper) Requests() []Request {
 	r := k.requests
 	k.requests = nil
 	return r
 }
 
-// Events returns what has happened since the last call.
+// Events returns the events since the last call.
 func (k *Keeper) Events() []Event {
 	e := k.events
 	k.events = nil
 	return e
 }
 
-// Gen changes whenever a phase or a suspicion does. A hit or an acknowledgement
-// counts only if Gen is what it was when the request was sent.
+// Gen changes whenever a phase or suspicion changes. A hit or an acknowledgement is
+// valid only if Gen is the same as when the request was sent.
 func (k *Keeper) Gen() uint64 { return k.gen }
 
-// Verdict returns what is known of a server. It allocates nothing.
+// Verdict returns the state of a server. It does not allocate.
 func (k *Keeper) Verdict(server int) Verdict {
 	s := &k.servers[server]
 	v := Verdict{
@@ -382,6 +383,6 @@ func (k *Keeper) Verdict(server int) Verdict {
 	return v
 }
 
-// Renamed returns the number that the keys of a server carry because it refused
-// to be flushed, 0 for none. Path and divert.AppendKey take it.
+// Renamed returns the number that the keys of a server carry because the server
+// rejected flush_all; 0: none. It is an argument of Path.Add and divert.AppendKey.
 func (k *Keeper) Renamed(server int) uint32 { return k.servers[server].renamed }

@@ -1,6 +1,6 @@
 package health
 
-// Each step by itself: small worlds, faults by hand.
+// Tests of single steps, in small simulated pools with explicit faults.
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 	"ringside/proxy/health/divert"
 )
 
-// whole starts a world and waits until all servers are in use.
+// whole starts a world and runs it until all servers are in use.
 func whole(t *testing.T, proxies, pool int, s Settings) *world {
 	t.Helper()
 	w := newWorld(t, scenario{proxies: proxies, pool: pool, set: s})
@@ -24,7 +24,7 @@ func whole(t *testing.T, proxies, pool int, s Settings) *world {
 
 func (w *world) phase(p, server int) Phase { return PhaseOf(w.proxies[p].k.Verdict(server).N) }
 
-// until runs until all proxies have a server in a phase.
+// until runs until server is in phase for all proxies.
 func (w *world) until(server int, phase Phase) {
 	w.t.Helper()
 	for end := w.now + 100*sec; w.now < end; w.run(w.now + 10*ms) {
@@ -41,7 +41,7 @@ func (w *world) until(server int, phase Phase) {
 	w.fail("server %d never was %v: %s", server, phase, w.proxies[0].k.Verdict(server).Step)
 }
 
-// stays runs for a while in which a server must not leave its phase.
+// stays runs for some time and fails if server leaves phase.
 func (w *world) stays(server int, phase Phase, time int64) {
 	w.t.Helper()
 	for end := w.now + time; w.now < end; w.run(w.now + 10*ms) {
@@ -70,7 +70,7 @@ func TestStrictStartWaits(t *testing.T) {
 		if v := w.proxies[0].k.Verdict(i); v.ValidUntil > w.now {
 			t.Errorf("server %d is used before others must have lost their leases", i)
 		}
-		if len(w.nodes[i].items) > 2 { // live, and no record
+		if len(w.nodes[i].items) > 2 { // the counter of live proxies, but no record
 			t.Errorf("server %d has a record already: %v", i, w.nodes[i].items)
 		}
 	}
@@ -182,7 +182,7 @@ func TestTwoOfThreeEject(t *testing.T) {
 	w := whole(t, 3, 3, Settings{Strict: true})
 	w.cut[0][0], w.cut[1][0] = true, true
 	w.until(0, Out)
-	w.stays(0, Out, 20*sec) // the third one reaches it, but knows that the others don't
+	w.stays(0, Out, 20*sec) // the third proxy reaches it, but knows that the others do not
 	w.cut[0][0] = false
 	w.until(0, In)
 	w.cut[1][0] = false
@@ -225,7 +225,7 @@ func TestTwoServersStrict(t *testing.T) {
 	}
 }
 
-// TestFailsAgain lets a server fail in each phase of its return.
+// TestFailsAgain makes a server fail in each phase of its return.
 func TestFailsAgain(t *testing.T) {
 	for _, phase := range []Phase{Returning, Warming, Settling} {
 		w := whole(t, 2, 3, Settings{Strict: true})
@@ -244,7 +244,7 @@ func TestFailsAgain(t *testing.T) {
 	}
 }
 
-// TestLeavingGoesOut heals a server while it is LEAVING.
+// TestLeavingGoesOut makes a server reachable again while it is LEAVING.
 func TestLeavingGoesOut(t *testing.T) {
 	w := whole(t, 2, 3, Settings{Strict: true})
 	w.cutAll(0, true)
@@ -254,7 +254,7 @@ func TestLeavingGoesOut(t *testing.T) {
 	w.until(0, In)
 }
 
-// TestDriverDies kills the proxy that has begun, in each phase.
+// TestDriverDies stops the proxy that received the overrides, in each phase.
 func TestDriverDies(t *testing.T) {
 	for _, phase := range []Phase{Leaving, Out, Returning, Warming, Settling} {
 		w := whole(t, 2, 3, Settings{Strict: true})
@@ -270,7 +270,7 @@ func TestDriverDies(t *testing.T) {
 			w.cutAll(0, true)
 		}
 		if phase == Out {
-			w.run(w.now + 200*ms) // the others must have heard of the order
+			w.run(w.now + 200*ms) // the other proxies must have read the override
 		} else {
 			w.until(0, phase)
 		}
@@ -281,7 +281,7 @@ func TestDriverDies(t *testing.T) {
 	}
 }
 
-// TestFlush looks at what is sent for a flush.
+// TestFlush checks the requests of a flush.
 func TestFlush(t *testing.T) {
 	w := whole(t, 3, 3, Settings{Strict: true})
 	w.cutAll(0, true)
@@ -329,7 +329,7 @@ func TestServerThatRefusesTheFlush(t *testing.T) {
 		}
 	}
 	w.until(0, In)
-	w.start(w.proxies[1]) // a new proxy knows it from the record
+	w.start(w.proxies[1]) // a new proxy learns it from the record
 	w.settle(5 * sec)
 	if got := w.proxies[1].k.Renamed(0); got != 3 {
 		t.Errorf("a new proxy: renamed %d", got)
@@ -376,7 +376,7 @@ func TestWarm(t *testing.T) {
 	}
 	read(1000, 0)
 	w.stays(0, Warming, 10*sec)
-	read(1099, 99) // too few to say anything
+	read(1099, 99) // too few to count
 	w.stays(0, Warming, 5*sec)
 	read(1200, 150)
 	w.stays(0, Warming, 5*sec)
@@ -399,7 +399,7 @@ func TestWarm(t *testing.T) {
 func TestOtherMembershipListSuspends(t *testing.T) {
 	w := whole(t, 2, 3, Settings{Strict: true})
 	p, other := w.proxies[0], w.proxies[1]
-	other.k.hash++ // as if it had another list
+	other.k.hash++ // as if it had another membership list
 	w.run(w.now + 2*sec)
 	for _, p := range w.proxies {
 		if v := p.k.Verdict(0); v.ValidUntil != math.MaxInt64 {
@@ -409,7 +409,7 @@ func TestOtherMembershipListSuspends(t *testing.T) {
 	if err := w.give(1, 0, Drain); err != nil {
 		t.Fatal(err)
 	}
-	w.until(0, Out) // they still tell each other
+	w.until(0, Out) // they still exchange their records
 	if err := w.give(0, 0, Restore); err != nil {
 		t.Fatal(err)
 	}
@@ -470,7 +470,7 @@ func TestBrokenRecordIsReplaced(t *testing.T) {
 	}
 }
 
-// TestLostRecordRestartsTheWait loses a record that a LEAVING stands in.
+// TestLostRecordRestartsTheWait deletes a record that contains a LEAVING.
 func TestLostRecordRestartsTheWait(t *testing.T) {
 	w := whole(t, 2, 3, Settings{Strict: true})
 	w.cutAll(0, true)
@@ -481,7 +481,8 @@ func TestLostRecordRestartsTheWait(t *testing.T) {
 	w.until(0, Out)
 }
 
-// TestMajorityOfRecordsLost takes all records but one, while a server is out.
+// TestMajorityOfRecordsLost restarts two of the three servers that are left while
+// another one is out.
 func TestMajorityOfRecordsLost(t *testing.T) {
 	w := whole(t, 2, 4, Settings{Strict: true})
 	w.cutAll(0, true)
@@ -504,7 +505,7 @@ func TestGutterServerLeavesToo(t *testing.T) {
 	w.cutAll(3, true)
 	w.until(3, Out)
 	w.cutAll(4, true)
-	w.stays(4, In, 20*sec) // nobody could take over
+	w.stays(4, In, 20*sec) // no server could take over
 	w.cutAll(3, false)
 	w.cutAll(4, false)
 	w.settle(60 * sec)
@@ -526,7 +527,7 @@ func TestVerdictAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestNextIsNotNow would find a keeper that keeps its driver busy.
+// TestNextIsNotNow checks that a keeper does not keep its driver busy.
 func TestNextIsNotNow(t *testing.T) {
 	w := whole(t, 3, 3, Settings{Strict: true})
 	asked := 0
@@ -537,7 +538,7 @@ func TestNextIsNotNow(t *testing.T) {
 		w.nodes[0].restart()
 		w.run(w.now + 20*sec)
 	}
-	// Pings, counts, and little else.
+	// Pings, votes and little else.
 	if limit := 200 * 3 * 3 * 6; asked > limit {
 		t.Errorf("%d requests in 200 s, more than %d", asked, limit)
 	}

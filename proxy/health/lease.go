@@ -1,12 +1,12 @@
 package health
 
-// Leases, and the waiting that rests on them.
+// Leases, and the WAIT that is based on them.
 //
-// A ping that brings a server's record is a lease on it: this proxy now knows
-// all that the record said when the ping was sent, and may act on that for
-// Settings.Lease. It counts from the sending, because the server may have
-// answered right then. What is published on enough servers is therefore known,
-// one lease later, to everybody who still may act.
+// A ping that returns a server's record grants a lease. For Settings.Lease this proxy
+// may act on what the record said when the ping was sent. The lease starts at the
+// sending of the ping, because the server may have read the record right then. So one
+// lease after a change was published on enough servers, every proxy with valid leases
+// knows it.
 
 import (
 	"math"
@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// view is the number of view servers: all members are.
+// view returns the number N of view servers: all members are view servers.
 func (k *Keeper) view() int { return len(k.servers) }
 
-// majority is R, how many view servers a proxy needs leases of. Two servers
-// have no majority, both are needed (but see validUntil).
+// majority returns R, the number of view servers on which a proxy needs leases. Two
+// servers have no majority, so both are needed (but see validUntil).
 func (k *Keeper) majority() int { return majorityOf(k.view()) }
 
 func majorityOf(n int) int {
@@ -28,12 +28,14 @@ func majorityOf(n int) int {
 	return n/2 + 1
 }
 
-// strict says whether the guarantee is to be kept and can be.
+// strict reports whether the guarantee of strict consistency is configured and can be
+// kept now.
 func (k *Keeper) strict() bool { return k.set.Strict && k.pool == poolKept }
 
-// wait is how long what was published takes to be known to all who may act on
-// it. Strict: a lease, and the time of a request that was sent at its end; clocks
-// may differ by a tenth. Else two pings are enough for everybody who isn't cut off.
+// wait returns the WAIT: how long a published change needs to reach all proxies that
+// may act on it. With Strict that is a lease plus the duration of a request sent at its
+// end. A tenth is added because clocks may differ. Without Strict it is two pings,
+// enough for any proxy that can reach the servers.
 func (k *Keeper) wait() int64 {
 	if !k.strict() {
 		return 2 * int64(k.set.Ping)
@@ -42,8 +44,8 @@ func (k *Keeper) wait() int64 {
 	return w + w/10 + int64(100*time.Millisecond)
 }
 
-// outBy is by when server i, which is Leaving, is likely to be Out; 0 for others. For
-// the last look, and for processors that others have, it adds half a ping.
+// outBy returns when server i, which is Leaving, will probably be Out, and 0 for other
+// servers. It adds half a ping for the final check and for CPU delays in other proxies.
 func (k *Keeper) outBy(i int) int64 {
 	if s := &k.servers[i]; PhaseOf(s.n) == Leaving {
 		return max(s.since+k.wait(), s.until) + int64(k.set.Ping)/2
@@ -51,7 +53,7 @@ func (k *Keeper) outBy(i int) int64 {
 	return 0
 }
 
-// recount finds until when this proxy has R leases.
+// recount computes until when this proxy has R leases.
 func (k *Keeper) recount() {
 	leases := k.scratch[:0]
 	for i := range k.servers {
@@ -62,8 +64,9 @@ func (k *Keeper) recount() {
 	k.scratch = leases
 }
 
-// validUntil is how long a server may be used: as long as there are leases of
-// it and of R view servers. Of two servers one will do when the other is OUT.
+// validUntil returns until when server i may be used: while this proxy has leases on it
+// and on R view servers. With two servers one lease is enough if the other server is
+// OUT.
 func (k *Keeper) validUntil(i int) int64 {
 	if !k.strict() {
 		return math.MaxInt64
@@ -74,7 +77,8 @@ func (k *Keeper) validUntil(i int) int64 {
 	return min(k.servers[i].lease, k.quorum)
 }
 
-// leases counts the servers that this proxy has a lease of and that are wanted.
+// leases returns how many servers wanted selects, and on how many of them this proxy
+// has a lease.
 func (k *Keeper) leases(now int64, wanted func(i int) bool) (have, all int) {
 	for i := range k.servers {
 		if wanted(i) {
@@ -87,8 +91,8 @@ func (k *Keeper) leases(now int64, wanted func(i int) bool) (have, all int) {
 	return have, all
 }
 
-// reaches says whether this proxy reaches enough others to take server i out.
-// That is policy: who sees little should not decide.
+// reaches reports whether this proxy reaches enough other servers to eject server i. A
+// proxy that reaches few servers should not decide.
 func (k *Keeper) reaches(i int, now int64) bool {
 	if k.strict() {
 		have, _ := k.leases(now, func(j int) bool { return j != i })
@@ -98,25 +102,26 @@ func (k *Keeper) reaches(i int, now int64) bool {
 	return all > 0 && have >= majorityOf(all)
 }
 
-// present says whether a server must hold what is published.
+// present reports whether a server must have a published change in its record.
 func (k *Keeper) present(i int) bool {
 	p := PhaseOf(k.servers[i].n)
 	return p != Leaving && p != Out
 }
 
-// waited says whether everybody knows the number of server i by now, or may not
-// act: its record has been on enough servers for a WAIT, without a gap, and a
-// last look after that has found it still there on each of them. Enough is
-// every server that isn't LEAVING or OUT, and N-R+1 in all, so that any R leases
-// have one of them among them. If not, until is when it will be so; 0: not known.
+// waited reports whether every proxy knows the number of server i by now, or has no
+// valid leases. That is so if the number has been in enough records for a WAIT without
+// interruption, and a ping after that has found it there. Enough is every server that
+// is not LEAVING or OUT, and N-R+1 in all, so that any R leases include one of them. If
+// not done, until is when it will be; 0: unknown.
 //
-// A proxy that does not keep the guarantee waits for no server that it can't reach.
+// Without the guarantee of Strict, servers that this proxy can't reach are ignored.
 func (k *Keeper) waited(i int, now int64) (done bool, until int64) {
 	return k.stood(i, k.servers[i].since, k.servers[i].held, now)
 }
 
-// stood is waited for whatever a record says since a time, of server i or, if that is -1, of
-// none. held is since when each server has had it in its record.
+// stood is waited for any content of the records that was published at since. It is
+// about server i, or about no server if i is -1. held is since when each server's
+// record has contained it; 0: it does not.
 func (k *Keeper) stood(i int, since int64, held []int64, now int64) (done bool, until int64) {
 	wait, holders := k.wait(), 0
 	done, until = true, since+wait
@@ -132,7 +137,7 @@ func (k *Keeper) stood(i int, since int64, held []int64, now int64) (done bool, 
 			if held[j] == 0 {
 				due = math.MaxInt64
 			} else if now >= due && q.good > 0 {
-				q.pingAt = min(q.pingAt, now) // the last look
+				q.pingAt = min(q.pingAt, now) // the final check
 			}
 			until = max(until, due)
 		}

@@ -1,7 +1,6 @@
 package health
 
-// A keeper with real memcached servers: they understand what it sends, and it
-// understands what they answer.
+// Tests of a keeper with real memcached servers: each must understand the other.
 
 import (
 	"bufio"
@@ -18,7 +17,7 @@ import (
 	"ringside/internal/testenv"
 )
 
-// startMemcached runs a memcached on a socket file of its own.
+// startMemcached runs a memcached on a Unix socket.
 func startMemcached(t *testing.T, args ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
@@ -44,7 +43,7 @@ func startMemcached(t *testing.T, args ...string) string {
 	return ""
 }
 
-// real drives a keeper over real connections, one request after another.
+// real runs a keeper over real connections, one request after another.
 type real struct {
 	t     *testing.T
 	k     *Keeper
@@ -98,7 +97,7 @@ func (r *real) ask(server int, id uint32, line string) string {
 	}
 }
 
-// until drives the keeper until a server is in a phase.
+// until runs the keeper until server is in phase.
 func (r *real) until(server int, phase Phase) {
 	r.t.Helper()
 	for end := time.Now().Add(testenv.Hang); time.Now().Before(end); time.Sleep(time.Millisecond) {

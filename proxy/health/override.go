@@ -1,28 +1,29 @@
 package health
 
-// What a person wants of a server, over what the server shows of itself.
+// An operator's override of the state of a server.
 
 import "fmt"
 
-// Override is what a person wants of one server of one pool. A keeper carries it to
-// all Ringsides in the view record; where a pool has no keeper it is this process's.
+// Override is an operator's setting for one server of one pool. A keeper publishes it
+// to all proxies in the view record. In a pool without a keeper it applies to this
+// process only.
 type Override uint8
 
-// What a person may want. In the view record they stand by these numbers.
+// The overrides. The view record stores these numbers.
 const (
-	Restore Override = iota // nothing: the server serves when it answers
-	Drain                   // it gets no new request; those in flight finish. A keeper takes it out in good order
-	Down                    // it gets none from this moment on; those in flight fail, and its connections close, but for late deletes
+	Restore Override = iota // none: the server serves if it replies
+	Drain                   // the server gets no new requests; requests in flight finish. A keeper ejects it phase by phase
+	Down                    // the server gets no requests from now on; requests in flight fail, and its connections close except for late deletes
 	overrideKinds
 )
 
-// String is the word that people use.
+// String returns the word of the command line and of metrics.
 func (o Override) String() string {
 	return [...]string{"restore", "drain", "down", "?"}[min(o, overrideKinds)]
 }
 
-// Refusal is the error line for the requests of a server with this override, in a
-// pool without a keeper.
+// Refusal returns the error line for requests to a server with this override, in a pool
+// without a keeper.
 func (o Override) Refusal(server string) string {
 	how := "drained"
 	if o == Down {

@@ -1,6 +1,6 @@
 package health
 
-// What a person orders: drain, down, restore.
+// Tests of an operator's overrides: drain, down, restore.
 
 import (
 	"testing"
@@ -22,7 +22,7 @@ func TestDrainAndRestore(t *testing.T) {
 			t.Errorf("%+v", v)
 		}
 		w.until(2, Out)
-		w.stays(2, Out, 30*sec) // also by proxies that start later
+		w.stays(2, Out, 30*sec) // even if a proxy starts later
 		w.start(w.proxies[0])
 		w.run(w.now + sec)
 		w.stays(2, Out, 30*sec)

@@ -1,19 +1,19 @@
 package health
 
-// The phases of a server, and the way of a key past servers that are not in.
+// The phases of a server, and the route of a key past servers that are not IN.
 
-// Phase is what everybody does with the keys of a server: the table in the
-// package comment. The phase of a server with the number n is n mod 6.
+// Phase determines where all proxies send commands on the keys of a server: see the
+// table in the package comment. The phase of a server with number n is n mod 6.
 type Phase uint8
 
-// The phases, in the order in which a server goes through them.
+// The phases, in their order.
 const (
 	In        Phase = iota // it serves
-	Leaving                // nobody reads from it or writes to it any more
-	Out                    // the interim server serves its keys
-	Returning              // the interim server serves, what is written is deleted here
-	Warming                // it serves; what it doesn't have may still be at the interim server
-	Settling               // it serves; what is written is deleted at the interim server
+	Leaving                // no proxy reads from it or writes to it
+	Out                    // the substitute server serves its keys
+	Returning              // the substitute server serves; writes are also deleted on the server
+	Warming                // the server serves; on a miss the substitute server may still have the key
+	Settling               // the server serves; writes are also deleted on the substitute server
 )
 
 const phases = 6
@@ -21,15 +21,15 @@ const phases = 6
 // PhaseOf returns the phase of a server with the number n.
 func PhaseOf(n uint32) Phase { return Phase(n % phases) }
 
-// Outages is how often a server with the number n has been taken out, an outage
-// that lasts included.
+// Outages returns how often a server with number n was ejected, including the current
+// outage.
 func Outages(n uint32) uint32 { return (n + phases - 1) / phases }
 
-// Emptied is how often a server with the number n has been flushed, which it is
-// before it is Warming.
+// Emptied returns how often a server with number n was flushed. The flush precedes
+// Warming.
 func Emptied(n uint32) uint32 { return (n + phases - uint32(Warming)) / phases }
 
-// String is the name that logs, metrics and pages use.
+// String returns the name used in logs, metrics and pages.
 func (p Phase) String() string {
 	switch p {
 	case In:
@@ -48,7 +48,7 @@ func (p Phase) String() string {
 	return "?"
 }
 
-// leaving is the next number after n at which a server is LEAVING.
+// leaving returns the next number after n with phase LEAVING.
 func leaving(n uint32) uint32 {
 	if PhaseOf(n) == In {
 		return n + 1
@@ -56,10 +56,10 @@ func leaving(n uint32) uint32 {
 	return n - n%phases + phases + 1
 }
 
-// Generation returns the g of a diverted key from the numbers of the servers
-// that were skipped. It grows with every outage of any of them and stays the
-// same from LEAVING to SETTLE, so nothing that an earlier outage left at an interim
-// server can be addressed again.
+// Generation returns the number of a diverted key from the numbers of the skipped
+// servers. It grows with every outage of one of them and is constant from LEAVING to
+// SETTLE. So data that an earlier outage left on a substitute server can't be addressed
+// again.
 func Generation(skipped ...uint32) uint64 {
 	var g uint64
 	for _, n := range skipped {
@@ -68,17 +68,17 @@ func Generation(skipped ...uint32) uint64 {
 	return g
 }
 
-// Place is where a key lives at one server.
+// Place is the location of a key on one server.
 type Place struct {
 	Server   int
-	Number   uint64 // goes into the key there (divert.AppendKey); 0: the key is used as it is
-	Diverted bool   // the server is the key's interim one: cap its time to live
+	Number   uint64 // part of the key's name there (divert.AppendKey); 0: the plain key
+	Diverted bool   // the server is the key's substitute: limit the time to live
 }
 
-// Route says who serves a key and how. Role is one of
+// Route says which servers serve a key, and how. Role is one of
 //
-//	In         First serves: the key's own server, or its interim one (then First.Diverted)
-//	Leaving    nobody: get misses, mutations fail
+//	In         First serves: the owner of the key, or its substitute (then First.Diverted)
+//	Leaving    no server serves: gets miss, mutations fail
 //	Returning  read Interim; write Interim and delete at First
 //	Warming    read First, on a miss Interim; write First and delete at Interim
 //	Settling   read First; write First and delete at Interim
@@ -87,22 +87,22 @@ type Route struct {
 	First, Interim Place
 }
 
-// Path finds the Route of a key. Add the servers in the key's order, its own
-// first (in a pool with a gutter: its own, then those of the gutter), until Add
-// says that it has seen enough. The zero Path is ready.
+// Path finds the Route of a key. Call Add with the servers in the key's order until it
+// returns true. The owner is first; in a pool with a gutter it is followed by the
+// servers of the gutter. The zero Path is ready to use.
 type Path struct {
 	route     Route
-	returning bool // First is set, Interim is looked for
+	returning bool // First is set and Interim still missing
 	done      bool
 	skipped   uint64
-	passed    bool // somebody stands before the server that comes next
+	passed    bool // Add has been called, so the next server is not the owner
 }
 
-// Add takes the next server of the order with its number and Renamed. It
-// reports whether the route is known.
+// Add adds the next server of the order, with its number and Renamed. It reports
+// whether the route is complete.
 //
-// Only one returning server may be on a path: with two of them, or with one
-// LEAVING, proxies could disagree about who the interim server is.
+// Only one rejoining server may be on a path. With two of them, or with one and a
+// LEAVING server, proxies could disagree about the substitute server.
 func (p *Path) Add(server int, n, renamed uint32) bool {
 	phase := PhaseOf(n)
 	place := Place{server, p.skipped + uint64(renamed), p.passed}
@@ -126,8 +126,8 @@ func (p *Path) Add(server int, n, renamed uint32) bool {
 	return p.done
 }
 
-// Route returns what was found. When the order ended before Add had seen
-// enough, nobody can serve the key.
+// Route returns the result. If the order ended before Add returned true, no server can
+// serve the key.
 func (p *Path) Route() Route {
 	if !p.done {
 		return Route{Role: Leaving}

@@ -1,6 +1,6 @@
 package health
 
-// The table of phases, and every path of up to four servers.
+// Tests of the phases, and of every path of up to four servers.
 
 import (
 	"slices"
@@ -43,8 +43,8 @@ func TestGenerationTellsOutagesApart(t *testing.T) {
 	}
 }
 
-// walk is what Path should find, said another way: the first server that isn't
-// OUT serves; if it is on its way back the next such one must be IN.
+// walk computes the result of Path in another way. The first server that is not OUT
+// serves. If it is rejoining, the next server that is not OUT must be IN.
 func walk(ns []uint32) Route {
 	var here []int
 	for i, n := range ns {

@@ -1,8 +1,8 @@
 package health
 
-// Pings: every server's record is read again and again. What it knows is taken
-// over, what it doesn't know is written to it, and if it has none it gets one
-// as soon as that is safe.
+// Pings: the keeper reads every server's record again and again. It adopts new entries,
+// writes back what the record lacks, and creates a missing record as soon as that is
+// safe.
 
 import (
 	"bytes"
@@ -17,36 +17,36 @@ import (
 // ask is a request that was sent.
 type ask struct {
 	kind    askKind
-	server  int    // that was asked
-	about   int    // server that it is about
-	n       uint32 // of about; when that has changed the answer is of no use
-	round   uint32 // of the attempts to flush about
+	server  int    // the server that was asked
+	about   int    // the server that the request is about
+	n       uint32 // of about, when sent; if it has changed, the reply is useless
+	round   uint32 // of the flush of about, when sent
 	sent    int64
-	written record // askWrite
+	written record // for askWrite: the record
 }
 
 type askKind uint8
 
 const (
-	askPing      askKind = iota // mg: the record
-	askWrite                    // ms: the record
-	askProcess                  // stats: which process is it
-	askRoll                     // mg: the roll
-	askRollWrite                // ms: the roll
-	askLive                     // ma: this proxy lives
-	askVote                     // ma: it suspects about
-	askDoubt                    // mg: how many suspect about
-	askRefused                  // ma or mg: how many does about refuse
+	askPing      askKind = iota // mg: read the record
+	askWrite                    // ms: write the record
+	askProcess                  // stats: identify the process
+	askRoll                     // mg: read the roll, the list of peers
+	askRollWrite                // ms: write the roll
+	askLive                     // ma: count this proxy as alive
+	askVote                     // ma: count this proxy's suspicion of about
+	askDoubt                    // mg: how many proxies suspect about
+	askRefused                  // ma or mg: how many proxies are refused by about
 	askElect                    // ms: may this proxy flush about
-	askThreads                  // stats settings: how many threads has about
-	askFence                    // mn: on one of them
+	askThreads                  // stats settings: how many threads about has
+	askFence                    // mn: wait for one of these threads
 	askFlush                    // flush_all
-	askToken                    // ms: the election again, behind the flush
-	askRecord                   // ms: the record again, behind the flush
-	askFlushed                  // mn: end of the flush
+	askToken                    // ms: the election token again, after the flush
+	askRecord                   // ms: the record again, after the flush
+	askFlushed                  // mn: the flush is done
 )
 
-// send queues a request on the usual connection.
+// send queues a request on the shared connection.
 func (k *Keeper) send(a ask, now int64, line []byte) { k.sendOn(0, false, a, now, line) }
 
 func (k *Keeper) sendOn(conn uint32, end bool, a ask, now int64, line []byte) {
@@ -90,9 +90,10 @@ func (k *Keeper) unanswered(a ask, hard bool, why string, now int64) {
 	}
 }
 
-// ping sends the pings that are due. While a server is about to leave, or leaves, and
-// while a handover pauses, all are asked four times as often: others may publish the next step
-// at any moment, and clients here get errors until this proxy has read that.
+// ping sends the pings that are due. All servers are pinged four times as often while a
+// server is about to leave or is leaving, and while a handover pauses. Another proxy
+// may publish the next step at any moment, and clients of this proxy get errors until
+// it has read that.
 func (k *Keeper) ping(now int64) {
 	hurry := barrier.Of(k.barrier.N) >= barrier.Pausing || k.any(func(i int) bool { return k.refuses(i, now) || PhaseOf(k.servers[i].n) == Leaving })
 	for i := range k.servers {
@@ -112,8 +113,8 @@ func (k *Keeper) ping(now int64) {
 	}
 }
 
-// pingTime is the time to the next ping, give or take a tenth, so that proxies
-// that were started together don't stay together.
+// pingTime returns the time to the next ping. It varies by a tenth, so that proxies
+// that started together do not stay synchronized.
 func (k *Keeper) pingTime() int64 {
 	p := int64(k.set.Ping)
 	return p - p/10 + k.jitter(p/5)
@@ -152,12 +153,12 @@ func (k *Keeper) pinged(a ask, answer []byte, now int64) {
 	}
 }
 
-// unpinged counts a ping that brought nothing.
+// unpinged handles a ping without a usable reply.
 func (k *Keeper) unpinged(i int, hard bool, why string, now int64) {
 	s := &k.servers[i]
 	s.pinging = false
 	s.good = 0
-	s.absent = 0 // it may have had a record in between
+	s.absent = 0 // a record may have existed in between
 	s.soft++
 	if !hard {
 		s.refused = refusal{}
@@ -192,7 +193,7 @@ func (k *Keeper) isSuspect(i int, why string, now int64) {
 	k.event(i, "up", "suspect", why)
 }
 
-// complain tells once what is wrong with a server's record.
+// complain logs a problem with a server's record once.
 func (k *Keeper) complain(i int, what string) {
 	s := &k.servers[i]
 	if s.complaint != what && what != "" {
@@ -201,7 +202,8 @@ func (k *Keeper) complain(i int, what string) {
 	s.complaint = what
 }
 
-// read takes over a record that a ping brought, and brings it up to date.
+// read adopts the record that a ping returned, and writes the server's record if it
+// lacks something.
 func (k *Keeper) read(i int, r record, sent, now int64) {
 	s := &k.servers[i]
 	s.absent = 0
@@ -236,13 +238,13 @@ func (k *Keeper) read(i int, r record, sent, now int64) {
 	}
 }
 
-// foreignPings is for how many pings a record of proxies with another
-// membership list suspends the guarantee, not of a server that was away. Each side writes its hash over the
-// other's four times as often, so both see each other as long as there are both, and
-// after a rolling change the last one's stays.
+// foreignPings is how many pings a record with another membership list suspends the
+// guarantee. It does not apply to the first record of a server that was away. Each side
+// overwrites the other's hash four times in that period, so both keep seeing each
+// other. After a rolling change the hash of the last proxy remains.
 const foreignPings = 20
 
-// covers says whether a record holds all that this proxy knows.
+// covers reports whether a record contains everything that this proxy knows.
 func covers(entries []entry, servers []server) bool {
 	for j, e := range entries {
 		if merge(e, servers[j].entry) != e {
@@ -252,7 +254,7 @@ func covers(entries []entry, servers []server) bool {
 	return true
 }
 
-// hold notes which numbers a server's record has by now.
+// hold updates which numbers the record of server i contains, and since when.
 func (k *Keeper) hold(i int, now int64) {
 	k.barrier.Hold(i, k.servers[i].record.hash == k.hash && k.servers[i].record.stage == k.barrier.N, now)
 	for j := range k.servers {
@@ -268,8 +270,8 @@ func (k *Keeper) hold(i int, now int64) {
 	}
 }
 
-// unhold notes that a server's record was lost: whatever waits for it to be
-// known starts again.
+// unhold notes that the record of server i was lost. Every WAIT that depends on it
+// starts again.
 func (k *Keeper) unhold(i int) {
 	k.barrier.Held[i] = 0
 	for j := range k.servers {
@@ -279,8 +281,8 @@ func (k *Keeper) unhold(i int) {
 	}
 }
 
-// write sends all that this proxy knows to a server, over the record r that it
-// has read there.
+// write sends everything that this proxy knows to server i, replacing the record r that
+// it read there.
 func (k *Keeper) write(i int, r record, now int64) {
 	r = k.known(r)
 	value := appendRecord(nil, r, k.members)
@@ -288,7 +290,7 @@ func (k *Keeper) write(i int, r record, now int64) {
 	k.send(ask{kind: askWrite, server: i, about: i, written: r}, now, meta.Put(k.keys.View, value, r.cas, 0))
 }
 
-// known is all that this proxy knows, to be written in the place of r.
+// known returns a record with everything that this proxy knows, to replace r.
 func (k *Keeper) known(r record) record {
 	r.hash, r.stage, r.others = k.hash, k.barrier.N, k.withDeparted(r.others)
 	r.entries = make([]entry, len(k.servers))
@@ -309,17 +311,17 @@ func (k *Keeper) wrote(a ask, answer []byte, now int64) {
 		s.absent = 0
 		k.hold(a.server, now)
 		if now >= s.lease || !covers(s.record.entries, k.servers) || s.record.stage != k.barrier.N {
-			s.pingAt = now // for a lease, or for the cas to write again
+			s.pingAt = now // for a lease, or for the cas that the next write needs
 		}
 	case line == "EX", line == "NF", line == "NS":
-		s.pingAt = now // somebody was faster: read what he wrote
+		s.pingAt = now // another proxy was faster: read its record
 	default:
 		k.complain(a.server, "view record not written: "+line)
 	}
 }
 
-// missing is called when a server answers but has no record, or one (with a
-// cas) that can't be read: it was restarted or flushed, or is new.
+// missing handles a server that replies but has no record, or an unreadable one (then
+// cas is not 0). The server was restarted or flushed, or is new.
 func (k *Keeper) missing(i int, cas uint64, now int64) {
 	s := &k.servers[i]
 	s.record = record{}
@@ -340,7 +342,7 @@ func (k *Keeper) missing(i int, cas uint64, now int64) {
 	}
 }
 
-// create writes a record where there is none, when it is known who answers there.
+// create writes a missing record, once the server's process is identified.
 func (k *Keeper) create(i int, now int64) {
 	switch s := &k.servers[i]; {
 	case !k.recognized(i):
@@ -350,12 +352,12 @@ func (k *Keeper) create(i int, now int64) {
 	}
 }
 
-// mayRestore says whether this proxy may write the record that server i lacks.
-// It must not if others may have published what it doesn't know: others would
-// then read its old record and take it for the truth. So it needs leases of R
-// others, or of all others that are not LEAVING or OUT: they hold whatever is in
-// force. But if nobody has been able to restore it for a long time, several
-// things have failed at once; then whoever has any lease goes on.
+// mayRestore reports whether this proxy may write the missing record of server i. It
+// must not if other proxies may have published something that it doesn't know, because
+// its outdated record would then be trusted. So it needs leases on R other servers, or
+// on all others that are not LEAVING or OUT: these have every number that is in force.
+// If no proxy could restore the record for a long time, several things have failed at
+// once. Then one lease is enough.
 func (k *Keeper) mayRestore(i int, now int64) bool {
 	if !k.strict() {
 		return true
@@ -369,9 +371,9 @@ func (k *Keeper) mayRestore(i int, now int64) bool {
 	return all > 0 && have == all || others > 0 && now >= s.absent+10*s.patience
 }
 
-// lost says whether R records have been absent for a WAIT, and with them
-// everybody's leases. Of what was known before nothing is left but what the
-// proxies that are still there remember; it is like a first start.
+// lost reports whether R records have been absent for a WAIT, so that no proxy has
+// valid leases. Only the running proxies remember the previous state. This is like a
+// first start.
 func (k *Keeper) lost(now int64) bool {
 	absent := 0
 	for j := range k.servers {

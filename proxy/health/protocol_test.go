@@ -1,6 +1,6 @@
 package health
 
-// What the simulation is asked.
+// The scenarios of the simulation.
 
 import (
 	"flag"
@@ -11,7 +11,7 @@ import (
 	"ringside/internal/testenv"
 )
 
-// more searches longer: go test ./proxy/health -run Simulation -more 50
+// more multiplies the number of runs: go test ./proxy/health -run Simulation -more 50
 var more = flag.Int("more", 1, "how many times as many runs of the simulation")
 
 var (
@@ -19,17 +19,17 @@ var (
 	outages    = []string{"cut", "hang"}
 )
 
-// TestSimulation runs pools through everything that can happen to them. That no
-// number is lowered, that servers take only the way of the phases, that nobody
-// reads from a server that is flushed, that nobody serves without leases and
-// that all servers are IN again at the end is checked in every run.
+// TestSimulation runs pools through all kinds of faults. Every run checks that no
+// number decreases and that servers change phases only in the allowed order. It also
+// checks that no proxy reads from a server that is being flushed or without leases, and
+// that all servers are IN at the end.
 func TestSimulation(t *testing.T) {
 	strict, relaxed := Settings{Strict: true}, Settings{}
 	for _, c := range []struct {
 		name string
 		scenario
 		seeds int
-		exact bool // no stale hit at all
+		exact bool // no stale hit is allowed
 	}{
 		{"strict", scenario{proxies: 3, pool: 3, set: strict, faults: everything, count: 6}, 20, true},
 		{"strict, five servers, faults overlap", scenario{proxies: 3, pool: 5, set: strict, faults: everything, count: 8, apart: 4 * sec}, 20, true},
@@ -71,9 +71,8 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// TestAblations leaves out one part of the protocol after the other, and must
-// see a stale hit each time: so each part is needed, and the simulation would
-// see it missing.
+// TestAblations disables one part of the protocol at a time, and must see a stale hit
+// each time. So each part is needed, and the simulation detects that it is missing.
 func TestAblations(t *testing.T) {
 	const seeds = 60
 	for _, c := range []struct {
@@ -91,7 +90,7 @@ func TestAblations(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if testing.Short() && c.name != "no flush" && c.name != "no dual writes" {
-				return // the seeds of the others come late
+				return // the other ablations only show at late seeds
 			}
 			for seed := range seeds {
 				s := scenario{
@@ -109,15 +108,15 @@ func TestAblations(t *testing.T) {
 	}
 }
 
-// TestPartition cuts the proxies in two, with different servers. Strict: the
-// proxy on the small side knows that it can't be sure. Without Strict it serves
-// what the others have left behind: that is the price, and the difference.
+// TestPartition divides the proxies into two groups that reach different servers. With
+// Strict the proxy in the smaller group stops serving in time. Without Strict it
+// returns stale data.
 func TestPartition(t *testing.T) {
 	for _, strict := range []bool{true, false} {
 		w := newWorld(t, scenario{proxies: 3, pool: 3, set: Settings{Strict: strict}, clients: true})
 		w.settle(20 * sec)
-		w.cut[0][1], w.cut[0][2] = true, true // p0 has only server 0
-		w.cut[1][0], w.cut[2][0] = true, true // the others have not
+		w.cut[0][1], w.cut[0][2] = true, true // p0 reaches only server 0
+		w.cut[1][0], w.cut[2][0] = true, true // the others do not reach it
 		w.run(w.now + 20*sec)
 		if got := PhaseOf(w.proxies[1].k.Verdict(0).N); got != Out {
 			t.Errorf("strict %t: server 0 is %v for most", strict, got)

@@ -1,15 +1,14 @@
 package health
 
-// The view record: what all proxies know of a pool, as one item on each of its
-// servers.
+// The view record: what all proxies know about a pool, stored as one item on each of
+// its servers.
 //
 //	rs1 <membership>[,<stage>] <incarnation> <server>=<n>[,<renamed>[,<overrides>]] …
 //
-// Numbers are in base 36. Only servers are named of which there is something to
-// say. Any two records can be merged, in any order and as often as one likes,
-// with the same result, and a merge never takes anything back; so it doesn't
-// matter who writes when, as long as he writes over nothing that he hasn't read
-// (he sends the cas of what he read).
+// Numbers are in base 36. Servers with a zero entry are left out. Merging records is
+// commutative, associative and idempotent, and never loses information. So any proxy
+// may write at any time, as long as it overwrites only a record that it has read: it
+// sends the cas of the record that it read.
 
 import (
 	"bytes"
@@ -24,14 +23,14 @@ import (
 	"ringside/proxy/health/roll"
 )
 
-// entry is what a record says of one server.
+// entry is what a record says about one server.
 type entry struct {
-	n         uint32 // its phase is n mod 6; it only grows
-	renamed   uint32 // the n from which on its keys have a number because it refused to be flushed; it belongs to n
-	overrides uint32 // counts overrides, so that this mod 3 is the last one
+	n         uint32 // its phase is n mod 6; n only grows
+	renamed   uint32 // the n at which the server rejected flush_all; its keys carry this number since then; 0: never. merge keeps that of the entry with the higher n
+	overrides uint32 // counts overrides; the current one is this mod 3
 }
 
-// merge returns what two entries say together.
+// merge combines two entries.
 func merge(a, b entry) entry {
 	m := a
 	if b.n > m.n || b.n == m.n && b.renamed > m.renamed {
@@ -41,7 +40,7 @@ func merge(a, b entry) entry {
 	return m
 }
 
-// override is what a person wants, as far as the record says.
+// override returns the current override.
 func (e entry) override() Override { return Override(e.overrides % uint32(overrideKinds)) }
 
 // overridden returns the entry with one more override, o.
@@ -52,25 +51,25 @@ func (e entry) overridden(o Override) entry {
 	return e
 }
 
-// record is one server's record, as last read or written.
+// record is the record of one server, as last read or written.
 type record struct {
 	cas         uint64
-	hash        uint64  // of the membership of whoever wrote it last
-	stage       uint32  // of a handover to that membership: see package barrier
-	incarnation uint64  // drawn when the item was created and kept by all who change it: another one tells that the item was lost in between
-	entries     []entry // by server; nil: there is none that could be read
-	others      []byte  // what it says of servers that this proxy doesn't know, kept as it is
+	hash        uint64  // hash of the membership list of the last writer
+	stage       uint32  // stage of the handover to that membership: see package barrier
+	incarnation uint64  // a random number chosen when the item was created and kept by all updates; a different one means that the item was lost in between
+	entries     []entry // by server; nil: no readable record
+	others      []byte  // the entries of servers that this proxy does not know, unchanged
 }
 
 const (
 	recordMagic = "rs1"
-	recordLimit = 512 << 10 // bytes; a longer record is not ours
+	recordLimit = 512 << 10 // bytes; a longer value is not a view record
 )
 
 var errRecord = errors.New("not a view record of this version")
 
-// parseRecord reads the value of a record. It never takes more than it is
-// sure of: one bad field refuses the whole.
+// parseRecord parses the value of a record. One malformed field rejects the whole
+// record.
 func parseRecord(value []byte, index map[string]int, servers int) (record, error) {
 	if len(value) > recordLimit {
 		return record{}, fmt.Errorf("%w: %d bytes", errRecord, len(value))
@@ -136,8 +135,8 @@ func parseEntry(f []byte) (name string, e entry, err error) {
 	return name, e, nil
 }
 
-// withDeparted is what a record says of servers that this proxy doesn't know, and
-// that those are out which a reload has taken from it.
+// withDeparted returns others, the entries of servers that this proxy does not know. It
+// adds that servers which a reload has removed are out.
 func (k *Keeper) withDeparted(others []byte) []byte {
 	if len(k.departed) == 0 {
 		return others
@@ -145,7 +144,7 @@ func (k *Keeper) withDeparted(others []byte) []byte {
 	var merged []byte
 	known := map[string]entry{}
 	for _, f := range bytes.Fields(others) {
-		name, e, _ := parseEntry(f) // it was read before
+		name, e, _ := parseEntry(f) // parsed successfully before
 		if d, ok := k.departed[name]; ok {
 			known[name] = merge(e, d)
 		} else {
@@ -158,7 +157,7 @@ func (k *Keeper) withDeparted(others []byte) []byte {
 	return merged
 }
 
-// appendRecord writes a record the way that parseRecord reads it.
+// appendRecord appends a record in the format of parseRecord.
 func appendRecord(dst []byte, r record, members []Member) []byte {
 	dst = append(dst, recordMagic...)
 	dst = appendNumber(append(dst, ' '), r.hash)
@@ -196,7 +195,7 @@ func number(b []byte, bits int) (uint64, error) {
 	return v, nil
 }
 
-// membership is the hash by which proxies see whether they have the same list.
+// membership returns the hash by which proxies compare their membership lists.
 func membership(pool string, members []Member) uint64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%q", pool)

@@ -1,6 +1,7 @@
 package health
 
-// The view record: what is written is read, and merging is in any order.
+// Tests of the view record: written records are read back, and the order of merging
+// does not matter.
 
 import (
 	"errors"
@@ -105,7 +106,8 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// FuzzAnswers gives a keeper any answer to its first ping: nothing may break.
+// FuzzAnswers sends a keeper arbitrary replies to its first requests: it must not
+// panic.
 func FuzzAnswers(f *testing.F) {
 	for _, s := range []string{"EN\r\n", "ERROR\r\n", "VA 7 c1\r\nrs1 1 1\r\n", "VA 9 c5\r\nrs1 1 1 c\r\n", "VA -1 c\r\n", "HD\r\n", ""} {
 		f.Add([]byte(s))

@@ -1,6 +1,7 @@
 package health
 
-// The roll call: which proxies serve the pool. Package roll has what is said and where.
+// The roll call: discovery of the other proxies of the pool. Package roll defines the
+// item and its location.
 
 import (
 	"bytes"
@@ -13,17 +14,17 @@ import (
 	"ringside/proxy/health/roll"
 )
 
-// rollCall is what this proxy says of itself and has heard of others.
+// rollCall is what this proxy publishes about itself and has read about its peers.
 type rollCall struct {
 	roll.Call
-	self  roll.Entry // ID 0: nobody has said who it is, so it says nothing
+	self  roll.Entry // ID 0: not introduced yet, so nothing is published
 	at    int64      // when the next round is due
-	heard bool       // in this round somebody has answered
+	heard bool       // a server has replied in this round
 	tries int
-	apart string // one who keeps copies at other servers, as was told last
+	apart string // a peer that keeps replicas on other servers, as last logged; empty: none
 }
 
-// introduce says what this proxy is. What is new is told at once.
+// introduce sets what this proxy publishes about itself. A change is published at once.
 func (k *Keeper) introduce(self roll.Entry, now int64) {
 	if k.roll.self != self {
 		k.roll.self, k.roll.at = self, now
@@ -31,20 +32,20 @@ func (k *Keeper) introduce(self roll.Entry, now int64) {
 	}
 }
 
-// Roll is what is known of the proxies that serve the pool.
+// Roll is what is known about the proxies of the pool.
 type Roll struct {
-	Self   roll.Entry   // ID 0: it is not called
-	Others []roll.Entry // that are not gone, by name
-	All    int          // how many proxies there are, by the item or by the votes
-	Bad    int          // items and entries that could not be read, so far
-	Where  bool         // a server has the item, or can have it
+	Self   roll.Entry   // ID 0: the roll call is not running
+	Others []roll.Entry // peers that are alive, sorted by name
+	All    int          // number of proxies, by the item or by the votes
+	Bad    int          // unreadable items and entries so far
+	Where  bool         // a server has the item, or can store it
 }
 
-// Roll says what is known by now.
+// Roll returns the current state.
 func (k *Keeper) Roll() Roll {
 	r := Roll{Self: k.describe(), Others: k.roll.Here(), Bad: k.roll.Bad, Where: len(k.homes()) > 0}
 	r.All = 1 + len(r.Others)
-	if r.All >= roll.Most { // the others are a sample
+	if r.All >= roll.Most { // Others is a sample
 		for i := range k.servers {
 			r.All = max(r.All, int(k.servers[i].live.Rate()))
 		}
@@ -52,7 +53,8 @@ func (k *Keeper) Roll() Roll {
 	return r
 }
 
-// describe is what this proxy says of itself now, with the servers that it suspects, and that lack copies.
+// describe returns this proxy's current entry, including the servers that it suspects
+// and those that lack replicas.
 func (k *Keeper) describe() (e roll.Entry) {
 	e = k.roll.self
 	for i, s := range k.servers {
@@ -66,7 +68,8 @@ func (k *Keeper) describe() (e roll.Entry) {
 	return e
 }
 
-// homes are the servers that have the item: the same for all whose lists have them.
+// homes returns the servers that store the item. Proxies with these servers in their
+// lists choose the same ones.
 func (k *Keeper) homes() (list []int) {
 	for i := range k.servers {
 		if s := &k.servers[i]; k.group(i) == 0 && k.present(i) && !s.suspect && !s.noMeta && s.good > 0 {
@@ -79,7 +82,7 @@ func (k *Keeper) homes() (list []int) {
 	return list[:min(roll.Homes, len(list))]
 }
 
-// callRoll begins a round when it is due.
+// callRoll starts a round when it is due.
 func (k *Keeper) callRoll(now int64) {
 	r := &k.roll
 	if r.self.ID == 0 || now < r.at {
@@ -90,7 +93,7 @@ func (k *Keeper) callRoll(now int64) {
 		r.at = now + int64(k.set.Ping)
 		return
 	}
-	if r.heard { // else it is this proxy that is silent
+	if r.heard { // otherwise this proxy is the silent one
 		r.NextRound()
 	}
 	r.heard, r.tries = false, 0
@@ -105,7 +108,7 @@ func (k *Keeper) askRoll(i int, now int64) {
 	k.send(ask{kind: askRoll, server: i, about: i}, now, meta.Get(k.keys.Roll))
 }
 
-// rolled takes up the item of a server, and writes it with what this proxy knows.
+// rolled merges the item of a server, and writes it back with this proxy's own entry.
 func (k *Keeper) rolled(a ask, answer []byte, now int64) {
 	value, cas, ok := meta.Value(answer)
 	switch {
@@ -129,7 +132,7 @@ func (k *Keeper) rolled(a ask, answer []byte, now int64) {
 	}
 }
 
-// rollWritten reads again where somebody was faster.
+// rollWritten reads the item again if another proxy has changed it in between.
 func (k *Keeper) rollWritten(a ask, answer []byte, now int64) {
 	if k.roll.tries < roll.Tries && !bytes.HasPrefix(answer, []byte("HD")) {
 		k.roll.tries++

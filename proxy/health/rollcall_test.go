@@ -12,7 +12,8 @@ const rollKey = "__rs_roll:p"
 
 var rollTime = int64(roll.Pause(0))
 
-// called is whom proxy p has heard, and what differs of them from config 7.
+// called returns the peers that proxy p knows: name, config, suspects and servers that
+// lack replicas.
 func (w *world) called(p int) (text string) {
 	for _, e := range w.proxies[p].k.Roll().Others {
 		text += fmt.Sprintf("%s %d %s;", e.Name, e.Config, e.Suspects+strings.Repeat(" lacks ", min(1, len(e.Lacks)))+e.Lacks)
@@ -30,7 +31,7 @@ func (w *world) introduceCopies(p int, config, copies uint64) {
 	})
 }
 
-// hears waits until a proxy has heard what is wanted.
+// hears runs until proxy p knows the wanted peers.
 func (w *world) hears(p int, want string) {
 	w.t.Helper()
 	for end := w.now + 30*sec; w.called(p) != want; w.run(w.now + 100*ms) {
@@ -40,8 +41,8 @@ func (w *world) hears(p int, want string) {
 	}
 }
 
-// All hear of all within two rounds; who changes is heard, and who goes is not any more;
-// also while servers lose the item, or hold what is none.
+// TestRollCall checks that all proxies know each other within two rounds, that changes
+// are read, and that a dead proxy disappears. It also deletes and corrupts items.
 func TestRollCall(t *testing.T) {
 	w := whole(t, 3, 3, Settings{})
 	for i, n := range w.nodes {
@@ -72,7 +73,7 @@ func TestRollCall(t *testing.T) {
 	if took := w.now - began; took > 2*rollTime {
 		t.Errorf("a change was heard after %v ms", took/ms)
 	}
-	w.proxies[0].k.servers[1].incomplete = true // no other proxy could know: it may have been started since
+	w.proxies[0].k.servers[1].incomplete = true // no other proxy could know this: it may have started later
 	w.hears(1, "p0 7  lacks c1;p2 7 ;")
 	w.proxies[0].k.servers[1].incomplete = false
 	w.hears(1, "p0 7 ;p2 7 ;")
@@ -94,7 +95,7 @@ func TestRollCall(t *testing.T) {
 	w.hears(0, "p1 8 ;")
 	w.hears(1, "p0 7 ;")
 
-	// One that can't reach any server forgets nobody: it does not hear.
+	// A proxy that reaches no server forgets no peer, because it reads nothing.
 	for i := range w.nodes {
 		w.cut[1][i] = true
 	}
@@ -110,8 +111,8 @@ func TestRollCall(t *testing.T) {
 	w.hears(0, "p1 8 ;")
 }
 
-// Who keeps copies at other servers is told within two rounds to all, once, and so is the
-// end of it, also where he ends.
+// TestRollCallOfCopies checks that all proxies log a peer with other replica placement
+// within two rounds, once. They also log the end of it, even if that peer stops.
 func TestRollCallOfCopies(t *testing.T) {
 	w := whole(t, 3, 3, Settings{})
 	expect := func(what string, want int) {
@@ -143,7 +144,8 @@ func TestRollCallOfCopies(t *testing.T) {
 	expect("who has ended", 0)
 }
 
-// Where servers know no meta commands nobody is called.
+// TestRollCallOfOldServers checks that there is no roll call if no server has meta
+// commands.
 func TestRollCallOfOldServers(t *testing.T) {
 	w := newWorld(t, scenario{proxies: 2, pool: 2})
 	for _, n := range w.nodes {
@@ -156,7 +158,8 @@ func TestRollCallOfOldServers(t *testing.T) {
 	}
 }
 
-// Lists that differ by a server have the roll in common.
+// TestRollCallOfOtherLists checks that proxies with lists that differ in one server
+// have a server with the item in common.
 func TestRollCallOfOtherLists(t *testing.T) {
 	w := whole(t, 2, 4, Settings{})
 	for gone := range 4 {

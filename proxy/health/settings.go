@@ -1,31 +1,31 @@
 package health
 
-// What an operator chooses.
+// The settings of an operator.
 
 import (
 	"fmt"
 	"time"
 )
 
-// Settings say how a pool notices trouble and how a server comes back.
+// Settings control how a pool detects failures and how a server rejoins.
 type Settings struct {
-	Strict        bool          // serve only what is sure: leases and the view record are checked at each answer
-	AfterFailures int           // soft failures in a row that make a server suspect
-	EjectAfter    EjectAfter    // suspicion that lasts this long ejects
-	Ping          time.Duration // between two pings of a server
-	Lease         time.Duration // what a good ping is worth
-	Request       time.Duration // after which a request to a server counts as unanswered
-	GoodPings     int           // in a row, before a server that was out comes back
+	Strict        bool          // strict consistency: leases and the view record are checked for each reply
+	AfterFailures int           // consecutive requests without a reply that make a server suspect
+	EjectAfter    EjectAfter    // how long a suspicion lasts before the server is ejected
+	Ping          time.Duration // interval of the pings of a server
+	Lease         time.Duration // duration of the lease that a good ping grants
+	Request       time.Duration // timeout of a request to a server
+	GoodPings     int           // consecutive good pings before a server rejoins
 	OnRejoin      OnRejoin
 	Hold          time.Duration // how long OnRejoin Hold keeps a server out
 }
 
-// EjectAfter is how long a suspicion lasts that ejects. Who refuses connections has
-// no process any more, and with it has lost what it held: to flush it costs nothing.
-// Who is silent may have everything, so silence is believed later.
+// EjectAfter is how long a suspicion must last before the server is ejected. A server
+// that refuses connections has no process and has lost its data, so a flush costs
+// nothing. A silent server may still have all its data, so it gets more time.
 type EjectAfter struct {
-	Refused time.Duration // from the first connection that it refuses, if it refuses all that follow
-	Silent  time.Duration // from the beginning of the suspicion, whatever it rests on
+	Refused time.Duration // from the first refused connection, if all later ones are refused too
+	Silent  time.Duration // from the start of the suspicion, whatever its reason
 }
 
 func (e EjectAfter) String() string {
@@ -35,14 +35,14 @@ func (e EjectAfter) String() string {
 	return fmt.Sprintf("%v refused, %v silent", e.Refused, e.Silent)
 }
 
-// OnRejoin is what happens to a server that was out and answers again.
+// OnRejoin is what happens to an ejected server that replies again.
 type OnRejoin uint8
 
-// What happens to it. All of them flush it before anybody reads from it.
+// The modes. All of them flush the server before any proxy reads from it.
 const (
-	Flush OnRejoin = iota // it serves as soon as it is empty
-	Warm                  // misses on it ask the interim server for a while
-	Hold                  // it stays out for Settings.Hold first
+	Flush OnRejoin = iota // the server serves once it is flushed
+	Warm                  // for a while, misses on it ask the substitute server
+	Hold                  // it first stays out for Settings.Hold
 )
 
 func (r OnRejoin) String() string { return [...]string{"flush", "warm", "hold"}[r] }

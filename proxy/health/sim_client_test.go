@@ -1,7 +1,7 @@
 package health
 
-// The clients of the simulation: each proxy reads and writes a few keys the way
-// the phases say, and a judge looks at every answer.
+// The clients of the simulation. Each proxy reads and writes keys as its phases
+// require, and a judge checks every reply.
 
 import (
 	"cmp"
@@ -11,17 +11,17 @@ import (
 	"ringside/proxy/health/divert"
 )
 
-// keyState is what the judge knows of a key.
+// keyState is what the judge knows about a key.
 type keyState struct {
 	name  string
-	floor int64 // the latest start of a write that is acknowledged
+	floor int64 // the latest start of an acknowledged write
 }
 
-// write is a mutation that somebody began; its number is the value it writes.
+// write is a mutation; its index is the value that it writes.
 type write struct {
 	key      *keyState
 	invoked  int64
-	answered int64 // 0: not yet
+	answered int64 // 0: not yet answered
 }
 
 func (w *world) startClients() {
@@ -33,11 +33,11 @@ func (w *world) startClients() {
 	}
 }
 
-// Half of all requests go to a few hot keys, the others to many cold ones: only
-// those keep leftovers.
+// Half of all requests use a few hot keys, the others many cold keys. Only cold keys
+// have data left over from earlier phases.
 const hot, cold = 6, 300
 
-// client does one thing after another.
+// client runs one operation after another.
 func (w *world) client(p *proxy) {
 	pace := cmp.Or(w.pace, 20*ms)
 	w.after(pace/2+w.rand.Int64N(pace), func() {
@@ -60,8 +60,8 @@ func (w *world) client(p *proxy) {
 	})
 }
 
-// route walks the order of key i: its own server, then the next ones or the
-// gutter's.
+// route computes the route of key: its own server comes first, then the next servers or
+// the gutter's.
 func (w *world) route(p *proxy, key *keyState) Route {
 	var path Path
 	own := int(key.name[len(key.name)-1]) % w.pool
@@ -87,7 +87,7 @@ func (w *world) keyAt(key *keyState, place Place) string {
 	return string(divert.AppendKey(nil, number, []byte(key.name)))
 }
 
-// usable says whether a server may be used now, and checks the keeper's word.
+// usable reports whether a server may be used now, and checks the keeper's verdict.
 func (w *world) usable(p *proxy, server int) bool {
 	v := p.k.Verdict(server)
 	if v.Suspect || w.now >= v.ValidUntil {
@@ -99,7 +99,7 @@ func (w *world) usable(p *proxy, server int) bool {
 	return true
 }
 
-// checkLeases counts the leases of a proxy itself.
+// checkLeases fails if proxy p does not have the leases that it needs to use server.
 func (w *world) checkLeases(p *proxy, server int) {
 	have := 0
 	for i := range w.nodes {
@@ -116,14 +116,14 @@ func (w *world) checkLeases(p *proxy, server int) {
 	}
 }
 
-// part is what an operation does at one server.
+// part is what an operation does on one server.
 type part struct {
 	place Place
 	do    func(*node) string
-	undo  func(*node) // for a mutation
+	undo  func(*node) // of a mutation
 }
 
-// all sends the parts and tells whether all could be done and counted.
+// all sends the parts and reports whether all succeeded and may be acknowledged.
 func (w *world) all(p *proxy, parts []part, done func(ok bool, answers []string)) {
 	for _, x := range parts {
 		if !w.usable(p, x.place.Server) {
@@ -155,7 +155,7 @@ func (w *world) all(p *proxy, parts []part, done func(ok bool, answers []string)
 			func(n *node) string {
 				answer := x.do(n)
 				if timedOut && x.undo != nil {
-					x.undo(n) // it was queued right behind
+					x.undo(n) // it was queued right after the request
 				}
 				return answer
 			},
@@ -170,7 +170,7 @@ func (w *world) all(p *proxy, parts []part, done func(ok bool, answers []string)
 	}
 }
 
-// undo takes back what was done but must not be acknowledged.
+// undo deletes values that were stored but must not be acknowledged.
 func (w *world) undo(p *proxy, parts []part) {
 	for _, x := range parts {
 		if x.undo != nil {
@@ -268,9 +268,8 @@ func (w *world) read(p *proxy, key *keyState) {
 	}
 }
 
-// judge looks whether a value is older than a write that was acknowledged
-// before the get began: that write must have begun after the value's own was
-// answered.
+// judge checks whether a value is stale. It is stale if its write had been answered
+// before another write began that was acknowledged before the get.
 func (w *world) judge(p *proxy, key *keyState, r Route, value string, floor int64) {
 	w.hits++
 	n, err := strconv.Atoi(value)

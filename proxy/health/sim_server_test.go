@@ -1,7 +1,7 @@
 package health
 
-// A model of a memcached server: items with cas and seconds to live, and the
-// few commands that keepers and the clients of the simulation send.
+// A model of a memcached server. It has items with cas and expiry, and supports the
+// commands that keepers and the simulated clients send.
 
 import (
 	"bytes"
@@ -20,19 +20,19 @@ type item struct {
 type node struct {
 	items  map[string]item
 	cas    uint64
-	refuse bool  // flush_all, as after -F
-	old    bool  // knows no meta commands
-	began  int64 // when the process was started, by the simulation's clock; 0: it doesn't tell
+	refuse bool  // rejects flush_all, as with -F
+	old    bool  // has no meta commands
+	began  int64 // start of the process, by the simulated clock; 0: not reported
 	down   bool  // refuses connections
-	hung   bool  // takes bytes and does nothing
+	hung   bool  // reads requests but does not process them
 	late   []func()
-	// flushed is called when it flushes.
+	// flushed is called by flush_all.
 	flushed func()
 }
 
 func newNode() *node { return &node{items: make(map[string]item)} }
 
-// restart loses all that it holds.
+// restart drops all data.
 func (n *node) restart() {
 	n.items, n.late, n.cas = make(map[string]item), nil, 0
 	n.down, n.hung = false, false
@@ -56,7 +56,7 @@ func (n *node) set(key, value string, ttl int64, now int64) {
 	n.items[key] = it
 }
 
-// do carries out one request line of a keeper.
+// do executes one request of a keeper.
 func (n *node) do(line []byte, now int64) string {
 	head, body, _ := bytes.Cut(line, []byte("\r\n"))
 	f := strings.Fields(string(head))
@@ -123,7 +123,7 @@ func (n *node) store(f []string, value string, now int64) string {
 	return "HD\r\n"
 }
 
-// add is `ma <key> N<seconds> J1 v`.
+// add executes `ma <key> N<seconds> J1 v`.
 func (n *node) add(f []string, now int64) string {
 	it, ok := n.get(f[1], now)
 	if !ok {

@@ -1,9 +1,9 @@
 package health
 
-// A simulation: several keepers and clients against model servers, on one
-// clock, with faults drawn from a seed. It checks the rules of the protocol at
-// every step, and that no get is answered with something older than what was
-// acknowledged before.
+// A simulation of several keepers and clients with model servers, on one clock, with
+// faults drawn from a seed. It checks the rules of the protocol at every step. It also
+// checks that no get returns data older than a write that was acknowledged before the
+// get.
 
 import (
 	"cmp"
@@ -22,24 +22,24 @@ const (
 	sec = int64(time.Second)
 )
 
-// scenario is one run.
+// scenario is the configuration of one run.
 type scenario struct {
 	seed    uint64
 	proxies int
 	pool    int
 	gutter  int
 	set     Settings
-	faults  []string // kinds to draw from
-	count   int      // of faults
-	apart   int64    // between the starts of two, about; 0: after the pool is whole again
+	faults  []string // the kinds of faults to draw from
+	count   int      // number of faults
+	apart   int64    // average time between the starts of two faults; 0: the next fault starts when the pool is whole again
 	off     Ablation
-	single  bool // ablation of the clients: no second write while a server returns
-	sameKey bool // ablation of the clients: diverted keys don't tell outages apart
-	refuse  bool // servers refuse flush_all
+	single  bool // ablation of the clients: no second write while a server rejoins
+	sameKey bool // ablation of the clients: diverted keys are the same in each outage
+	refuse  bool // servers reject flush_all
 	clients bool
-	targets int   // faults hit the first ones only; 0: any
-	long    bool  // faults last long enough to eject
-	pace    int64 // between two requests of a client; 0: the usual
+	targets int   // faults hit only the first so many servers; 0: any
+	long    bool  // faults last long enough to cause an ejection
+	pace    int64 // between two requests of a client; 0: the default
 }
 
 // world is the state of a run.
@@ -49,7 +49,7 @@ type world struct {
 	now    int64
 	rand   *rand.Rand
 	events eventHeap
-	limits []event // the ends of requests, all of the same length and so in order
+	limits []event // timeouts of requests, in order because all have the same duration
 	order  uint64
 
 	nodes   []*node
@@ -57,8 +57,8 @@ type world struct {
 	proxies []*proxy
 	keys    []*keyState
 	writes  []write
-	top     []uint32 // highest number of each server that any keeper had
-	trouble int64    // when the last fault ended
+	top     []uint32 // highest number of each server at any keeper
+	trouble int64    // end of the last fault
 
 	stale   []string
 	gets    int
@@ -66,22 +66,22 @@ type world struct {
 	ejected int
 	flushes int
 	log     []string
-	asked   func(p *proxy, r Request) // sees every request of a keeper, if set
+	asked   func(p *proxy, r Request) // called for every request of a keeper, if set
 }
 
-// proxy is one keeper with its driver.
+// proxy is one keeper and its driver.
 type proxy struct {
 	id     int
 	k      *Keeper
-	life   int // counts restarts: what belongs to an earlier life is dropped
+	life   int // number of starts; replies to an earlier keeper are dropped
 	dead   bool
 	seen   []uint32
-	pinged []int64 // when the last ping that was answered with a record was sent
+	pinged []int64 // when the last ping was sent that returned a record
 	tickAt int64
 	conns  map[[2]int]*conn
 }
 
-// conn keeps the order of what is sent on a connection and of the answers.
+// conn keeps the order of requests and replies on one connection.
 type conn struct{ sent, arrive, reply int64 }
 
 type event struct {
@@ -169,7 +169,7 @@ func newWorld(t testing.TB, s scenario) *world {
 	return w
 }
 
-// start gives a proxy a fresh keeper.
+// start creates a new keeper for a proxy.
 func (w *world) start(p *proxy) {
 	p.life++
 	p.dead = false
@@ -182,7 +182,7 @@ func (w *world) start(p *proxy) {
 	w.input(p, func() { p.k.Tick(w.now) })
 }
 
-// input gives a keeper something and carries out what it wants.
+// input calls do and then sends the requests of the keeper.
 func (w *world) input(p *proxy, do func()) {
 	do()
 	for _, e := range p.k.Events() {
@@ -200,7 +200,7 @@ func (w *world) input(p *proxy, do func()) {
 func (w *world) tick(p *proxy) {
 	next := p.k.Next()
 	if next <= w.now {
-		next = w.now + 1 // would be a loop: found below by the count of events
+		next = w.now + 1 // would be an endless loop otherwise; the number of requests shows it
 	}
 	if p.tickAt > w.now && p.tickAt <= next {
 		return
@@ -214,8 +214,8 @@ func (w *world) tick(p *proxy) {
 	})
 }
 
-// checkNumber checks that no number is ever lowered, and that numbers take no
-// way but the one of the phases.
+// checkNumber checks that no number decreases, and that phases follow each other in the
+// allowed order.
 func (w *world) checkNumber(p *proxy, i int) {
 	n := p.k.Verdict(i).N
 	if n < p.seen[i] {
@@ -236,11 +236,11 @@ func (w *world) checkNumber(p *proxy, i int) {
 	}
 }
 
-// checkFlush checks that nobody reads from a server that is flushed.
+// checkFlush checks that no proxy reads from a server that is being flushed.
 func (w *world) checkFlush(i int) {
 	w.flushes++
 	if !w.set.Strict || w.off != (Ablation{}) || len(w.nodes[i].late) > 0 {
-		return // a flush that was late costs misses, and nobody can stop it
+		return // a late flush only costs misses, and can't be prevented
 	}
 	for _, p := range w.proxies {
 		v := p.k.Verdict(i)
@@ -251,7 +251,7 @@ func (w *world) checkFlush(i int) {
 	}
 }
 
-// ask sends a keeper's request.
+// ask sends a request of a keeper.
 func (w *world) ask(p *proxy, r Request) {
 	if w.asked != nil {
 		w.asked(p, r)
@@ -275,8 +275,8 @@ func (w *world) ask(p *proxy, r Request) {
 		})
 }
 
-// send carries a request to a server and its answer back, and exactly one of
-// ok and failed is called. What a hung server has taken it does later.
+// send delivers a request to a server and its reply back. It calls exactly one of ok
+// and failed. A hung server executes its requests later.
 func (w *world) send(p *proxy, server, id int, do func(*node) string, ok func(string), failed func(hard bool)) {
 	life := p.life
 	alive := func() bool { return p.life == life && !p.dead }
@@ -306,13 +306,13 @@ func (w *world) send(p *proxy, server, id int, do func(*node) string, ok func(st
 			}
 		})
 	}
-	c.arrive++ // what is sent together arrives together
+	c.arrive++ // requests that are sent together arrive together
 	if c.sent != w.now {
 		c.sent, c.arrive = w.now, max(c.arrive, w.now+w.latency())
 	}
 	w.at(c.arrive, func() {
 		switch {
-		case w.cut[p.id][server]: // the bytes never leave this side: the connection is aborted
+		case w.cut[p.id][server]: // the request is lost: the connection is aborted
 		case n.down:
 			w.after(w.latency(), func() { end(func() { failed(true) }) })
 		case n.hung:
@@ -325,8 +325,7 @@ func (w *world) send(p *proxy, server, id int, do func(*node) string, ok func(st
 
 func (w *world) latency() int64 { return ms/10 + w.rand.Int64N(ms) }
 
-// wake lets a hung server do what it has taken, connection by connection
-// in any order.
+// wake makes a hung server execute its pending requests, in random order.
 func (w *world) wake(i int) {
 	n := w.nodes[i]
 	n.hung = false
@@ -338,7 +337,7 @@ func (w *world) wake(i int) {
 	n.late = nil
 }
 
-// whole says whether all keepers have all servers IN.
+// whole returns an error unless all servers are IN for all keepers.
 func (w *world) whole() error {
 	for _, p := range w.proxies {
 		for i := range w.nodes {
@@ -389,7 +388,7 @@ func simulate(t testing.TB, s scenario) *world {
 	return w
 }
 
-// fault draws a fault, and its end.
+// fault draws a fault and schedules its end.
 func (w *world) fault() {
 	kind := w.faults[w.rand.IntN(len(w.faults))]
 	i := w.rand.IntN(cmp.Or(w.targets, len(w.nodes)))
@@ -405,19 +404,19 @@ func (w *world) fault() {
 	w.trouble = max(w.trouble, until)
 	w.note("FAULT %s: server %d, p%d, until %.3f", kind, i, p.id, float64(until)/1e9)
 	switch kind {
-	case "cut": // from everybody
+	case "cut": // no proxy reaches the server
 		for j := range w.proxies {
 			w.cut[j][i] = true
 			w.at(until, func() { w.cut[j][i] = false })
 		}
-	case "links": // from some
+	case "links": // some proxies do not reach the server
 		for j := range w.proxies {
 			if w.rand.IntN(2) == 0 {
 				w.cut[j][i] = true
 				w.at(until, func() { w.cut[j][i] = false })
 			}
 		}
-	case "alone": // a proxy with a server
+	case "alone": // a proxy reaches only one server
 		for j := range w.nodes {
 			if j != i {
 				w.cut[p.id][j] = true
@@ -431,9 +430,9 @@ func (w *world) fault() {
 		w.nodes[i].down = true
 		w.nodes[i].late = nil
 		w.at(until, w.nodes[i].restart)
-	case "lose": // its record
+	case "lose": // a server's record
 		delete(w.nodes[i].items, p.k.keys.View)
-	case "garble": // its record
+	case "garble": // a server's record
 		w.nodes[i].set(p.k.keys.View, "rs2 something else", 0, w.now)
 	case "restart": // a proxy
 		p.dead = true

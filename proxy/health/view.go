@@ -1,6 +1,6 @@
 package health
 
-// What a keeper has decided, for those who serve by it on other goroutines.
+// The decisions of a keeper, published for other goroutines.
 
 import (
 	"sync/atomic"
@@ -10,92 +10,93 @@ import (
 	"ringside/proxy/health/roll"
 )
 
-// View is what the keeper of a pool has decided, published as atomic words: the
-// goroutine that lets the keeper work writes it, everybody reads it. A member's
-// index is that in the list New was given.
+// View is the published state of a pool's keeper, as atomic words. The goroutine that
+// runs the keeper writes it; all goroutines read it. Members have the same indexes as
+// in the list passed to New.
 type View struct {
-	learned  atomic.Bool   // it is known who is out
-	gen      atomic.Uint64 // the keeper's Gen, of what is published
-	allIn    atomic.Bool   // every member is in, nobody suspects it, and its keys have their own names
-	foreign  atomic.Bool   // other Ringsides have another list of members
-	copies   atomic.Bool   // routes keep copies on its members
-	gone     atomic.Bool   // none of the pool's own servers answers
+	learned  atomic.Bool   // the keeper knows which servers are out
+	gen      atomic.Uint64 // Gen of the published state
+	allIn    atomic.Bool   // every member is In, not suspect, and its keys have their own names
+	foreign  atomic.Bool   // other proxies have another membership list
+	copies   atomic.Bool   // routes keep replicas on its members
+	gone     atomic.Bool   // none of the pool's own servers replies
 	self     atomic.Pointer[roll.Entry]
-	Handover barrier.Board // what loops and the keeper tell each other of a handover
+	Handover barrier.Board // handover state exchanged by the loops and the keeper
 	members  []published
 }
 
-// published is what is published of one member.
+// published is the published state of one member.
 type published struct {
-	state           atomic.Uint64 // n in the high half; the low bits are marks
+	state           atomic.Uint64 // n in the upper 32 bits; flags in the lower ones
 	renamed         atomic.Uint32
 	validUntil      atomic.Int64
-	outBy           atomic.Int64  // while it is Leaving
-	process         process.Cell  // that the keeper has recognized last
-	asks, hits      atomic.Uint64 // reads while it was Warming, and those it could answer
-	incompleteUntil atomic.Int64  // copies: until when somebody has said that it lacks some
-	neededUntil     atomic.Int64  // copies: until when another pool has said that it may have the only copy of a key
-	unfitAt         atomic.Uint32 // copies: the number, plus one, at which somebody has said that it can't be mended; 0: nobody has
+	outBy           atomic.Int64  // when it is expected to be Out, while it is Leaving; else 0
+	process         process.Cell  // the process that the keeper last recognized
+	asks, hits      atomic.Uint64 // reads while it was Warming, and those that it could answer
+	incompleteUntil atomic.Int64  // with replicas: it is reported to lack some until this time
+	neededUntil     atomic.Int64  // with replicas: until this time another pool on this server claims that it may have the last copy of a key
+	unfitAt         atomic.Uint32 // with replicas: the number, plus one, at which it was reported as not repairable; 0: never
 }
 
-const suspectMark = 1 // of published.state
+const suspectMark = 1 // flag in published.state
 
-// NewView makes a view of n members, all In, that has learned nothing.
+// NewView returns a view of n members. All are In, and Learned is false.
 func NewView(n int) *View { return &View{members: make([]published, n)} }
 
-// Len is how many members there are.
+// Len returns the number of members.
 func (v *View) Len() int { return len(v.members) }
 
-// Learned reports whether it is known who is out. Before it is, a member that
-// answers may hold what is old.
+// Learned reports whether it is known which members are out. Until then a member that
+// replies may have stale data.
 func (v *View) Learned() bool { return v.learned.Load() }
 
-// AllIn reports whether every member is In, not suspected and not renamed, and
-// that is known: then nothing about the pool is special.
+// AllIn reports whether every member is known to be In, not suspect and not renamed.
+// Then the pool needs no special treatment.
 func (v *View) AllIn() bool { return v.allIn.Load() }
 
-// Gen changes whenever a phase or a suspicion does.
+// Gen changes whenever a phase or suspicion changes.
 func (v *View) Gen() uint64 { return v.gen.Load() }
 
-// Foreign reports whether Ringsides with another list of members were seen of late:
-// they may keep keys on servers that this one does not know.
+// Foreign reports whether proxies with another membership list were seen recently. They
+// may keep keys on servers that this proxy does not know.
 func (v *View) Foreign() bool { return v.foreign.Load() }
 
-// Differ says whether other Ringsides have another list.
+// Differ publishes Foreign.
 func (v *View) Differ(is bool) { v.foreign.Store(is) }
 
-// N is the number of member i; PhaseOf(N) is its phase.
+// N returns the number of member i; PhaseOf(N) is its phase.
 func (v *View) N(i int) uint32 { return uint32(v.members[i].state.Load() >> 32) }
 
-// Phase is the phase of member i.
+// Phase returns the phase of member i.
 func (v *View) Phase(i int) Phase { return PhaseOf(v.N(i)) }
 
-// Suspected reports whether this process gets no answers of member i.
+// Suspected reports whether this process gets no replies from member i.
 func (v *View) Suspected(i int) bool { return v.members[i].state.Load()&suspectMark != 0 }
 
-// Serves reports whether member i is In, answers, and has its keys under their
-// own names.
+// Serves reports whether member i is In, replies, and has its keys under their own
+// names.
 func (v *View) Serves(i int) bool {
 	return v.Learned() && v.Phase(i) == In && !v.Suspected(i) && v.Renamed(i) == 0
 }
 
-// Renamed is the number that the keys of member i carry because it refused to
-// be flushed; 0: none.
+// Renamed returns the number that the keys of member i carry because it rejected
+// flush_all; 0: none.
 func (v *View) Renamed(i int) uint32 { return v.members[i].renamed.Load() }
 
-// ValidUntil is until when, in nanoseconds on the keeper's clock, the answers of
-// member i are sure in consistency strict.
+// ValidUntil returns until when replies of member i can be trusted under strict
+// consistency, in nanoseconds on the keeper's clock.
 func (v *View) ValidUntil(i int) int64 { return v.members[i].validUntil.Load() }
 
-// OutBy is by when member i, which is Leaving, is likely to be Out, and 0 for others. It
-// is no promise: who waits for it needs an end of his own.
+// OutBy returns when member i, which is Leaving, will probably be Out, and 0 for other
+// members. This is only an estimate: callers that wait for it need their own deadline.
 func (v *View) OutBy(i int) int64 { return v.members[i].outBy.Load() }
 
 // SetOutBy publishes OutBy.
 func (v *View) SetOutBy(i int, at int64) { v.members[i].outBy.Store(at) }
 
-// Recognized reports whether the keeper knows that p answers for member i, and that it has
-// no values of its own, or is emptied before anybody reads from it.
+// Recognized reports whether the keeper has identified p as the process of member i.
+// Such a process has no other data, or will be flushed before any proxy reads from
+// it.
 func (v *View) Recognized(i int, p process.Process) bool { return v.members[i].process.Is(p) }
 
 // CountWarmRead counts a read of member i while it is Warming.
@@ -106,49 +107,49 @@ func (v *View) CountWarmRead(i int, hit bool) {
 	}
 }
 
-// WarmReads are the reads that CountWarmRead has counted, and the hits of them.
+// WarmReads returns the reads and hits counted by CountWarmRead.
 func (v *View) WarmReads(i int) (asks, hits uint64) {
 	return v.members[i].asks.Load(), v.members[i].hits.Load()
 }
 
-// Gone reports whether none of the pool's own servers has answered this process for as
-// long as it takes to eject one. Nobody is ejected then: nobody is left to whom other
-// processes could say what they see.
+// Gone reports whether none of the pool's own servers has replied to this process for
+// the time after which one is ejected. No server is ejected then, because proxies need
+// a reachable server to exchange their votes.
 func (v *View) Gone() bool { return v.gone.Load() }
 
-// SetGone publishes Gone. The caller goes on to Done.
+// SetGone publishes Gone. The caller must call Done afterwards.
 func (v *View) SetGone(gone bool) { v.gone.Store(gone) }
 
-// KeepCopies says whether routes keep copies on the members, who then lack what
-// they had when they come back empty.
+// KeepCopies sets whether routes keep replicas on the members. A member that rejoins
+// empty then lacks replicas.
 func (v *View) KeepCopies(keep bool) { v.copies.Store(keep) }
 
-// SayIncomplete says that member i lacks copies, until a time: who says so goes on
-// saying it.
+// SayIncomplete reports that member i lacks replicas, until a time. The caller must
+// repeat it as long as that is true.
 func (v *View) SayIncomplete(i int, until int64) {
 	v.members[i].incompleteUntil.Store(max(until, v.members[i].incompleteUntil.Load()))
 }
 
-// Incomplete reports whether member i lacks copies.
+// Incomplete reports whether member i lacks replicas.
 func (v *View) Incomplete(i int, now int64) bool { return now < v.members[i].incompleteUntil.Load() }
 
-// SayNeeded says, as SayIncomplete does, that member i may have the only copy of a key of another
-// pool, which has it too.
+// SayNeeded reports that member i may have the last copy of a key of another pool on
+// the same server. Like SayIncomplete, it must be repeated.
 func (v *View) SayNeeded(i int, until int64) {
 	v.members[i].neededUntil.Store(max(until, v.members[i].neededUntil.Load()))
 }
 
-// SayUnfit says that member i, at number n, has missed more writes than anybody remembers,
-// and can only be emptied: it leaves, and is flushed on its way back.
+// SayUnfit reports that member i, at number n, missed more writes than the ledger can
+// record. It must be flushed, so it is ejected and then rejoins.
 func (v *View) SayUnfit(i int, n uint32) { v.members[i].unfitAt.Store(n + 1) }
 
-// Unfit reports whether that was said, and member i has not left since.
+// Unfit reports whether SayUnfit was called for the member's current number.
 func (v *View) Unfit(i int) bool { return v.members[i].unfitAt.Load() == v.N(i)+1 }
 
-// Introduce says what this process is, for the roll call.
+// Introduce sets what this process publishes about itself in the roll call.
 func (v *View) Introduce(self roll.Entry) { v.self.Store(&self) }
 
-// Tell tells k what others have said here.
+// Tell passes everything that was set here to k.
 func (v *View) Tell(k *Keeper, now int64) {
 	if self := v.self.Load(); self != nil {
 		k.introduce(*self, now)
@@ -176,8 +177,8 @@ func (v *View) Set(i int, n uint32, suspect bool, renamed uint32, validUntil int
 	m.validUntil.Store(validUntil)
 }
 
-// Done ends what Set has begun: gen is the Gen of all that was set. It is not
-// told, and nobody is taken to be in, before it is learned who is out.
+// Done completes a series of calls of Set. gen is the Gen of the published state. If
+// learned is false, gen is not published and AllIn stays false.
 func (v *View) Done(gen uint64, learned bool) {
 	allIn := learned
 	for i := range v.members {
@@ -190,10 +191,10 @@ func (v *View) Done(gen uint64, learned bool) {
 	}
 }
 
-// Publish takes over all that k has decided. A lease says that all is known that was
-// published before it: so one that is longer comes last, when whoever sees it sees also
-// the phases that k has learned with it, and one that is shorter comes first. Others read
-// meanwhile, for as long as this goroutine's thread has to wait for a processor.
+// Publish publishes the whole state of k. A lease promises that everything published
+// before it is known. So a longer lease is stored last: a goroutine that sees it also
+// sees the phases that k learned with it. A shorter lease is stored first. Other
+// goroutines read in between, for as long as this thread waits for a CPU.
 func (v *View) Publish(k *Keeper, learned bool) {
 	for i := range v.members {
 		until := &v.members[i].validUntil

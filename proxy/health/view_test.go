@@ -8,8 +8,9 @@ import (
 	"ringside/internal/testenv"
 )
 
-// TestLeaseAfterPhases: whoever sees a lease sees also what was known when it was
-// granted. One member's lease used to be published before the next one's phase.
+// TestLeaseAfterPhases checks that a goroutine which sees a lease also sees the phases
+// that were known when it was granted. Earlier, one member's lease was published before
+// the next one's phase.
 func TestLeaseAfterPhases(t *testing.T) {
 	var members []Member
 	for i := range 5 {

@@ -1,17 +1,18 @@
 package health
 
-// Votes: how many proxies there are, and how many of them suspect a server.
+// Votes: counting the proxies, and those that suspect a server.
 //
-// Twice in a lease, which all proxies of a pool agree on, every proxy adds one to a
-// counter on each server that answers, and one to another counter there for each server
-// that it suspects. So between two of its own additions the first grows by the number of
-// proxies, and the other by the number of those that suspect the server. Counters are
-// made by whoever finds none and end after a minute; nobody needs to be counted out, and
-// no clock is compared.
+// Twice per lease, a period that all proxies of a pool share, every proxy adds one to a
+// counter on each server that replies. It also adds one to another counter there for
+// each server that it suspects. Between two additions of one proxy, the first counter
+// grows by the number of proxies. The other grows by the number of proxies that suspect
+// the server. A proxy that finds no counter creates it, and counters expire after a
+// minute. So no proxy must sign off, and no clocks are compared.
 //
-// That takes two additions. Whom a server refuses says so at once besides, in a counter
-// that ends after refusedLife and to which nobody adds twice in that time. So what it says
-// is how many proxies were refused of late, and a look at it is enough.
+// This needs two additions. For refused connections there is a faster way: a proxy that
+// a server refuses also adds one to a third counter at once. That counter expires after
+// refusedLife, and no proxy adds to it twice in that time. So its value is the number
+// of proxies that were refused recently, and one read is enough.
 
 import (
 	"time"
@@ -21,19 +22,19 @@ import (
 )
 
 const (
-	countLife    = 60                     // seconds that a counter lives
-	refusedLife  = 3                      // seconds until memcached forgets a count of refusals; it may take one for less, never for more
-	refusedPause = int64(4 * time.Second) // until a proxy that is refused says so again
+	countLife    = 60                     // lifetime of a counter, in seconds
+	refusedLife  = 3                      // lifetime of a counter of refusals, in seconds; memcached may expire it up to one second early, but never late
+	refusedPause = int64(4 * time.Second) // interval at which a refused proxy reports it again
 )
 
-// voteTime is the time between two additions of a proxy.
+// voteTime returns the time between two additions of a proxy.
 func (k *Keeper) voteTime() int64 { return int64(k.set.Lease) / 2 }
 
-// vote counts this proxy, and its suspicions, and looks who else suspects the
-// servers that are to come back.
+// vote counts this proxy and its suspicions. It also reads how many proxies suspect the
+// servers that are OUT.
 func (k *Keeper) vote(now int64) {
 	if k.voteAt == 0 {
-		k.voteAt = now + k.jitter(k.voteTime()) // proxies that start together should not count together
+		k.voteAt = now + k.jitter(k.voteTime()) // proxies that started together should not vote together
 	}
 	if now < k.voteAt {
 		return
@@ -59,7 +60,7 @@ func (k *Keeper) vote(now int64) {
 	}
 }
 
-// sayRefused tells the other servers that server i refuses this proxy.
+// sayRefused reports to the other servers that server i refuses this proxy.
 func (k *Keeper) sayRefused(i int, now int64) {
 	if s := &k.servers[i]; s.saidAt == 0 || now >= s.saidAt+refusedPause {
 		s.saidAt = now
@@ -67,8 +68,8 @@ func (k *Keeper) sayRefused(i int, now int64) {
 	}
 }
 
-// refuses says whether server i refuses this proxy, and who else is refused may decide
-// something.
+// refuses reports whether server i refuses this proxy and votes of other refused
+// proxies may still matter.
 func (k *Keeper) refuses(i int, now int64) bool {
 	s := &k.servers[i]
 	return s.refused.since != 0 && k.present(i) && now < s.saidAt+refusedPause
@@ -92,7 +93,7 @@ func (k *Keeper) counted(a ask, answer []byte, now int64) {
 	switch {
 	case a.kind == askRefused:
 		if said := k.servers[a.about].refused.said; said != nil {
-			said[a.server] = n // 0 if there is none
+			said[a.server] = n // 0 if there is no counter
 		}
 		return
 	case a.kind != askLive:
@@ -108,7 +109,7 @@ func (k *Keeper) counted(a ask, answer []byte, now int64) {
 	}
 }
 
-// opinions adds up what the other servers have counted of server i.
+// opinions returns the result of the votes about server i on all other servers.
 func (k *Keeper) opinions(i int, now int64) tally.Opinion {
 	var poll tally.Poll
 	for j := range k.servers {

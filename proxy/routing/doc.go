@@ -1,36 +1,37 @@
-// Package routing ties a table to servers: which route a key takes, who holds it, and who serves it now.
+// Package routing maps a key to its route and to the servers that hold or serve it.
 //
-// A table names pools and addresses; an engine has connections. When an engine
-// takes up a table it binds each pool to its servers (BoundPool) and each
-// listener to its routes (Listener.Bind). What is bound belongs to that engine,
-// so a lookup takes no lock.
+// A table names pools and addresses; an engine has connections. When an engine adopts a
+// table, it binds each pool to its servers (BoundPool) and each listener to its routes
+// (Listener.Bind). Bound objects belong to that engine, so a lookup needs no lock.
 //
-//	Listener.Route(key) ► Route, by the longest prefix or pattern; nil: no route wants the key
-//	  BoundPool.Owners  ► the index of the server that the pool's rule gives the key to
-//	  Route.Holders     ► the servers that keep a copy of the key, the one that decides first
-//	  BoundPool.Find    ► who serves the key now, by the phases of its servers (health.View)
+//	Listener.Route(key) ► Route, by the longest prefix or pattern; nil: no route matches the key
+//	  BoundPool.Owners  ► the index of the server that owns the key by the pool's rule
+//	  Route.Holders     ► the servers that hold replicas of the key, the primary first
+//	  BoundPool.Find    ► the server that serves the key now, by the phases of the servers (health.View)
 //
-// # Where a key goes
+// # Where a command is sent
 //
-//	the route                                  a key goes
-//	keeps one copy, its owner is IN            to its owner: no task is needed
-//	keeps one copy, its owner is not IN, is    where Find says; package failover leads the command
-//	suspect, or has its keys under new names
-//	lets increments wait                       as above, and every command is a task: packages counters and failover
-//	keeps several copies                       to its holders; package copies leads the command, or copies/direct
-//	                                           asks one of them for a value
-//	in consistency strict                      as above, and every command is a task
-//	its server is ordered away by a person     nowhere: Refusal says why
+//	the route                                  a command on a key
+//	has one copy, the owner is IN              is sent to the owner, without a task
+//	has one copy, the owner is not IN, is      is sent where Find says, by package failover
+//	suspect, or stores keys under new names
+//	buffers increments                         as above, but always as a task: packages counters and failover
+//	has several replicas                       is sent to the replicas by package copies, or
+//	                                           a read to one of them by copies/direct
+//	has strict consistency                     as above, but always as a task
+//	an operator drained the server             is rejected: Refusal returns the reason
+//	or took it down
 //
-// NeedsTask decides between the first line and the others. It costs three
-// comparisons where nothing is wrong.
+// NeedsTask selects between the first case and the others. It costs three comparisons
+// while all servers are IN.
 //
-// Find walks the key's order: the owner first, then the servers that the pool's
-// failover mode names (the next on the ring, the ring rebuilt without those that
-// are out, or the gutter's), until package health says that it knows enough.
+// Find walks the servers in the order of the key: first the owner, then the servers
+// chosen by the pool's failover mode. These are the next servers on the ring, the ring
+// rebuilt without ejected servers, or the gutter's servers. It stops as soon as package
+// health reports that the route is known.
 //
-// # What it does not do
+// # Limits
 //
-// It decides no phase (health does) and asks no server. A Listener outlives a
-// reload and keeps its name; its routes and pools don't.
+// It does not decide phases (package health does) and sends no requests. A Listener
+// survives a reload and keeps its name; its routes and pools are replaced.
 package routing

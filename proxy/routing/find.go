@@ -1,6 +1,6 @@
 package routing
 
-// Who serves a key now, and who keeps its copies.
+// Lookups: the server that serves a key now, and the servers that hold its replicas.
 
 import (
 	"slices"
@@ -11,7 +11,8 @@ import (
 	"ringside/replicate"
 )
 
-// Find works out who serves a key, by its hashed part and its hash.
+// Find returns the server that serves a key now. part is the hashed part of the key, h
+// its hash, and owner the index of the server that owns it.
 func (bp *BoundPool) Find(part []byte, h uint64, owner int) health.Route {
 	var p health.Path
 	if bp.pass(&p, owner) {
@@ -38,14 +39,15 @@ func (bp *BoundPool) Find(part []byte, h uint64, owner int) health.Route {
 	return p.Route()
 }
 
-// pass adds member i to the path of a key. It reports whether the path is complete.
+// pass adds server i to the path of a key. It reports whether the path is complete.
 func (bp *BoundPool) pass(p *health.Path, i int) (done bool) {
 	return p.Add(i, bp.View.N(i), bp.View.Renamed(i))
 }
 
-// findRebuilt is Find where the client's rule rebuilds its ring without the servers
-// that are out. That ring depends on all of them, so the name of a diverted key does
-// too; and while any server is between IN and OUT, it is not settled which ring it is.
+// findRebuilt is Find for a pool that rebuilds its ring without ejected servers.
+// That ring depends on all ejected servers, so the name of a diverted key does too.
+// While any server is between IN and OUT, it is undecided which ring applies, so that
+// server is on the path of every diverted key.
 func (bp *BoundPool) findRebuilt(p *health.Path, part []byte, h uint64, owner int) {
 	out := make([]bool, len(bp.Servers))
 	out[owner] = true
@@ -64,7 +66,7 @@ func (bp *BoundPool) findRebuilt(p *health.Path, part []byte, h uint64, owner in
 	}
 }
 
-// plain says that srv serves its keys itself, under their own names.
+// plain reports whether srv serves its keys itself, under their own names.
 func (bp *BoundPool) plain(srv *upstream.Server) bool {
 	for i, s := range bp.Servers {
 		if s == srv {
@@ -74,8 +76,8 @@ func (bp *BoundPool) plain(srv *upstream.Server) bool {
 	return false
 }
 
-// UnlearnedView is the view of one of the route's pools that has not learned yet who
-// is out; nil if all have.
+// UnlearnedView returns the view of a pool of the route that does not know yet which
+// servers are out. It returns nil if there is none.
 func (rt *Route) UnlearnedView() *health.View {
 	if v := rt.View; v != nil && !v.Learned() {
 		return v
@@ -88,18 +90,19 @@ func (rt *Route) UnlearnedView() *health.View {
 	return nil
 }
 
-// ReadsFirst says that of several copies reads ask the one that decides, while it answers.
+// ReadsFirst reports whether reads ask the primary replica, as long as it replies.
 func (rt *Route) ReadsFirst() bool { return rt.Copies.Read == replicate.First && rt.Prefer == nil }
 
-// Holder is a server that keeps a copy of a key.
+// Holder is a server that has a replica of a key.
 type Holder struct {
 	Pool   *BoundPool
-	Index  int // in the pool
+	Index  int // index in Pool
 	Server *upstream.Server
 }
 
-// Holders appends the servers that keep key: one of each pool that the route names,
-// or several of its only one. The one that decides is first.
+// Holders appends the servers that hold replicas of key, the primary first. If the
+// route names several pools, each of them has one replica. Otherwise all replicas are
+// in the route's only pool.
 func (rt *Route) Holders(list []Holder, key []byte) []Holder {
 	if len(rt.Also) > 0 {
 		for i := -1; i < len(rt.Also); i++ {
@@ -120,12 +123,13 @@ func (rt *Route) Holders(list []Holder, key []byte) []Holder {
 	return list
 }
 
-// IsNear says that of several copies reads by Nearest ask h first.
+// IsNear reports whether h is a replica that reads by Nearest ask first.
 func (rt *Route) IsNear(h Holder) bool {
 	return rt.Prefer == h.Pool || rt.Prefer == nil && rt.Zone != "" && h.Pool.Pool.Servers[h.Index].Zone == rt.Zone
 }
 
-// AllIn says that in all pools of the route nothing is special: see health.View.
+// AllIn reports whether View.AllIn is true in all pools of the route: no server needs
+// special treatment.
 func (rt *Route) AllIn() bool {
 	for _, bp := range rt.Also {
 		if !bp.View.AllIn() {
@@ -135,17 +139,18 @@ func (rt *Route) AllIn() bool {
 	return rt.View.AllIn()
 }
 
-// readsDirectly says whether a get may ask one of several copies without a task. Where
-// everything has to be sure, one get may ask several copies, or the guard wants to know,
-// it may not.
+// readsDirectly reports whether a get may ask one of several replicas without a task.
+// It may not with strict consistency, when a get may ask several replicas, or when the
+// guard or tags need to see the command.
 func (rt *Route) readsDirectly() bool {
 	strict := func(bp *BoundPool) bool { return bp.Pool.Failover.Strict }
 	return rt.Copies.Copies != 0 && rt.Copies.Read != replicate.Fastest && rt.Copies.Hedge == 0 && rt.Guard == nil && rt.Tags == nil &&
 		!strict(rt.BoundPool) && !slices.ContainsFunc(rt.Also, strict)
 }
 
-// NeedsTask says that a command on a key of srv needs a task: the route keeps
-// copies or lets increments wait, or the server is gone, or everything has to be sure.
+// NeedsTask reports whether a command on a key of srv needs a task. It does if the
+// route has replicas, buffers increments or has strict consistency, or if srv does not
+// serve its keys normally.
 func (rt *Route) NeedsTask(srv *upstream.Server) bool {
 	return rt != nil && rt.mayTask && rt.special(srv)
 }
@@ -154,5 +159,5 @@ func (rt *Route) special(srv *upstream.Server) bool {
 	return rt.Buffer != nil || rt.Copies.Copies != 0 || rt.Pool.Failover.Strict || !rt.View.AllIn() && !rt.plain(srv)
 }
 
-// NoServer is why a key that the pool's rule gives to nobody gets no answer.
+// NoServer is the error for a key that the pool's rule assigns to no server.
 const NoServer = "the pool has no server for this key"

@@ -1,6 +1,6 @@
 package routing
 
-// A table as one loop has taken it up: its routes tied to its servers.
+// A table as adopted by one loop: its routes, bound to the loop's servers.
 
 import (
 	"bytes"
@@ -18,93 +18,92 @@ import (
 	"ringside/ring"
 )
 
-// Listener is what the clients of one address see. It outlives reloads; its routes
-// don't.
+// Listener contains the routes of one listening address. It survives reloads; its routes
+// are replaced.
 type Listener struct {
 	Name     string       // network and address
-	Routes   []Route      // those that spell out most of a key first
-	prefixes []Route      // Routes, if none of them has a Match: then they need no more than a comparison each
-	Pools    []*BoundPool // that its keys may be in, gutters included
-	Users    *table.Users // who may use it; nil: everybody
+	Routes   []Route      // sorted by the number of literal bytes, the most specific route first
+	prefixes []Route      // Routes if all of them have a plain prefix, which needs only a comparison; nil if one has a Match
+	Pools    []*BoundPool // the pools of the routes, including gutters
+	Users    *table.Users // the accounts that may log in; nil: no login is needed
 
-	suffixes []string // behind which clients name tags
+	suffixes []string // separators after which clients append tags to a key
 
-	InOrder bool // one of the pools wants multi-gets answered in order
-	Tagged  bool // one of the routes has tags
-	Moves   bool // one of the pools moves keys or keeps copies of them
-	Counts  bool // one of the routes makes counters that are missing
+	InOrder bool // a pool wants multi-gets answered in order
+	Tagged  bool // a route has tags
+	Moves   bool // a pool moves keys between servers or keeps replicas
+	Counts  bool // a route creates missing counters
 }
 
 // Route sends keys to a pool.
 type Route struct {
-	Listener string // its listener's name
+	Listener string // the name of its listener
 	Prefix   string
-	Match    string        // in place of Prefix: see table.Route
+	Match    string        // used instead of Prefix: see table.Route
 	label    string        // see table.Route
-	keys     table.Pattern // that it wants
-	Strip    string        // what the servers don't see of the key: the prefix, or nothing
+	keys     table.Pattern // the keys that it matches
+	Strip    string        // prefix that is removed from keys sent to servers; empty: none
 	*BoundPool
 
-	GetErrors bool           // a read whose server can't answer gets an error, not a miss
-	Timeouts  table.Timeouts // of its commands
+	GetErrors bool           // a read gets an error instead of a miss if the server can't reply
+	Timeouts  table.Timeouts // for its commands
 
-	Autocreate *table.Autocreate    // of incr and decr: what becomes of a missing key; nil: it stays missing
-	Buffer     *table.Buffer        // of incr: how long increments wait; nil: they don't
-	Count      *stats.RouteCounters // what this loop has counted of its commands; it outlives reloads
+	Autocreate *table.Autocreate    // for incr and decr of a missing counter: how to create it; nil: it stays missing
+	Buffer     *table.Buffer        // how long increments are buffered; nil: they are not buffered
+	Count      *stats.RouteCounters // counters of this loop for its commands; they survive reloads
 
-	Copies replicate.Policy // how many of each key, and how; its Copies is 0 if there is only one
-	Also   []*BoundPool     // the pools that keep a copy each beside BoundPool; nil: all copies are in that
-	Prefer *BoundPool       // the pool whose copy is read first; nil: BoundPool's
-	Zone   string           // Ringside's own: copies there are nearest
-	Direct bool             // a get may ask one copy without a task
+	Copies replicate.Policy // number and placement of replicas; Copies.Copies is 0 without replication
+	Also   []*BoundPool     // other pools with one replica each; nil: all replicas are in BoundPool
+	Prefer *BoundPool       // reads ask the replica in this pool first; nil: BoundPool
+	Zone   string           // the zone of this instance: replicas there are nearest
+	Direct bool             // a get may ask one replica without a task
 
-	Guard *Guard // nil: it is not guarded
-	Tags  *Tags  // nil: its values have no tags
+	Guard *Guard // nil: not guarded
+	Tags  *Tags  // nil: values have no tags
 
-	Keeps *table.Near // which values are kept in Ringside; nil: none
-	Near  *near.Store // those that this loop keeps; nil: none
+	Keeps *table.Near // which values the near cache stores; nil: none
+	Near  *near.Store // the near cache of this loop; nil: none
 
-	mayTask bool // see NeedsTask; all of that would cost every command
+	mayTask bool // false if special can't return true: a cheap first check for NeedsTask, which runs for every command
 }
 
-// Tags is how values of a route are tied to tags, and what it has counted and
-// learned of that.
+// Tags is the tag settings of a route, with its tag counters and learned tags.
 type Tags struct {
 	*table.Tags
 	Learned *stats.Tags
-	Command bool // it is no route to values: its keys name tags
+	Command bool // the route's keys name tags to invalidate, not values
 }
 
-// Guard is how a route guards against simultaneous rebuilding, and what it has
-// counted and learned of that.
+// Guard is the stampede protection settings of a route, with its counters and learned
+// values.
 type Guard struct {
 	*table.Guard
 	Learned *stats.Guard
 }
 
-// OneLoop says that one loop leads all commands on a key of the route that take
-// tasks: what it knows of the key is in one place then.
+// OneLoop reports whether one loop runs all tasks on a key of the route, so that all
+// state of the key is in one place.
 func (rt *Route) OneLoop() bool {
 	return rt.Copies.Copies != 0 || rt.Guard != nil || rt.Buffer != nil
 }
 
-// BoundPool is a pool of the table and, by the same index, its servers as the
-// engine has them.
+// BoundPool is a pool of the table with the engine's servers, by the same index.
 type BoundPool struct {
 	Pool    *table.Pool
 	Servers []*upstream.Server
-	Owners  *ring.Memo // finds the server that a key belongs to, by its index
+	Owners  *ring.Memo // finds the index of the server that owns a key
 
-	Refusals []string // error lines of servers that a person has ordered away, by the same index; nil: there are none
+	Refusals []string // by server index: the error line for a server that an operator has drained or taken down, else empty; nil: there is no such server
 
-	// Of a pool whose keys move or that keeps copies; nil of others.
-	View          *health.View       // what the pool's keeper has decided
-	GutterServers []*upstream.Server // the servers of its gutter
-	Walk          ring.Ring          // its ring, each server once
+	// Only for a pool that moves keys between servers or keeps replicas; otherwise nil.
+	View          *health.View       // the decisions of the pool's keeper
+	GutterServers []*upstream.Server // the servers of the gutter
+	Walk          ring.Ring          // the pool's ring, each server once
 	Gutter        ring.Ring          // the gutter's ring, each server once
 }
 
-// Member is a server of the pool or, behind them, of its gutter.
+// Member returns server i. Indexes after the pool's own servers are those of its
+// gutter.
 func (bp *BoundPool) Member(i int) *upstream.Server {
 	if n := len(bp.Servers); i >= n {
 		return bp.GutterServers[i-n]
@@ -112,15 +111,16 @@ func (bp *BoundPool) Member(i int) *upstream.Server {
 	return bp.Servers[i]
 }
 
-// Learned is what routes have counted and learned so far, by label.
+// Learned returns, by route label, what routes have counted and learned so far.
 type Learned interface {
 	Guarded(label string) *stats.Guard
 	Tagged(label string) *stats.Tags
 	Misses(label string) *why.Account
 }
 
-// Bind gives l the routes of a new table. bound has the pools of that; command is
-// what invalidates tags. It returns what was counted of routes that are no more.
+// Bind replaces the routes of l by those of a new table. bound maps the table's pools
+// to the engine's, and command is the key prefix that invalidates tags. Bind returns
+// the counters of routes that no longer exist.
 func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, learned Learned, command string) (gone []*stats.RouteCounters) {
 	counts := map[stats.RouteName]*stats.RouteCounters{}
 	for i := range l.Routes {
@@ -181,7 +181,7 @@ func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, 
 			r.Count = new(stats.RouteCounters)
 		}
 		delete(counts, r.Name())
-		l.Routes = slices.Insert(l.Routes, 0, r) // before those with a match that spell out more
+		l.Routes = slices.Insert(l.Routes, 0, r) // before routes with a more specific match
 	}
 	if l.prefixes = l.Routes; slices.ContainsFunc(l.Routes, func(r Route) bool { return r.Match != "" }) {
 		l.prefixes = nil
@@ -189,7 +189,7 @@ func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, 
 	return slices.Collect(maps.Values(counts))
 }
 
-// command is the route, beside the tagged route rt, of the keys that name tags.
+// command returns the route for the keys that invalidate tags of the tagged route rt.
 func (rt *Route) command(prefix string) Route {
 	names := table.Route{Prefix: prefix}
 	made := Route{Listener: rt.Listener, Prefix: prefix, label: names.Label(), keys: names.Pattern(), BoundPool: rt.BoundPool, GetErrors: rt.GetErrors, Timeouts: rt.Timeouts,
@@ -198,23 +198,23 @@ func (rt *Route) command(prefix string) Route {
 	return made
 }
 
-// setMayTask sets mayTask by what the route itself has: without a buffer or a view no command
-// needs a task.
+// setMayTask sets mayTask from the features of the route itself. Without a buffer and a keeper, no
+// command needs a task.
 func (rt *Route) setMayTask() { rt.mayTask = rt.View != nil || rt.Buffer != nil }
 
-// Name is what the route is known by over reloads.
+// Name returns the name by which the route's counters are found again after a reload.
 func (rt *Route) Name() stats.RouteName {
 	return stats.RouteName{Listener: rt.Listener, Route: rt.label, Pool: rt.Pool.Name}
 }
 
-// AddTo adds what was counted of the routes to what is told of all loops.
+// AddTo adds the counters of the routes to a snapshot of all loops.
 func (l *Listener) AddTo(into *stats.Snapshot) {
 	for i := range l.Routes {
 		into.AddRoute(l.Routes[i].Name(), l.Routes[i].Count)
 	}
 }
 
-// addPool adds a pool that keys of l may be in, once.
+// addPool adds a pool of a route, unless l has it already.
 func (l *Listener) addPool(bp *BoundPool) {
 	if !slices.Contains(l.Pools, bp) {
 		l.Pools = append(l.Pools, bp)
@@ -222,19 +222,20 @@ func (l *Listener) addPool(bp *BoundPool) {
 	}
 }
 
-// Route finds the route of key, if none has a Match; nil: see Fitting. It is small, so
-// that its callers have it inline.
+// Route returns the route of key if no route has a Match. If it returns nil, use
+// Fitting. It is small enough to be inlined.
 func (l *Listener) Route(key []byte) *Route {
 	for i := range l.prefixes {
 		r := &l.prefixes[i]
-		if r.Prefix == "" || len(key) >= len(r.Prefix) && string(key[:len(r.Prefix)]) == r.Prefix { // most have none: nothing is called for it
+		if r.Prefix == "" || len(key) >= len(r.Prefix) && string(key[:len(r.Prefix)]) == r.Prefix { // most routes have no prefix: checked first because it needs no call
 			return r
 		}
 	}
 	return nil
 }
 
-// Fitting finds the route of key, whatever routes there are; nil if none wants it.
+// Fitting returns the route of key, or nil if no route matches it. It works with any
+// routes.
 func (l *Listener) Fitting(key []byte) *Route {
 	for i := range l.Routes {
 		if r := &l.Routes[i]; r.keys.Takes(key) {
@@ -244,8 +245,9 @@ func (l *Listener) Fitting(key []byte) *Route {
 	return nil
 }
 
-// CutAt is where the tags begin that a client has put behind a key; at its end, if
-// there are none. The route that the key has without them must take such tags.
+// CutAt returns the position in key where the tags that a client appended begin. It
+// returns len(key) if there are none. The key without the tags must match a route with
+// tags and this suffix.
 func (l *Listener) CutAt(key []byte) int {
 	for _, suffix := range l.suffixes {
 		if i := bytes.Index(key, []byte(suffix)); i > 0 {
@@ -257,8 +259,8 @@ func (l *Listener) CutAt(key []byte) int {
 	return len(key)
 }
 
-// Each calls f for every server behind l, once per address, with the first
-// pool that names it and lets it serve; if none does, with why not.
+// Each calls f for every server of l, once per address. p is the first pool that allows
+// requests to the server. If none does, refusal is the reason.
 func (l *Listener) Each(f func(srv *upstream.Server, p *table.Pool, refusal string)) {
 	type place struct {
 		pool    *table.Pool
@@ -282,8 +284,9 @@ func (l *Listener) Each(f func(srv *upstream.Server, p *table.Pool, refusal stri
 	}
 }
 
-// EachInUse is Each for the servers that hold keys now: without those that are out
-// in every pool behind l that has them, and with the gutters that stand in for some.
+// EachInUse is Each for the servers that hold keys now. It skips servers that are out
+// in every pool of l that contains them. It adds the gutter servers that are not out,
+// in pools where some server is not in.
 func (l *Listener) EachInUse(f func(srv *upstream.Server, p *table.Pool, refusal string)) {
 	used := map[*upstream.Server]bool{}
 	for _, p := range l.Pools {
@@ -309,18 +312,18 @@ func (l *Listener) EachInUse(f func(srv *upstream.Server, p *table.Pool, refusal
 	}
 }
 
-// DeniesFlush says whether one of l's pools refuses flush_all.
+// DeniesFlush reports whether a pool of l rejects flush_all.
 func (l *Listener) DeniesFlush() bool {
 	return slices.ContainsFunc(l.Pools, func(p *BoundPool) bool { return p.Pool.DenyFlush })
 }
 
-// CopiesOn says whether rt keeps copies on bp.
+// CopiesOn reports whether rt keeps replicas in bp.
 func (rt *Route) CopiesOn(bp *BoundPool) bool {
 	return rt.Copies.Copies != 0 && (rt.BoundPool == bp || slices.Contains(rt.Also, bp))
 }
 
-// Refusal says why a person keeps server i from getting requests of this
-// pool; "" if nobody does.
+// Refusal returns why an operator keeps server i from getting requests of this pool, or
+// "".
 func (p *BoundPool) Refusal(i int) string {
 	if p.Refusals == nil {
 		return ""

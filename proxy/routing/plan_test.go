@@ -1,6 +1,6 @@
 package routing_test
 
-// Who keeps copies of a key, and who stands in for its owner.
+// Tests of the replicas of a key and of the substitute servers of its owner.
 
 import (
 	"fmt"
@@ -12,8 +12,8 @@ import (
 	"ringside/ring"
 )
 
-// planned is a pool whose servers own the keys by their last digit and follow
-// each other around the list.
+// planned returns a pool in which the last digit of a key selects the server that owns
+// it. The next servers of a key follow in the order of the list.
 func planned(name string, hosts ...string) *table.Pool {
 	var all []int
 	p := &table.Pool{Name: name}
@@ -43,7 +43,7 @@ func TestPlan(t *testing.T) {
 	rehash.Failover.Mode = table.Rehash
 	gutter.Failover.Mode, gutter.Failover.Gutter = table.Gutter, b
 	rebuilt.Failover.Mode = table.Rehash
-	rebuilt.Without = func(out []bool) (ring.Ring, error) { // the last one that is in owns everything
+	rebuilt.Without = func(out []bool) (ring.Ring, error) { // the last server that is in owns every key
 		for i := len(out) - 1; i >= 0; i-- {
 			if !out[i] {
 				return ring.NewTable(len(out), []int{i}, ring.TableOptions{}), nil

@@ -1,11 +1,11 @@
 package stats
 
-// How often bounds were reached, for who looks after them.
+// Counters of how often each configured limit was reached, for operators.
 
-// Bounds is how often each bound was reached since the start.
+// Bounds counts how often each limit was reached since the process started.
 type Bounds struct {
 	Clients     uint64 // clients refused: limits.clients
-	Descriptors uint64 // clients that could not be accepted: no descriptors
+	Descriptors uint64 // clients that could not be accepted: the process has no file descriptors left
 	Output      uint64 // clients closed: limits.output_hard
 	Unfinished  uint64 // clients closed: limits.unfinished
 	Memory      uint64 // clients closed: limits.memory
@@ -14,13 +14,13 @@ type Bounds struct {
 	Servers     map[string]ServerBounds
 }
 
-// ServerBounds is the same of one server, by its name.
+// ServerBounds counts how often a limit of one server was reached.
 type ServerBounds struct {
 	Queue uint64 // requests refused: the pool's queue
 	Shed  uint64 // requests refused: limits.memory
 }
 
-// Add adds what an engine has counted.
+// Add adds the counters of one engine.
 func (b *Bounds) Add(c *Counters) {
 	b.Clients += c.Refused
 	b.Descriptors += c.Unaccepted
@@ -31,7 +31,7 @@ func (b *Bounds) Add(c *Counters) {
 	b.TooLarge += c.TooLarge
 }
 
-// AddServer adds what an engine has counted of a server.
+// AddServer adds the counters that one engine has for a server.
 func (b *Bounds) AddServer(name string, c *ServerCounters) {
 	if c.Crowded+c.Shed == 0 {
 		return

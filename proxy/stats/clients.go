@@ -1,6 +1,7 @@
 package stats
 
-// Clients as they are now, for people: who asks for much, holds much, waits long.
+// A snapshot of the connected clients for operators: which send the most requests, hold
+// the most memory or wait the longest.
 
 import (
 	"cmp"
@@ -8,47 +9,48 @@ import (
 	"time"
 )
 
-// ClientSnapshot is one client as its loop sees it.
+// ClientSnapshot is the state of one client, as seen by its loop.
 type ClientSnapshot struct {
-	ID        uint64 // counts clients from the start
-	Address   string // its own
-	Listener  string // network and address of where it came in
-	State     string // in the words of memcached's stats conns
+	ID        uint64 // the client's number; clients are numbered from 1 since the start
+	Address   string // of the client
+	Listener  string // network and address of the listener that accepted it
+	State     string // as in memcached's stats conns
 	Age, Idle time.Duration
 	Requests  uint64
-	In, Out   uint64 // bytes from it, to it
-	InFlight  int    // commands without an answer
-	Held      int64  // bytes that Ringside holds for it
+	In, Out   uint64 // bytes read from it, bytes sent to it
+	InFlight  int    // commands without a reply
+	Held      int64  // bytes of buffers that Ringside holds for it
 	Waits     Wait
 }
 
-// Wait is what a client waits for.
+// Wait describes what a client waits for.
 type Wait struct {
-	Phase  string        // one of the phases; empty: for nothing
-	Server string        // where; empty: at no server
-	For    time.Duration // so far; 0: nobody knows
-	Why    string        // for people
+	Phase  string        // one of the phases below; empty: it waits for nothing
+	Server string        // the server that it waits for; empty: none
+	For    time.Duration // how long it has waited so far; 0: unknown
+	Why    string        // an explanation for operators
 }
 
-// The phases of what a client waits for, and of what was slow.
+// The phases in which a client can wait, also used to say where a slow request lost its
+// time.
 const (
-	Login   = "login"   // for the client to say who it is
+	Login   = "login"   // for the client to log in
 	Command = "command" // for the rest of the client's command
-	Client  = "client"  // for the client to take its answers
+	Client  = "client"  // for the client to read its replies
 	Connect = "connect" // for a connection to the server
-	Send    = "send"    // for the server to take the request
-	Queue   = "queue"   // for answers of the server to what was asked before
-	Answer  = "answer"  // for the server's answer to begin
-	Value   = "value"   // for the rest of that answer
-	Several = "several" // for several requests to servers: copies, or a server that is out
-	Phase   = "phase"   // for the pool to move the key's server to another phase
-	Order   = "order"   // for commands before it on the same key
+	Send    = "send"    // for the server to accept the request
+	Queue   = "queue"   // for the server to reply to earlier requests on the connection
+	Answer  = "answer"  // for the server's reply to begin
+	Value   = "value"   // for the rest of the reply
+	Several = "several" // for several requests to servers: replicas, or a server that is ejected
+	Phase   = "phase"   // for the key's server to change its phase
+	Order   = "order"   // for earlier commands on the same key
 )
 
-// ClientOrder says which clients come first.
+// ClientOrder compares two clients: a negative result sorts a before b.
 type ClientOrder func(a, b *ClientSnapshot) int
 
-// ClientOrders are the orders by name: each but id has those with most first.
+// ClientOrders are the orders by name. All but id sort the largest value first.
 var ClientOrders = map[string]ClientOrder{
 	"held":      func(a, b *ClientSnapshot) int { return cmp.Compare(b.Held, a.Held) },
 	"age":       func(a, b *ClientSnapshot) int { return cmp.Compare(b.Age, a.Age) },
@@ -60,17 +62,17 @@ var ClientOrders = map[string]ClientOrder{
 	"id":        func(a, b *ClientSnapshot) int { return cmp.Compare(a.ID, b.ID) },
 }
 
-// ClientList is the clients of all loops that come first by some order.
+// ClientList collects the clients of all loops and keeps the first ones by an order.
 type ClientList struct {
 	By   ClientOrder
-	Most int // so many of them; 0: all
+	Most int // the maximum length of List; 0: no limit
 
-	All   int // how many there are
+	All   int // the number of connected clients
 	List  []ClientSnapshot
-	Waits map[uint64]Wait // what clients wait for at servers, by ID: a key's commands may be led on another loop
+	Waits map[uint64]Wait // what clients wait for at servers, by client ID; another loop than the client's can run the commands on a key
 }
 
-// Cut keeps those of list that come first.
+// Cut sorts list and returns its first Most clients.
 func (l *ClientList) Cut(list []ClientSnapshot) []ClientSnapshot {
 	slices.SortFunc(list, func(a, b ClientSnapshot) int {
 		return cmp.Or(l.By(&a, &b), cmp.Compare(b.InFlight, a.InFlight), cmp.Compare(a.ID, b.ID))
@@ -81,15 +83,15 @@ func (l *ClientList) Cut(list []ClientSnapshot) []ClientSnapshot {
 	return list
 }
 
-// Told notes what a client waits for, unless it is known to wait for something else
-// for longer.
+// Told records what a client waits for, unless it already waits longer for something
+// else.
 func (l *ClientList) Told(client uint64, w Wait) {
 	if was, ok := l.Waits[client]; !ok || w.For > was.For {
 		l.Waits[client] = w
 	}
 }
 
-// End puts the clients of all loops in order, and says what they wait for.
+// End sorts the clients of all loops and fills in what each of them waits for.
 func (l *ClientList) End() {
 	l.List = l.Cut(l.List)
 	for i := range l.List {

@@ -1,7 +1,7 @@
 package stats
 
-// What an engine counts. Plain numbers, written by one goroutine; others read
-// a copy that the engine makes for them between two wakeups.
+// The counters of an engine. They are plain integers that only the engine's goroutine
+// writes. Other goroutines read a copy, which the engine makes between two wakeups.
 
 import (
 	"math/bits"
@@ -12,25 +12,25 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Outcome is how a command ended, told truthfully: an error that get_errors
-// shows as a miss is counted as the error.
+// Outcome is how a command ended. It records what really happened: an error counts as
+// the error even if get_errors is off and the client got a miss.
 type Outcome uint8
 
 // The outcomes.
 const (
 	Okay        Outcome = iota // done: OK, HD, a number, TOUCHED, DELETED
-	Hit                        // a read of which at least one key was there
-	Miss                       // a read of which none was
+	Hit                        // a read that found at least one key
+	Miss                       // a read that found no key
 	Stored                     // STORED
 	NotStored                  // NOT_STORED
 	Exists                     // EXISTS
 	NotFound                   // NOT_FOUND
-	ClientFault                // malformed, or refused as the client's mistake
-	ServerFault                // a server's SERVER_ERROR
-	TimedOut                   // a server did not answer in time
-	Lost                       // a server's connection broke under it
-	Unavailable                // no server to ask
-	Crowded                    // too many requests wait for the server
+	ClientFault                // a malformed command, or one rejected as the client's mistake
+	ServerFault                // the server replied SERVER_ERROR
+	TimedOut                   // the server did not reply in time
+	Lost                       // the server connection broke before the reply
+	Unavailable                // no server was available
+	Crowded                    // the queue of the server was full
 	NumOutcomes
 )
 
@@ -41,7 +41,7 @@ var outcomeNames = [NumOutcomes]string{
 
 func (o Outcome) String() string { return outcomeNames[o] }
 
-// Failed reports whether o means that a server did not answer as it should.
+// Failed reports whether o means that the server did not reply as it should.
 func (o Outcome) Failed() bool { return o >= ServerFault }
 
 var outcomes = [wire.NumKinds]Outcome{
@@ -49,18 +49,18 @@ var outcomes = [wire.NumKinds]Outcome{
 	wire.Exists: Exists, wire.NotFound: NotFound, wire.Error: ClientFault, wire.ClientError: ClientFault, wire.ServerError: ServerFault,
 }
 
-// OutcomeOf is the outcome of a command that gets a reply of kind k.
+// OutcomeOf returns the outcome of a command for a reply of kind k.
 func OutcomeOf(k wire.Kind) Outcome { return outcomes[k] }
 
-// LostCount is why increments that waited are lost.
+// LostCount is the reason why buffered increments were lost.
 type LostCount uint8
 
 // The reasons.
 const (
-	LostMissing     LostCount = iota // the counter is gone, or is no number
-	LostUnreachable                  // the server could not be asked for too long
-	LostUnsure                       // the server did not answer: they may have counted
-	LostOverwritten                  // a set or delete came before they were told: nothing is missing
+	LostMissing     LostCount = iota // the counter does not exist, or is not a number
+	LostUnreachable                  // the server was unreachable for too long
+	LostUnsure                       // the server did not reply: it may have counted them
+	LostOverwritten                  // a set or delete came before they were sent: nothing is missing
 	NumLost
 )
 
@@ -68,25 +68,26 @@ func (l LostCount) String() string {
 	return [NumLost]string{"missing", "unreachable", "unsure", "overwritten"}[l]
 }
 
-// Buffered is what has become of increments that waited.
+// Buffered counts buffered increments (see package counters) and what happened to them.
 type Buffered struct {
-	Increments uint64          // commands that waited
-	Flushes    uint64          // requests that carried them
-	Flushed    uint64          // commands that these carried
-	Lost       [NumLost]uint64 // sums of increments, by why
+	Increments uint64          // commands that were buffered
+	Flushes    uint64          // requests that sent buffered increments to a server
+	Flushed    uint64          // buffered commands that these requests carried
+	Lost       [NumLost]uint64 // sums of lost increments, by reason
 }
 
-// MarkEvent is what became of a mark of copies.
+// MarkEvent is an event in the life of a mark: a tombstone that replication stores in
+// place of a value.
 type MarkEvent uint8
 
 // The events.
 const (
-	MarkMade      MarkEvent = iota // by a command or a repair of this process
-	MarkLeft                       // sent behind a set that has timed out; nobody hears whether it has replaced something
-	MarkMet                        // found in the place of a value: somebody is at work there, or has died at it
-	MarkTaken                      // met, and a value put in its place: its owner was given time
-	MarkReplaced                   // met and changed by what did not see it: a fresh one is in its place
-	MarkDisturbed                  // gone when it was to be ended: all began again, or was given up
+	MarkMade      MarkEvent = iota // stored by a command or a repair of this process
+	MarkLeft                       // sent after a set that timed out; its reply does not tell whether it replaced a value
+	MarkMet                        // found instead of a value: another command is working on the key, or its process died
+	MarkTaken                      // found, and replaced by a value after its owner had time to finish
+	MarkReplaced                   // found by an append or touch that could not see it, and replaced by a fresh tombstone
+	MarkDisturbed                  // no longer there when its owner wanted to remove it: the command was repeated or failed
 	NumMarkEvents
 )
 
@@ -94,7 +95,7 @@ func (m MarkEvent) String() string {
 	return [NumMarkEvents]string{"made", "left", "met", "taken", "replaced", "disturbed"}[m]
 }
 
-// MarkUser is what has to do with a mark.
+// MarkUser is the kind of command that stored or found a mark.
 type MarkUser uint8
 
 // The users.
@@ -102,7 +103,7 @@ const (
 	MarkOther MarkUser = iota // any other command
 	MarkDelete
 	MarkAdd
-	MarkRepair // a repair, a resync, a move to another server
+	MarkRepair // a repair, a resync, or a move to another server
 	NumMarkUsers
 )
 
@@ -110,82 +111,83 @@ func (u MarkUser) String() string {
 	return [NumMarkUsers]string{"other", "delete", "add", "repair"}[u]
 }
 
-// Marks counts what became of the marks of copies.
+// Marks counts the tombstones of replicas by event and by kind of command.
 type Marks [NumMarkEvents][NumMarkUsers]uint64
 
-// MaxDeleteRounds is how many rounds of marks a delete makes at most.
+// MaxDeleteRounds is the maximum number of times that a delete stores tombstones on its
+// replicas.
 const MaxDeleteRounds = 3
 
-// Counters is what one engine has counted since it started.
+// Counters is everything that one engine has counted since it started.
 type Counters struct {
-	RouteCounters                        // of commands that belong to no route, and of routes that are no more
-	Latency       [wire.NumOps]Histogram // from the request to its answer, by command
+	RouteCounters                        // of commands that match no route, and of routes that were removed
+	Latency       [wire.NumOps]Histogram // from the request to its reply, by command
 
-	Repairs, RepairsDropped uint64 // copies of single keys: begun; given up, because there were too many or they failed again and again
+	Repairs, RepairsDropped uint64 // repairs of single keys: started; given up, because too many were waiting or they kept failing
 	Marks                   Marks
-	DeleteRounds            [MaxDeleteRounds]uint64 // deletes on copies by how many rounds they took, less one
-	Refilled                uint64                  // keys that were copied to servers that had come back empty
+	DeleteRounds            [MaxDeleteRounds]uint64 // deletes of replicated keys, by the number of rounds less one
+	Refilled                uint64                  // keys copied to servers that rejoined empty
 
-	Wakeups, Reads, Writes uint64 // of the driver; only reads that brought bytes, and writes that took some
+	Wakeups, Reads, Writes uint64 // of the event loop; Reads and Writes count only calls that transferred bytes
 
-	Accepted            uint64 // clients
-	Refused             uint64 // clients over limits.clients
-	TooLate             uint64 // clients reset: Ringside stops, or the listener is no more
-	Unaccepted          uint64 // times that no client could be accepted: descriptors or memory of the system are used up
-	ClientIn, ClientOut uint64 // bytes from clients, to clients
-	LoginsFailed        uint64 // wrong users or passwords
-	LoginsClosed        uint64 // clients closed that gave too many of these
+	Accepted            uint64 // clients accepted
+	Refused             uint64 // clients rejected by limits.clients
+	TooLate             uint64 // clients reset because Ringside is stopping or the listener was removed
+	Unaccepted          uint64 // failed accepts: the system is out of descriptors or memory
+	ClientIn, ClientOut uint64 // bytes read from clients, sent to clients
+	LoginsFailed        uint64 // logins with a wrong user or password
+	LoginsClosed        uint64 // clients closed after too many of these
 	Closed
-	CountersMade uint64 // that were missing, by autocreate
+	CountersMade uint64 // counters created by autocreate
 
 	Buffer Buffered
 
-	NoMemory uint64 // data blocks refused by limits.memory
-	TooLarge uint64 // data blocks refused by limits.value
-	Desyncs  uint64 // server connections aborted because nobody could tell any more whose answer came
+	NoMemory uint64 // values rejected by limits.memory
+	TooLarge uint64 // values rejected by limits.value
+	Desyncs  uint64 // server connections closed because replies could no longer be matched to requests
 
-	ReplyFaults uint64 // commands that would have ended without a reply, or got more than one: bugs
+	ReplyFaults uint64 // commands that would have ended with no reply or with more than one: bugs
 }
 
 // Closed counts the clients that Ringside closed, by reason.
 type Closed struct {
 	IdleClosed       uint64 // limits.idle
 	UnfinishedClosed uint64 // limits.unfinished
-	LoginsLate       uint64 // they had not said in time who they are
+	LoginsLate       uint64 // they did not log in in time
 	OutputClosed     uint64 // limits.output_hard
 	MemoryClosed     uint64 // limits.memory
-	CutOff           uint64 // a server went away in the middle of a value
+	CutOff           uint64 // a server failed in the middle of a value
 }
 
-// ServerCounters is what one engine has counted of one server.
+// ServerCounters is everything that one engine has counted about one server.
 type ServerCounters struct {
-	Requests        uint64 // handed to a connection
-	Failed          uint64 // of the requests: those that got no answer
-	TimedOut        uint64 // of the failed: not answered in time
-	Refused         uint64 // not handed on: the server was down
-	Crowded         uint64 // not handed on: the queue was full
-	Shed            uint64 // not handed on, or not sent: limits.memory was reached
-	LateDeletes     uint64 // deletes behind mutations that had failed and may run late
-	LateDeletesLost uint64 // of the late deletes: those that were not answered
-	Overridden      uint64 // not handed on: a person has drained it or taken it down
+	Requests        uint64 // requests passed to a connection
+	Failed          uint64 // requests that got no reply
+	TimedOut        uint64 // failed requests that got no reply in time
+	Refused         uint64 // requests rejected: the server was down
+	Crowded         uint64 // requests rejected: the queue was full
+	Shed            uint64 // requests rejected or not sent: limits.memory was reached
+	LateDeletes     uint64 // deletes sent after mutations that failed but may still run
+	LateDeletesLost uint64 // late deletes that got no reply
+	Overridden      uint64 // requests rejected: an operator has drained the server or taken it down
 
-	DeadByPing    uint64 // connections that a ping on an idle one found dead
-	DeadByRequest uint64 // connections that the first request behind a quiet period found dead
-	ReadsResent   uint64 // plain reads that were sent again in place of one on a dead connection
+	DeadByPing    uint64 // broken connections found by a ping while they were idle
+	DeadByRequest uint64 // broken connections found by the first request after a quiet period
+	ReadsResent   uint64 // plain reads sent again because their connection was broken
 
 	Dials, Lost, ClosedIdle, WentDown uint64    // attempts to connect; connections lost with requests in flight; without any; outages
-	BytesIn, BytesOut                 uint64    // from the server, to the server
-	Latency                           Histogram // of answered requests
+	BytesIn, BytesOut                 uint64    // bytes read from the server, sent to it
+	Latency                           Histogram // of requests that got a reply
 }
 
-// Histogram counts durations in buckets whose bounds double, each doubling
-// cut in four: 19 % wide at most, from 1 µs to 17 s.
+// Histogram counts durations in buckets. The bounds double every four buckets, from 1
+// µs to 17 s, so a bucket is at most 19 % wide.
 type Histogram struct {
 	Buckets [24*4 + 1]uint64
-	Sum     uint64 // nanoseconds
+	Sum     uint64 // of all durations, in nanoseconds
 }
 
-// Observe counts one duration in nanoseconds.
+// Observe counts one duration, in nanoseconds.
 func (h *Histogram) Observe(ns int64) {
 	if ns < 0 {
 		ns = 0
@@ -194,14 +196,14 @@ func (h *Histogram) Observe(ns int64) {
 	h.Buckets[bucket(uint64(ns))]++
 }
 
-// ObserveSeveral counts one duration n times.
+// ObserveSeveral counts the same duration n times.
 func (h *Histogram) ObserveSeveral(n int, ns int64) {
 	h.Sum += uint64(n) * uint64(max(ns, 0))
 	h.Buckets[bucket(uint64(max(ns, 0)))] += uint64(n)
 }
 
 func bucket(ns uint64) int {
-	us4 := ns / 256 // quarters of about a microsecond
+	us4 := ns / 256 // units of 256 ns: about a quarter of a microsecond
 	if us4 < 4 {
 		return 0
 	}
@@ -210,7 +212,7 @@ func bucket(ns uint64) int {
 	return min(i, len(Histogram{}.Buckets)-1)
 }
 
-// Bound is the upper bound of bucket i in nanoseconds.
+// Bound returns the upper bound of bucket i, in nanoseconds.
 func Bound(i int) uint64 {
 	if i == 0 {
 		return 4 * 256
@@ -219,7 +221,7 @@ func Bound(i int) uint64 {
 	return uint64(i%4+5) << (i / 4) * 256
 }
 
-// Count is the number of durations.
+// Count returns the number of durations.
 func (h *Histogram) Count() (n uint64) {
 	for _, b := range h.Buckets {
 		n += b
@@ -227,75 +229,77 @@ func (h *Histogram) Count() (n uint64) {
 	return n
 }
 
-// Add counts what o has counted too.
+// Add adds the counts of o.
 func (h *Histogram) Add(o *Histogram) { sumUp(h, o) }
 
-// Snapshot is what the engines of a process have counted, added up.
+// Snapshot is the sum of what all engines of a process have counted.
 type Snapshot struct {
-	Counters                            // with those of all routes
+	Counters                            // includes all routes
 	Servers  map[string]*ServerSnapshot // by network and address
 	Routes   map[RouteName]*RouteCounters
 	Members  []MemberSnapshot   // of the pools that have a keeper
-	Events   []MemberEvents     // what keepers have decided so far
+	Events   []MemberEvents     // decisions of the keepers so far
 	Rolls    []Roll             // of the pools that have a keeper
-	Shared   []Shared           // servers of the pools that other Ringsides eject
-	Lacks    map[[2]string]Lack // by pool and server: what is missing on those that keep copies
-	Clients  int                // connected
-	InFlight int                // commands without an answer
+	Shared   []Shared           // servers of these pools that other instances eject
+	Lacks    map[[2]string]Lack // by pool and server: what is missing on the servers that hold replicas
+	Clients  int                // connected clients
+	InFlight int                // commands without a reply
 
-	Moving    bool          // keys of several copies go to other servers by the last table, or will
-	Unsettled time.Duration // no other table may come yet, for the sake of keys that the last has given to other servers: look again then
+	Moving    bool          // a reload is moving replicated keys to other servers, or is about to
+	Unsettled time.Duration // how long another reload should wait, because keys are still moving; 0: it need not wait. Check again after that time
 
-	BufferKeys    int    // counters of which increments wait, or may
-	BufferPending uint64 // their sum
+	BufferKeys    int    // counters that have buffered increments, or may have
+	BufferPending uint64 // sum of the buffered increments
 
-	Parked int   // commands that are parked: see package task
-	Lines  int   // lines in which commands follow each other on a key: see there, too
+	Parked int   // parked commands: see package task
+	Lines  int   // queues of commands on the same key: see package task
 	Memory int64 // bytes of buffers in use
-	Kept   int64 // bytes of Memory that are kept for reuse
+	Kept   int64 // the part of Memory that is kept for reuse
 }
 
-// Shared is a server of a pool that another Ringside ejects by a pool of its own, which this
-// Ringside does not have, or which ejects nothing here.
+// Shared is a server that only one of two instances ejects, or that both eject through different
+// pools, because their files differ.
 type Shared struct {
-	Pool, Server string // of this Ringside
-	Other        string // the other Ringside's pool
-	Keeps        bool   // that pool does not eject the server, and this Ringside does
+	Pool, Server string // names in this instance's configuration
+	Other        string // the pool of the other instance
+	Keeps        bool   // this instance ejects the server, and the pool of the other instance does not
 }
 
-// Lack is what is missing on a server that keeps copies, as far as this process knows.
+// Lack is what is missing on a server with replicas, as far as this process
+// knows.
 type Lack struct {
-	Filling bool   // it has come back empty, and is not filled yet
-	Copied  uint64 // keys that it has been given since
-	Missed  int    // keys of which it has missed a write
-	Waiting int    // keys that are to be deleted there, or copied to it, when it answers
-	Flush   bool   // it has missed more writes than are remembered: it is flushed before it is read
+	Filling bool   // it rejoined empty and is not filled yet
+	Copied  uint64 // keys copied to it since then
+	Missed  int    // keys of which it missed a write
+	Waiting int    // keys to delete there or copy to it, as soon as it replies
+	Flush   bool   // it missed more writes than the ledger can record, so it is flushed before it serves reads
 }
 
-// ServerSnapshot is one server as the engines see it.
+// ServerSnapshot is the state of one server, as the engines see it.
 type ServerSnapshot struct {
 	ServerCounters
 	Target    table.Target
-	Known     bool   // it has answered, to some engine
-	Down      int    // engines that hold it for down
-	Why       string // what it is down for
-	Age       int64  // nanoseconds since the first of them held it for down; if none does, since the last change
-	Version   string // the last it told
+	Known     bool   // some engine got a reply from it
+	Down      int    // number of engines that consider it down
+	Why       string // the reason why it is down
+	Age       int64  // nanoseconds since the first engine considered it down; if none does, since the last change
+	Version   string // as it last reported; empty: unknown
 	Conns     int    // open connections
-	Waiting   int    // requests without an answer
-	Timeouts  int    // requests in a row without an answer
-	Lingering int    // further connections, which wait for late answers only
+	Waiting   int    // requests without a reply
+	Timeouts  int    // requests in a row that timed out
+	Lingering int    // extra connections that only wait for late replies
 }
 
-// Add counts what o has counted too.
+// Add adds the counts of o.
 func (into *Counters) Add(o *Counters) { sumUp(into, o) }
 
-// Add counts what o has counted too.
+// Add adds the counts of o.
 func (into *ServerCounters) Add(o *ServerCounters) { sumUp(into, o) }
 
-// sumUp adds every number of o to that of into, which points to the same type: so none that
-// is new can be left out. What a pointer leads to is added up by who owns it. It takes some
-// 20 µs for all of an engine.
+// sumUp adds every number of o to the same field of into, which points to the same
+// type. It uses reflection, so no new counter can be forgotten. Pointers are skipped:
+// their owner adds up the numbers they point to. It needs about 20 µs for all counters
+// of an engine.
 func sumUp(into, o any) { addNumbers(reflect.ValueOf(into).Elem(), reflect.ValueOf(o).Elem()) }
 
 func addNumbers(into, o reflect.Value) {
@@ -313,7 +317,7 @@ func addNumbers(into, o reflect.Value) {
 			}
 			return
 		}
-		sums := into.Slice(0, into.Len()).Interface().([]uint64) // histograms are nearly all there is to add
+		sums := into.Slice(0, into.Len()).Interface().([]uint64) // fast path: nearly all numbers are in histograms
 		for i, n := range o.Slice(0, o.Len()).Interface().([]uint64) {
 			sums[i] += n
 		}

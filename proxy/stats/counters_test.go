@@ -2,7 +2,8 @@ package stats
 
 import "testing"
 
-// TestAdd adds up counters of all kinds: in structures, in arrays of arrays, in histograms.
+// TestAdd checks that counters of every kind are added: in structs, in arrays of
+// arrays, in histograms.
 func TestAdd(t *testing.T) {
 	var c, o Counters
 	for range 2 {
@@ -18,7 +19,8 @@ func TestAdd(t *testing.T) {
 	}
 }
 
-// A counter of another type must not be left out without a word.
+// TestAddSaysWhatItCannot checks that sumUp panics on a counter of an unsupported type
+// instead of skipping it.
 func TestAddSaysWhatItCannot(t *testing.T) {
 	defer func() {
 		if recover() == nil {

@@ -1,65 +1,68 @@
-// Package stats counts what one loop does, adds up what all have counted, and prints it.
+// Package stats defines the counters of an engine, adds them up over all engines, and
+// formats them as memcached statistics.
 //
-//	engine's goroutine                   any goroutine           answered to
+//	engine's goroutine                   any goroutine           used by
 //	Counters, RouteCounters, ─ AddTo ─► Snapshot, one of all ─► stats proxy, routes, servers (Report)
 //	ServerCounters                       loops                   /metrics (package admin/metrics)
 //	clients as they are now  ─────────► ClientList ────────────► stats conns, the admin interface
-//	answers of servers to stats ─────► Merge… ─────────────────► stats, stats items, stats slabs …
+//	stats replies of servers ────────► Merge… ─────────────────► stats, stats items, stats slabs …
 //
-// Guard, Tags and Near, which all loops write, are what routes of these kinds have counted
-// and learned: atomic numbers, or under a lock that no hit takes.
+// Guard, Tags and Near hold the counters and learned values of routes with these
+// features. All loops write them, so they use atomics, or a lock that no cache hit
+// needs.
 //
-// Counters are plain numbers which only their loop writes. Nobody else reads
-// them: each room adds its own to a Snapshot on the goroutine of its loop,
-// between two wakeups, and the sum is what others see. So counting costs an
-// addition and no fence.
+// Counters are plain integers that only their loop's goroutine writes and reads. To
+// take a snapshot, each loop adds its counters to a Snapshot on its own goroutine,
+// between two wakeups. So counting costs one addition, without a memory fence.
 //
-// An Outcome is how a command ended, told truthfully: an error that get_errors
-// shows to the client as a miss is counted as the error.
+// An Outcome is how a command ended. It records what really happened: an error counts
+// as the error even if the client got a miss because get_errors is off.
 //
 // # Statistics of several servers
 //
-// To existing tools a listener is one memcached: of the answers of all servers of
-// the listener's pools one is made, in the order in which memcached has the lines.
+// To existing tools a listener looks like one memcached. The stats replies of all
+// servers of the listener's pools are merged into one, in the order of memcached's
+// lines.
 //
 //	stats                   merged, see below
-//	stats settings          the common value, or mixed where the servers differ or some say nothing
-//	stats items             by class: summed; age… the most; evicted_time the least that is not 0
+//	stats settings          the common value, or mixed if servers differ or some lack the setting
+//	stats items             by class: summed; age… the maximum; evicted_time the minimum other than 0
 //	stats slabs             by class: summed; chunk_size and chunks_per_page common or mixed;
-//	                        active_slabs the number of classes in the answer
+//	                        active_slabs the number of classes in the reply
 //	stats sizes             summed by size; sizes_status common or mixed
 //	stats detail dump       summed by prefix
-//	stats cachedump C N     the servers' items one after the other, N in all, keys as the servers know them
+//	stats cachedump C N     the items of all servers in turn, N in all, keys as stored on the servers
 //
 // The lines of stats:
 //
 //	pid, threads            Ringside's: the process, its loops
-//	uptime, time            the least
+//	uptime, time            the minimum
 //	version                 the lowest
-//	pointer_size            the least
-//	accepting_conns         the least: 0 as soon as one server does not accept
+//	pointer_size            the minimum
+//	accepting_conns         the minimum: 0 as soon as one server does not accept
 //	rusage_user, _system    summed, in seconds
-//	hash_power_level        computed anew: the power of two in all buckets together
+//	hash_power_level        the power of two of the number of buckets of all servers together
 //	hash_is_expanding, slab_reassign_running, lru_crawler_running
-//	                        the most: 1 as soon as one server is at it
+//	                        the maximum: 1 as soon as one server is doing it
 //	time_since_server_cert_refresh, extstore_memory_pressure
-//	                        the most: the server that needs attention
+//	                        the maximum: the server that needs attention
 //	libevent                the common value or mixed
-//	every other integer     summed: commands, hits, bytes, items, evictions; and what is a capacity
-//	                        or a fill: max_connections, curr_connections, limit_maxbytes, hash_bytes,
+//	every other integer     summed: commands, hits, bytes, items, evictions; also capacities and
+//	                        fill levels: max_connections, curr_connections, limit_maxbytes, hash_bytes,
 //	                        reserved_fds, read_buf_…, response_obj_…, time_in_listen_disabled_us, …
-//	any other value         the common value; left out where servers differ
+//	any other value         the common value; left out if servers differ
 //	ringside_servers        how many servers were asked
 //	ringside_servers_missing  how many of them are not in the sums
 //
-// The last two rules also serve what newer versions of memcached add. A line
-// that only some servers have is made of theirs. curr_connections counts the
-// servers' connections, most of which are Ringside's; Ringside's own clients
-// are curr_connections of stats proxy. Sums stop at the largest 64-bit number.
+// The rules for other integers and other values also cover lines that newer versions of
+// memcached add. A line that only some servers send is merged from those servers.
+// curr_connections counts connections of the servers, most of which are Ringside's.
+// Ringside's own clients are curr_connections of stats proxy. Sums are capped at the
+// largest 64-bit number.
 //
-// # What it does not do
+// # Limits
 //
-// It asks nobody: package proxy asks servers and loops (proxy/stats.go,
-// proxy/stats_own.go). It keeps no history. What a metric is called is in package
+// It sends no requests: package proxy asks servers and loops (proxy/stats.go,
+// proxy/stats_own.go). It keeps no history. The names of metrics are in package
 // admin/metrics.
 package stats

@@ -1,6 +1,6 @@
 package stats
 
-// What a guarded route has counted and learned, over all loops.
+// The counters and learned values of a guarded route, over all loops.
 
 import (
 	"sync"
@@ -8,59 +8,59 @@ import (
 	"time"
 )
 
-// GuardEvent is what happens on a guarded route.
+// GuardEvent is an event on a guarded route.
 type GuardEvent uint8
 
 // The events.
 const (
-	GuardWin       GuardEvent = iota // a client was told to rebuild
-	GuardFill                        // its set was stored
-	GuardExists                      // a set came too late: somebody has stored another value
-	GuardGone                        // a set came too late: the key was deleted, or its lease has ended
-	GuardVoid                        // a set was not stored because nothing is known of the key since its miss
-	GuardWait                        // a get was held for another's rebuild
-	GuardSaved                       // it got a value
-	GuardLate                        // its wait was over
-	GuardStale                       // an old value was served
-	GuardEarly                       // a client was told to rebuild before the value expired
-	GuardGivenBack                   // a client went away that was to rebuild
-	GuardRearmed                     // one that was to rebuild did not come back within a lease
-	GuardPoll                        // a server was asked for those who wait
-	GuardForgotten                   // there was no room to remember a miss
-	GuardBarren                      // a get was not held because nobody fills its key
-	GuardLook                        // a server was asked what only the guard needs
-	GuardWrite                       // a command that is no read
-	GuardOff                         // a command to a server without meta commands or cas
+	GuardWin       GuardEvent = iota // a client was granted a lease: its reply tells it to rebuild the value
+	GuardFill                        // a lease holder's set was stored
+	GuardExists                      // a set came too late: another client has stored another value
+	GuardGone                        // a set came too late: the key was deleted, or its lease expired
+	GuardVoid                        // a set was not stored because its miss is no longer known
+	GuardWait                        // a get was held because another client rebuilds the value
+	GuardSaved                       // a held get received a value
+	GuardLate                        // a held get timed out
+	GuardStale                       // an old value was returned
+	GuardEarly                       // a client was granted a lease before the value expired
+	GuardGivenBack                   // a lease holder disconnected, and its lease ended
+	GuardRearmed                     // a lease holder did not return within its lease, so another client got one
+	GuardPoll                        // a request to a server on behalf of waiting gets
+	GuardForgotten                   // a miss was dropped from the table because the table was full
+	GuardBarren                      // a get was not held because no client ever fills its key
+	GuardLook                        // a request to a server that only the guard needs
+	GuardWrite                       // a command other than a read
+	GuardOff                         // a command to a server without meta commands or cas, which can't be guarded
 	NumGuardEvents
 )
 
 // Count counts an event.
 func (g *Guard) Count(e GuardEvent) { g.count[e].Add(1) }
 
-// Counted is how often an event has happened.
+// Counted returns how often an event happened.
 func (g *Guard) Counted(e GuardEvent) uint64 { return g.count[e].Load() }
 
-// Guard is one guarded route, over all loops and tables of a process. Nothing of it
-// is touched by a hit.
+// Guard is what is known about one guarded route, over all loops and reloads of a
+// process. A cache hit uses none of it.
 type Guard struct {
-	Route string // its label: see table.Route
+	Route string // the label of the route: see table.Route
 
 	count [NumGuardEvents]atomic.Uint64
 
-	Waiting, Misses atomic.Int64 // now: gets that are held; misses whose set is awaited
+	Waiting, Misses atomic.Int64 // current numbers: held gets; misses that still wait for their set
 
-	lease atomic.Int64 // as rebuilds were seen to need it; 0: as configured
-	slow  atomic.Int64 // what slow rebuilds take
+	lease atomic.Int64 // how long rebuilds were seen to take, in nanoseconds; 0: use the configured lease
+	slow  atomic.Int64 // duration of slow rebuilds, in nanoseconds
 
 	mu              sync.Mutex
 	fadedAt         int64         // when lease was lowered last
-	usual           time.Duration // what a rebuild takes
-	won, filled     int           // of the last wins that have come to an end
-	unheld          bool          // too few of them were filled: nobody is held
+	usual           time.Duration // a moving average of the duration of rebuilds
+	won, filled     int           // leases that ended since the last evaluation, and how many of them were filled
+	unheld          bool          // too few leases were filled, so no get is held
 	waited, rebuilt Histogram
 }
 
-// GuardSnapshot are the numbers of a route that need a lock.
+// GuardSnapshot is a copy of the numbers of a route that are protected by a lock.
 type GuardSnapshot struct {
 	Waited, Rebuilt Histogram
 }
@@ -72,8 +72,8 @@ func (g *Guard) Snapshot() GuardSnapshot {
 	return GuardSnapshot{g.waited, g.rebuilt}
 }
 
-// TookTooLong learns from a set that was refused when its miss was age old: rebuilds
-// take longer than the lease, which becomes twice that age, and no more than most.
+// TookTooLong handles a set that was rejected when its miss was age old. Rebuilds take
+// longer than the lease, so the lease becomes twice that age, but at most most.
 func (g *Guard) TookTooLong(age, most time.Duration, now int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -81,12 +81,12 @@ func (g *Guard) TookTooLong(age, most time.Duration, now int64) {
 	g.fadedAt = now
 }
 
-// Lease is how long a rebuild may take: as learned, but not less than least.
+// Lease returns how long a rebuild may take: the learned time, but at least least.
 func (g *Guard) Lease(least time.Duration) time.Duration {
 	return max(least, time.Duration(g.lease.Load()))
 }
 
-// Won counts a win. What was learned of the lease fades by a tenth a minute.
+// Won counts a granted lease. Every minute it also lowers the learned lease by a tenth.
 func (g *Guard) Won(now int64) {
 	g.Count(GuardWin)
 	g.mu.Lock()
@@ -102,7 +102,7 @@ func (g *Guard) Won(now int64) {
 	}
 }
 
-// Rebuilt learns how long a rebuild took.
+// Rebuilt records how long a rebuild took.
 func (g *Guard) Rebuilt(took time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -112,10 +112,10 @@ func (g *Guard) Rebuilt(took time.Duration) {
 	g.usual += (took - g.usual) / 8
 }
 
-// Slow is what slow rebuilds of the route take.
+// Slow returns the duration of slow rebuilds of the route.
 func (g *Guard) Slow() time.Duration { return time.Duration(g.slow.Load()) }
 
-// Usual is what a rebuild of the route takes.
+// Usual returns the usual duration of a rebuild of the route.
 func (g *Guard) Usual() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -129,8 +129,8 @@ func (g *Guard) Waited(ns int64) {
 	g.waited.Observe(ns)
 }
 
-// Ended learns that a win has come to its end, filled or not: where less than half
-// of the last hundred were filled, holding gets helps nobody.
+// Ended records that a lease has ended, and whether it was filled. If fewer than half
+// of the last hundred were filled, holding gets does not help.
 func (g *Guard) Ended(filled bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -144,7 +144,7 @@ func (g *Guard) Ended(filled bool) {
 	}
 }
 
-// Holds says whether gets of the route may be held.
+// Holds reports whether gets of the route may be held.
 func (g *Guard) Holds() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -1,6 +1,6 @@
 package stats
 
-// What the keepers have decided, for people.
+// The decisions of the keepers, for operators.
 
 import (
 	"time"
@@ -9,42 +9,41 @@ import (
 	"ringside/proxy/table"
 )
 
-// MemberSnapshot is one server of a pool, or of the pool's gutter, as the pool's
+// MemberSnapshot is the state of one server of a pool or of its gutter, as the pool's
 // keeper sees it.
 type MemberSnapshot struct {
 	Pool     string
 	Target   table.Target
-	Gutter   bool // it is a server of the pool's gutter, not of the pool
+	Gutter   bool // it belongs to the pool's gutter, not to the pool
 	Phase    health.Phase
-	Number   uint32 // Phase is this modulo 6; it counts outages
+	Number   uint32 // grows by one with each phase; Phase is Number mod 6
 	Suspect  bool
-	Why      string // of the suspicion, else of the phase
+	Why      string // of the suspicion if there is one, else of the phase
 	Override health.Override
-	Renamed  bool          // it refused to be flushed: its keys have other names now
-	Since    time.Duration // how long it has been suspect, else in the phase
+	Renamed  bool          // it refused flush_all, so its keys have other names now
+	Since    time.Duration // how long it has been suspect, or in the phase if it is not suspect
 	InPhase  time.Duration // how long it has been in the phase, suspect or not
-	Lease    time.Duration // what is left of it; negative: it has run out
-	ValidFor time.Duration // how long its answers count yet; without strict consistency for ever
-	Step     string        // what happens next, for people
-	Due      time.Duration // until then; 0: it depends on others
+	Lease    time.Duration // time left of the lease; negative: it has expired
+	ValidFor time.Duration // how long its replies can still be trusted; unlimited without strict consistency
+	Step     string        // what happens next, for operators
+	Due      time.Duration // time until then; 0: it depends on other instances or servers
 }
 
-// MemberEvents is how often a keeper has decided one thing.
+// MemberEvents counts one kind of keeper decision.
 type MemberEvents struct {
 	Pool   string
-	Server string // empty: about the pool
-	To     string // up, suspect, a phase, or what the pool is
+	Server string // empty: the decision is about the pool
+	To     string // the new state: up, suspect, a phase, or a state of the pool
 	Count  uint64
 }
 
-// Roll is which Ringsides serve a pool.
+// Roll lists the instances that serve a pool.
 type Roll struct {
 	Pool string
 	health.Roll
 }
 
-// Member finds a server of a pool among the members; nil if the pool has no
-// keeper.
+// Member finds a server of a pool. It returns nil if the pool has no keeper.
 func (s *Snapshot) Member(pool, server string) *MemberSnapshot {
 	for i := range s.Members {
 		if m := &s.Members[i]; m.Pool == pool && m.Target.Name == server {
@@ -54,11 +53,10 @@ func (s *Snapshot) Member(pool, server string) *MemberSnapshot {
 	return nil
 }
 
-// Outages is how often the member was taken out, the one that lasts included.
+// Outages returns how often the server was ejected, including the current outage.
 func (m *MemberSnapshot) Outages() uint32 { return health.Outages(m.Number) }
 
-// State is a word for what the pool does with the keys of a member: up,
-// suspect, or its phase.
+// State returns one word for how the pool uses the server: up, suspect, or its phase.
 func (m *MemberSnapshot) State() string {
 	switch {
 	case m.Phase != health.In:
@@ -69,7 +67,7 @@ func (m *MemberSnapshot) State() string {
 	return "up"
 }
 
-// Report appends the lines of stats servers that say all this.
+// Report appends the server's state as lines of stats servers.
 func (m *MemberSnapshot) Report(r *Report) {
 	of := ":" + m.Pool
 	r.Text("phase"+of, m.Phase.String())

@@ -1,6 +1,6 @@
 package stats
 
-// One list of statistics out of the lists of several servers.
+// Merging of the statistics of several servers into one list.
 
 import (
 	"bytes"
@@ -15,17 +15,18 @@ import (
 	"ringside/proxy/wire"
 )
 
-// A statRule makes one value of the values that servers gave for one name. Of the
-// servers some may have given none. false leaves the name out.
+// A statRule merges the values that servers sent for one name into one value. Servers
+// that did not send the name are not in values. If it returns false, the name is left
+// out.
 type statRule func(values []string, servers int) (string, bool)
 
-// About is what a merged answer says of Ringside itself.
+// About is the numbers of Ringside itself that a merged reply contains.
 type About struct {
 	Pid, Loops     int
 	Asked, Missing int
 }
 
-// generalRules are those of the names in stats that are not added up.
+// generalRules are the rules for names in stats that are not summed.
 var generalRules = map[string]statRule{
 	"uptime":           least,
 	"time":             least,
@@ -44,21 +45,21 @@ var generalRules = map[string]statRule{
 	"extstore_memory_pressure":       most,
 }
 
-// itemsRules are those of stats items, by what follows the class.
+// itemsRules are the rules for stats items, by the part of the name after the class.
 var itemsRules = map[string]statRule{
 	"age":          most,
 	"age_hot":      most,
 	"age_warm":     most,
-	"evicted_time": leastNotZero, // 0 is that of a class that has evicted nothing
+	"evicted_time": leastNotZero, // 0 means that the class has evicted nothing
 }
 
-// slabsRules are those of stats slabs, by what follows the class.
+// slabsRules are the rules for stats slabs, by the part of the name after the class.
 var slabsRules = map[string]statRule{"chunk_size": same, "chunks_per_page": same}
 
-// sizesRules are those of stats sizes.
+// sizesRules are the rules for stats sizes.
 var sizesRules = map[string]statRule{"sizes_status": sameEverywhere}
 
-// MergeGeneral appends one answer to stats, made of those of several servers.
+// MergeGeneral merges the replies of several servers to stats and appends the result.
 func MergeGeneral(dst []byte, answers [][]byte, a About) []byte {
 	for _, st := range union(answers) {
 		value, ok := st.apply(generalRules[st.name], len(answers))
@@ -113,8 +114,8 @@ func MergeSlabs(dst []byte, answers [][]byte, _ About) []byte {
 	return mergeClasses(dst, list, slabsRules, len(answers))
 }
 
-// mergeClasses appends list by the number in the names; names without one
-// come last. rules are by what follows the number.
+// mergeClasses merges list and appends it, sorted by the number in the names; names
+// without one come last. The rules are chosen by the part of the name after the number.
 func mergeClasses(dst []byte, list []*stat, rules map[string]statRule, servers int) []byte {
 	slices.SortStableFunc(list, func(a, b *stat) int {
 		classA, _ := classOf(a.name)
@@ -130,11 +131,11 @@ func mergeClasses(dst []byte, list []*stat, rules map[string]statRule, servers i
 	return append(dst, wire.EndLine...)
 }
 
-// noClass is the class of a name that has no number.
+// noClass is the class of a name without a number.
 const noClass = math.MaxUint64
 
-// classOf splits "items:5:age", "5:chunk_size" and "96" into the number and
-// what follows it.
+// classOf splits a name such as "items:5:age", "5:chunk_size" or "96" into the number
+// and the part after it.
 func classOf(name string) (class uint64, field string) {
 	number, field, _ := strings.Cut(strings.TrimPrefix(name, "items:"), ":")
 	class, err := strconv.ParseUint(number, 10, 32)
@@ -144,15 +145,15 @@ func classOf(name string) (class uint64, field string) {
 	return class, field
 }
 
-// stat is one name and the values that servers gave it.
+// stat is one name and the values that servers sent for it.
 type stat struct {
 	name   string
 	values []string
-	from   int // the answer that the last of values is from
+	from   int // index of the server reply that the last value came from
 	next   *stat
 }
 
-// apply is the one value of all servers.
+// apply merges the values of all servers; without a rule it sums them.
 func (st *stat) apply(r statRule, servers int) (string, bool) {
 	if r == nil {
 		r = total
@@ -160,8 +161,8 @@ func (st *stat) apply(r statRule, servers int) (string, bool) {
 	return r(st.values, servers)
 }
 
-// union lists the names of all answers. A name that the first answers don't
-// have stands behind the one it follows in its own.
+// union lists the names of all replies in order. A name that is missing in earlier
+// replies is inserted after the name that precedes it in its own reply.
 func union(answers [][]byte) (list []*stat) {
 	var head stat
 	known := map[string]*stat{}
@@ -177,7 +178,7 @@ func union(answers [][]byte) (list []*stat) {
 				st = &stat{name: name, from: -1, next: at.next}
 				known[name], at.next = st, st
 			}
-			if st.from < i { // a name comes once; were it twice, the first would count
+			if st.from < i { // a name occurs once per reply; if it is repeated, the first value counts
 				st.values, st.from = append(st.values, value), i
 			}
 			at = st
@@ -189,14 +190,14 @@ func union(answers [][]byte) (list []*stat) {
 	return list
 }
 
-// ParseStat reads STAT <name> <value>. The value may be empty or have spaces.
+// ParseStat parses STAT <name> <value>. The value may be empty or contain spaces.
 func ParseStat(line []byte) (name, value string, ok bool) {
 	rest, ok := strings.CutPrefix(strings.TrimRight(string(line), "\r\n"), "STAT ")
 	name, value, _ = strings.Cut(rest, " ")
 	return name, value, ok && name != ""
 }
 
-// AppendStat appends one line. What could end it early becomes a space.
+// AppendStat appends one line. CR and LF in it are replaced by spaces.
 func AppendStat(dst []byte, name, value string) []byte {
 	at := len(dst)
 	dst = append(append(append(append(dst, "STAT "...), name...), ' '), value...)
@@ -208,7 +209,7 @@ func AppendStat(dst []byte, name, value string) []byte {
 	return append(dst, wire.CRLF...)
 }
 
-// numbers reads values; false if one is no integer from 0 on.
+// numbers parses values. It returns false if one of them is not a non-negative integer.
 func numbers(values []string) ([]uint64, bool) {
 	list := make([]uint64, len(values))
 	for i, v := range values {
@@ -221,15 +222,15 @@ func numbers(values []string) ([]uint64, bool) {
 	return list, true
 }
 
-// Decimal is n as text.
+// Decimal formats n.
 func Decimal(n uint64) string { return strconv.FormatUint(n, 10) }
 
-// common leaves out what servers don't agree on.
+// common returns the value of all servers. It returns false if they differ.
 func common(values []string, _ int) (string, bool) {
 	return values[0], !slices.ContainsFunc(values, func(v string) bool { return v != values[0] })
 }
 
-// same says mixed where servers don't agree.
+// same returns the value of all servers, or mixed if they differ.
 func same(values []string, servers int) (string, bool) {
 	if v, ok := common(values, servers); ok {
 		return v, true
@@ -237,7 +238,8 @@ func same(values []string, servers int) (string, bool) {
 	return "mixed", true
 }
 
-// sameEverywhere says mixed also where some servers say nothing.
+// sameEverywhere is same, but also returns mixed if some servers did not send the
+// value.
 func sameEverywhere(values []string, servers int) (string, bool) {
 	if len(values) < servers {
 		return "mixed", true
@@ -245,7 +247,8 @@ func sameEverywhere(values []string, servers int) (string, bool) {
 	return same(values, servers)
 }
 
-// ofIntegers makes one integer of those of servers; other values are common or left out.
+// ofIntegers merges integers with one. Values that are not integers are merged with
+// common.
 func ofIntegers(values []string, servers int, one func([]uint64) uint64) (string, bool) {
 	list, ok := numbers(values)
 	if !ok {
@@ -254,10 +257,10 @@ func ofIntegers(values []string, servers int, one func([]uint64) uint64) (string
 	return Decimal(one(list)), true
 }
 
-// total adds integers up.
+// total sums integers.
 func total(values []string, servers int) (string, bool) { return ofIntegers(values, servers, sum) }
 
-// sum stops at the largest number.
+// sum adds up list, capped at the largest uint64.
 func sum(list []uint64) (total uint64) {
 	for _, n := range list {
 		var carry uint64
@@ -268,19 +271,19 @@ func sum(list []uint64) (total uint64) {
 	return total
 }
 
-// least is the least of the integers.
+// least returns the smallest integer.
 func least(values []string, servers int) (string, bool) {
 	return ofIntegers(values, servers, slices.Min[[]uint64])
 }
 
-// leastNotZero is the least integer but 0, which says that there is nothing to tell.
+// leastNotZero returns the smallest integer other than 0, which means no value.
 func leastNotZero(values []string, servers int) (string, bool) {
 	return ofIntegers(values, servers, func(list []uint64) uint64 {
-		return slices.MinFunc(list, func(a, b uint64) int { return cmp.Compare(a-1, b-1) }) // 0-1 is the largest
+		return slices.MinFunc(list, func(a, b uint64) int { return cmp.Compare(a-1, b-1) }) // a-1 wraps around for 0, so 0 sorts last
 	})
 }
 
-// most is the largest number, as its server wrote it.
+// most returns the largest number, formatted as its server sent it.
 func most(values []string, servers int) (string, bool) {
 	best, top := "", math.Inf(-1)
 	for _, v := range values {
@@ -295,7 +298,7 @@ func most(values []string, servers int) (string, bool) {
 	return best, best != ""
 }
 
-// seconds adds up times that are written like 0.005469.
+// seconds sums times such as 0.005469.
 func seconds(values []string, servers int) (string, bool) {
 	all := 0.0
 	for _, v := range values {
@@ -308,8 +311,8 @@ func seconds(values []string, servers int) (string, bool) {
 	return fmt.Sprintf("%.6f", all), true
 }
 
-// buckets is the power of two in the buckets of all hash tables, given the
-// power of each.
+// buckets returns the power of two of the number of buckets in all hash tables. The
+// values are the powers of the single tables.
 func buckets(values []string, servers int) (string, bool) {
 	return ofIntegers(values, servers, func(list []uint64) uint64 {
 		for i, power := range list {
@@ -319,7 +322,7 @@ func buckets(values []string, servers int) (string, bool) {
 	})
 }
 
-// lowest is the lowest version of memcached, as its server wrote it.
+// lowest returns the lowest memcached version, formatted as its server sent it.
 func lowest(values []string, servers int) (string, bool) {
 	var low wire.Release
 	text := ""
@@ -334,8 +337,8 @@ func lowest(values []string, servers int) (string, bool) {
 	return text, true
 }
 
-// MergePrefixes is MergeGeneral for stats detail dump. It adds up lines of the form
-// PREFIX <prefix> get n hit n set n del n.
+// MergePrefixes is MergeGeneral for stats detail dump. It sums lines of the form PREFIX
+// <prefix> get n hit n set n del n.
 func MergePrefixes(dst []byte, answers [][]byte, _ About) []byte {
 	const words = 10
 	var order []string
@@ -368,7 +371,7 @@ func MergePrefixes(dst []byte, answers [][]byte, _ About) []byte {
 	return append(dst, wire.EndLine...)
 }
 
-// AppendItems appends at most limit ITEM lines, all if limit is 0.
+// AppendItems appends at most limit ITEM lines, or all of them if limit is 0.
 func AppendItems(dst []byte, answers [][]byte, limit uint64) []byte {
 	shown := uint64(0)
 	for _, answer := range answers {

@@ -1,7 +1,6 @@
 package stats_test
 
-// The merging of statistics: recorded answers of real servers in, one list
-// out.
+// Tests of merging statistics: the input is recorded replies of real servers.
 
 import (
 	"bytes"
@@ -27,10 +26,10 @@ var merges = map[string]func(dst []byte, answers [][]byte, a stats.About) []byte
 	"cachedump": func(dst []byte, answers [][]byte, _ stats.About) []byte { return stats.AppendItems(dst, answers, 5) },
 }
 
-// TestMergeStats merges what two memcached 1.6.18 answered (a with defaults; b
-// with -o track_sizes,idle_timeout=600,hashpower=17,ext_path=… -f 1.1 and more
-// memory) and compares with the golden files, which were read line by line
-// when they were made.
+// TestMergeStats merges the replies of two memcached 1.6.18 and compares the result
+// with golden files. Server a ran with defaults, b with -o
+// track_sizes,idle_timeout=600,hashpower=17,ext_path=… -f 1.1 and more memory. The
+// golden files were checked line by line when they were created.
 func TestMergeStats(t *testing.T) {
 	for name, merge := range merges {
 		t.Run(name, func(t *testing.T) {
@@ -52,8 +51,8 @@ func TestMergeStats(t *testing.T) {
 	}
 }
 
-// TestMergeOfOne: one server's answer comes out as it went in, but for what is
-// Ringside's.
+// TestMergeOfOne checks that the reply of a single server is returned unchanged, except
+// for Ringside's own lines.
 func TestMergeOfOne(t *testing.T) {
 	for name, merge := range merges {
 		in := read(t, "testdata/stats-"+name+"-b.txt")
@@ -88,7 +87,7 @@ func TestRules(t *testing.T) {
 	const omitted = "(omitted)"
 	top := stats.Decimal(math.MaxUint64)
 	for _, c := range []struct {
-		list string // whose rules
+		list string // a key of merges
 		name string
 		in   []string // "-": the server has no such line
 		want string
@@ -131,7 +130,7 @@ func TestRules(t *testing.T) {
 		{"slabs", "5:chunk_size", []string{"240", "240", "-"}, "240"},
 		{"slabs", "5:chunk_size", []string{"240", "280"}, "mixed"},
 		{"slabs", "5:used_chunks", []string{"240", "280"}, "520"},
-		{"slabs", "active_slabs", []string{"12", "4"}, "0"}, // of no class here
+		{"slabs", "active_slabs", []string{"12", "4"}, "0"}, // counts classes, and there is none in this reply
 		{"slabs", "total_malloced", []string{"1048576", "1"}, "1048577"},
 		{"sizes", "96", []string{"3", "4"}, "7"},
 		{"sizes", "sizes_status", []string{"disabled", "disabled"}, "disabled"},
@@ -158,8 +157,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestMergeOrder: names that only later servers have stand where they have
-// them, and classes are in order whoever has them.
+// TestMergeOrder checks that a name which only later servers send keeps its position,
+// and that classes are sorted whatever server they came from.
 func TestMergeOrder(t *testing.T) {
 	for _, c := range []struct {
 		list string
@@ -191,8 +190,8 @@ func TestMergeOrder(t *testing.T) {
 	}
 }
 
-// FuzzMergeStats: whatever servers say in lines that wire lets through, the
-// merged answer is lines that a client can read, and END.
+// FuzzMergeStats checks that the merged reply consists of lines that a client can
+// parse, and ends with END. Its input is any lines that package wire accepts.
 func FuzzMergeStats(f *testing.F) {
 	for name := range merges {
 		a, err := os.ReadFile("testdata/stats-" + name + "-a.txt")

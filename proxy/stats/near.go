@@ -1,31 +1,31 @@
 package stats
 
-// What routes that keep values near have counted.
+// The counters of routes with a near cache, which keeps values in Ringside.
 
 import "sync/atomic"
 
-// NearCounts are what one loop has counted of a route that keeps values near.
+// NearCounts is what one loop has counted for a route with a near cache.
 type NearCounts struct {
-	Hits  uint64 // keys that were answered by what is kept here
-	Asked uint64 // keys that could have been, and were asked for
-	Age   uint64 // sum of how old the values were that were given out, in nanoseconds
+	Hits  uint64 // keys answered from the near cache
+	Asked uint64 // keys that were looked up there in vain and then requested from a server
+	Age   uint64 // sum of the ages of the values returned from it, in nanoseconds
 }
 
-// Add counts what o has counted too.
+// Add adds the counts of o.
 func (c *NearCounts) Add(o *NearCounts) {
 	c.Hits += o.Hits
 	c.Asked += o.Asked
 	c.Age += o.Age
 }
 
-// Share is the part of the keys that were answered by what is kept here, from 0 to 1;
-// false if none was asked for.
+// Share returns the fraction of keys answered from the near cache, from 0 to 1. It
+// returns false if no key was looked up.
 func (c *NearCounts) Share() (share float64, known bool) {
 	n := c.Hits + c.Asked
 	return float64(c.Hits) / float64(max(n, 1)), n > 0
 }
 
-// Report appends the lines of stats routes, once there is something to tell.
+// Report appends lines of stats routes, unless no key was looked up.
 func (c *NearCounts) Report(r *Report) {
 	share, known := c.Share()
 	if !known {
@@ -39,8 +39,8 @@ func (c *NearCounts) Report(r *Report) {
 	}
 }
 
-// Near is what is kept of one route, over all loops.
+// Near is the near cache of one route, over all loops.
 type Near struct {
-	Route         string       // its label: see table.Route
-	Bytes, Values atomic.Int64 // now
+	Route         string       // the label of the route: see table.Route
+	Bytes, Values atomic.Int64 // current totals
 }

@@ -1,6 +1,6 @@
 package stats
 
-// Statistics as lines.
+// Formatting of statistics as STAT lines.
 
 import "strconv"
 
@@ -16,15 +16,15 @@ func (r *Report) Text(name, value string) { r.Dst = AppendStat(r.Dst, r.Prefix+n
 // Count appends a line with a number.
 func (r *Report) Count(name string, n uint64) { r.Text(name, Decimal(n)) }
 
-// Int appends a line with a number that is never negative.
+// Int appends a line with a number; negative numbers become 0.
 func (r *Report) Int(name string, n int) { r.Count(name, uint64(max(n, 0))) }
 
-// Percent appends a line with a share from 0 to 1 as a percentage.
+// Percent appends a line with a fraction from 0 to 1 as a percentage.
 func (r *Report) Percent(name string, share float64) {
 	r.Text(name, strconv.FormatFloat(100*share, 'f', 2, 64))
 }
 
-// Latency reports quantiles in microseconds, once there is something to tell.
+// Latency appends quantiles in microseconds, unless the histogram is empty.
 func (r *Report) Latency(name string, h *Histogram) {
 	if h.Count() > 0 {
 		r.Count(name+"p50_us", h.Quantile(0.50)/1000)
@@ -32,8 +32,8 @@ func (r *Report) Latency(name string, h *Histogram) {
 	}
 }
 
-// Quantile is a bound in nanoseconds that the fraction q of the durations is
-// under, 19 % above the truth at most.
+// Quantile returns an upper bound of the quantile q, in nanoseconds. It is at most 19 %
+// too high.
 func (h *Histogram) Quantile(q float64) uint64 {
 	rank, seen := uint64(q*float64(h.Count())), uint64(0)
 	for i, n := range h.Buckets {
@@ -44,7 +44,7 @@ func (h *Histogram) Quantile(q float64) uint64 {
 	return Bound(len(h.Buckets) - 1)
 }
 
-// Report appends the lines of stats servers that say how the server is doing.
+// Report appends the server's state and counters as lines of stats servers.
 func (t *ServerSnapshot) Report(r *Report) {
 	state, version := "unknown", t.Version
 	switch {

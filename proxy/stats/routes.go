@@ -1,13 +1,13 @@
 package stats
 
-// What is counted by route: the share of hits of each, and whose commands fail.
+// The counters of a route: hits and misses of its keys, and outcomes of its commands.
 
 import (
 	"ringside/proxy/watch/why"
 	"ringside/proxy/wire"
 )
 
-// Requests counts commands by what they were and how they ended.
+// Requests counts commands by kind and outcome.
 type Requests [wire.NumOps][NumOutcomes]uint64
 
 func (into *Requests) add(o *Requests) {
@@ -18,11 +18,11 @@ func (into *Requests) add(o *Requests) {
 	}
 }
 
-// KeyCounts counts the keys that were asked for, by get, gets, gat, gats and mg.
+// KeyCounts counts the keys requested by get, gets, gat, gats and mg.
 type KeyCounts struct{ KeysHit, KeysMissed, KeysFailed uint64 }
 
-// Count counts a read of so many keys, of which hits were there. Where a server
-// could not say, failed, nobody can know which of the others are true misses.
+// Count counts a read of keys keys that found hits of them. If a server failed, it is
+// unknown which of the other keys are true misses, so they count as failed.
 func (c *KeyCounts) Count(keys, hits int, failed bool) {
 	c.KeysHit += uint64(hits)
 	switch missed := keys - hits; {
@@ -40,39 +40,39 @@ func (c *KeyCounts) add(o *KeyCounts) {
 	c.KeysFailed += o.KeysFailed
 }
 
-// HitShare is the part of the keys that were there, from 0 to 1; false if none was
-// asked for.
+// HitShare returns the fraction of keys that were found, from 0 to 1. It returns false
+// if no key was requested.
 func (c *KeyCounts) HitShare() (share float64, known bool) {
 	n := c.KeysHit + c.KeysMissed + c.KeysFailed
 	return float64(c.KeysHit) / float64(max(n, 1)), n > 0
 }
 
-// RouteName says which route is meant.
+// RouteName identifies a route.
 type RouteName struct {
 	Listener string // network and address
-	Route    string // its label: see table.Route
+	Route    string // the label of the route: see table.Route
 	Pool     string
 }
 
-// RouteCounters is what one engine has counted of the commands on keys of one route.
-// A read of keys of several routes is a command of the first one's, and its keys count
-// in each.
+// RouteCounters is what one engine has counted for commands on the keys of one route. A
+// read with keys of several routes counts as a command of the first key's route. Each
+// key counts in its own route.
 type RouteCounters struct {
 	Requests Requests
 	KeyCounts
-	Near   NearCounts   // of a route that keeps values in Ringside
-	Misses *why.Account // why its keys miss; nil: nobody looks
+	Near   NearCounts   // of a route with a near cache
+	Misses *why.Account // why its keys miss; nil: not recorded
 }
 
-// Add counts what o has counted too.
+// Add adds the counts of o.
 func (into *RouteCounters) Add(o *RouteCounters) {
 	into.Requests.add(&o.Requests)
 	into.KeyCounts.add(&o.KeyCounts)
 	into.Near.Add(&o.Near)
 }
 
-// AddRoute adds what an engine has counted of a route, which is not in the engine's
-// Counters.
+// AddRoute adds the counters that one engine has for a route. The engine's own Counters
+// do not include them.
 func (s *Snapshot) AddRoute(name RouteName, c *RouteCounters) {
 	if s.Routes == nil {
 		s.Routes = map[RouteName]*RouteCounters{}
@@ -86,15 +86,15 @@ func (s *Snapshot) AddRoute(name RouteName, c *RouteCounters) {
 	s.RouteCounters.Add(c)
 }
 
-// Report appends the lines of stats routes that say what came of the route's keys.
+// Report appends the route's counters as lines of stats routes.
 func (c *RouteCounters) Report(r *Report) {
 	c.KeyCounts.Report(r)
 	c.Near.Report(r)
 	c.Requests.Report(r)
 }
 
-// Report appends the number of keys by what came of them, and the share of hits in
-// percent once there is one.
+// Report appends the number of keys by result, and the hit rate in percent once there
+// is one.
 func (c *KeyCounts) Report(r *Report) {
 	r.Count("keys_hit", c.KeysHit)
 	r.Count("keys_missed", c.KeysMissed)
@@ -104,7 +104,7 @@ func (c *KeyCounts) Report(r *Report) {
 	}
 }
 
-// Report appends the number of commands by what they were and how they ended.
+// Report appends the number of commands by kind and outcome.
 func (c *Requests) Report(r *Report) {
 	for op := range wire.NumOps {
 		for o, n := range c[op] {

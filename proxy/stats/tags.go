@@ -1,6 +1,6 @@
 package stats
 
-// What a route with tags has counted and learned, over all loops.
+// The counters and learned values of a route with tags, over all loops.
 
 import (
 	"sync"
@@ -9,39 +9,40 @@ import (
 	"ringside/proxy/tags/stamp"
 )
 
-// TagEvent is what happens on a route with tags.
+// TagEvent is an event on a route with tags.
 type TagEvent uint8
 
 // The events.
 const (
-	TagHit         TagEvent = iota // a value with tags was found, and all of them were the same still
-	TagInvalid                     // a tag had changed since, or a tag was missing that the key must have
-	TagBroken                      // its head could not be read
-	TagUnordered                   // a set was not stored: a tag may have changed since its miss
-	TagSecondRound                 // a value had tags that were not asked for with it
-	TagTooMany                     // a client named more than limits.tags_per_value
+	TagHit         TagEvent = iota // a value was found, and none of its tags had been invalidated
+	TagInvalid                     // a tag of the value was invalidated, or the value lacks a tag that its key must have
+	TagBroken                      // the head of a value, which lists its tags, could not be parsed
+	TagUnordered                   // a set was not stored because a tag may have been invalidated since its miss
+	TagSecondRound                 // a value had tags that were not requested with it, so a second round was needed
+	TagTooMany                     // a client named more tags than limits.tags_per_value
 	NumTagEvents
 )
 
-// Tags is one route with tags, over all loops and tables of a process.
+// Tags is what is known about one route with tags, over all loops and reloads of a
+// process.
 type Tags struct {
-	Route string // its label: see table.Route
+	Route string // the label of the route: see table.Route
 
 	count [NumTagEvents]atomic.Uint64
 
 	mu    sync.RWMutex
-	known map[uint64][]stamp.Tag // of keys, by hash: tags that no pattern says
+	known map[uint64][]stamp.Tag // tags of a key that no pattern yields, by the hash of the key
 }
 
 // Count counts an event.
 func (t *Tags) Count(e TagEvent) { t.count[e].Add(1) }
 
-// Counted is how often an event has happened.
+// Counted returns how often an event happened.
 func (t *Tags) Counted(e TagEvent) uint64 { return t.count[e].Load() }
 
-// Remember notes which tags the value of a key has had, of at most so many keys.
-// Keys are told apart by their hash alone: who shares one asks for more tags than it
-// needs.
+// Remember records the tags of a key's value. It keeps at most most keys. Keys are
+// identified by their hash only: if two keys share one, some requests ask for more tags
+// than they need.
 func (t *Tags) Remember(hash uint64, tags []stamp.Tag, most int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -49,7 +50,7 @@ func (t *Tags) Remember(hash uint64, tags []stamp.Tag, most int) {
 		t.known = map[uint64][]stamp.Tag{}
 	}
 	if _, ok := t.known[hash]; !ok && len(t.known) >= most {
-		for old := range t.known { // any
+		for old := range t.known { // the map yields a random key
 			delete(t.known, old)
 			break
 		}
@@ -57,7 +58,7 @@ func (t *Tags) Remember(hash uint64, tags []stamp.Tag, most int) {
 	t.known[hash] = tags
 }
 
-// AppendKnown appends the tags that the value of a key has had, each once.
+// AppendKnown appends the remembered tags of a key, without duplicates.
 func (t *Tags) AppendKnown(dst []stamp.Tag, hash uint64) []stamp.Tag {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -67,28 +68,28 @@ func (t *Tags) AppendKnown(dst []stamp.Tag, hash uint64) []stamp.Tag {
 	return dst
 }
 
-// Remembered is of how many keys the tags are known.
+// Remembered returns the number of keys with known tags.
 func (t *Tags) Remembered() int {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return len(t.known)
 }
 
-// Invalidations are those of tags, by this process.
+// Invalidations counts the tag invalidations of this process.
 type Invalidations struct {
 	mu    sync.Mutex
 	ended InvalidationCounts
 }
 
-// InvalidationCounts is what was counted of invalidations.
+// InvalidationCounts is a snapshot of Invalidations.
 type InvalidationCounts struct {
 	Taken   Histogram
-	Bad     uint64 // a server has not got it
-	Foreign uint64 // other Ringsides have another list of servers: it may not have reached all of theirs
+	Bad     uint64 // at least one server did not get it
+	Foreign uint64 // other instances have another server list, so it may not have reached all of their servers
 }
 
-// Ended counts one that took so long, whether all servers have it, and whether other
-// Ringsides may know more of them.
+// Ended counts one invalidation. ns is how long it took, all whether every server got
+// it, foreign whether other instances may know more servers.
 func (i *Invalidations) Ended(ns int64, all, foreign bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -101,7 +102,7 @@ func (i *Invalidations) Ended(ns int64, all, foreign bool) {
 	}
 }
 
-// Snapshot is what was counted so far.
+// Snapshot returns the counts so far.
 func (i *Invalidations) Snapshot() InvalidationCounts {
 	i.mu.Lock()
 	defer i.mu.Unlock()

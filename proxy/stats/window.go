@@ -1,9 +1,9 @@
 package stats
 
-// What was counted between two snapshots.
+// Differences between two snapshots.
 
-// Since is what h has counted since before was its copy. A histogram that has begun
-// anew since then counts from nothing.
+// Since returns what h has counted since before was copied from it. If h was reset in
+// between, all of h counts.
 func (h *Histogram) Since(before *Histogram) (d Histogram) {
 	if before.Sum > h.Sum {
 		return *h
@@ -15,7 +15,8 @@ func (h *Histogram) Since(before *Histogram) (d Histogram) {
 	return d
 }
 
-// Since is what a counter has counted since it was before.
+// Since returns how much a counter has grown. If it was reset in between, all of it
+// counts.
 func Since(now, before uint64) uint64 {
 	if before > now {
 		return now

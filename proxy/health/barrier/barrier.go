@@ -1,19 +1,24 @@
-// Package barrier lets all proxies of a pool come to another arrangement of keys together.
+// Package barrier coordinates a handover: all proxies of a pool switch to a new
+// placement of replicated keys together.
 //
-// A number stands in the view records beside the list of servers that it is about. It only
-// grows, and says in which stage all are who have that list:
+// A placement is called an arrangement. The progress of a handover is one number, which
+// the view records contain next to the hash of the server list. It only grows, and its
+// value mod 4 is the stage of all proxies with that list:
 //
-//	n mod 4  stage    keys are served                       the next number comes
-//	1        Waiting  by the arrangement of before          when whoever has waited long enough has seen no other list of late
-//	2        Pausing  there, and those that move are not    when this has stood on all servers for a WAIT; but if one has seen
-//	                  written                               another list of late, he makes all wait again: 5
-//	3        Decided  the same                              when this has stood for a WAIT, and whatever was written before has ended
-//	0        Done     by the new one                        with another arrangement
+//	n mod 4  stage    keys are served                         the next stage begins
+//	1        Waiting  by the old arrangement                  when a proxy has waited long enough and has seen no other list
+//	                                                          recently
+//	2        Pausing  by the old arrangement; keys that       when the number has been on all servers for a WAIT; but a proxy
+//	                  move are not written                    that has recently seen another list starts with Waiting again (5)
+//	3        Decided  as in Pausing                           when the number has been there for a WAIT, and all earlier writes
+//	                                                          have ended
+//	0        Done     by the new arrangement                  with the next arrangement
 //
-// Whoever reads a higher number of his list goes there at once. So all are within one stage of
-// each other, whatever each of them sees: two don't see the same of a third with another list,
-// for a record that he has written, perhaps before its server hung, is seen by the first who
-// reads it and writes over it.
+// A proxy that reads a higher number for its server list adopts it at once. So all
+// proxies are within one stage of each other, whatever each of them sees. Two proxies
+// may see a third one with another list at different times. But if that proxy has
+// written a record, perhaps before its server hung, the first proxy that reads and
+// overwrites the record sees it.
 package barrier
 
 import (
@@ -21,10 +26,10 @@ import (
 	"time"
 )
 
-// Stage is where all are with their arrangement.
+// Stage is the progress of a handover.
 type Stage uint8
 
-// The stages, as n mod 4 has them.
+// The stages: the number mod 4.
 const (
 	Done Stage = iota
 	Waiting
@@ -34,33 +39,35 @@ const (
 	stages = 4
 )
 
-// Of is the stage of the number n.
+// Of returns the stage of the number n.
 func Of(n uint32) Stage { return Stage(n % stages) }
 
-// Who reloads last may see no other list any more, and is seen for twenty pings by those
-// before, give or take those between two looks. So it waits nearly as long by itself.
+// waitPings is the duration of Waiting, in pings. The last proxy to reload may see no
+// other list, but the other proxies see its list as foreign for about twenty pings. So
+// it must wait nearly as long by itself.
 const waitPings = 18
 
-// patience is for how long another arrangement waits for those who have not come to the
-// present one, in pings: one who is cut off must not hold up whoever reloads.
+// patience is how long, in pings, a new arrangement waits for proxies that have not
+// reached the current one. It is limited because an unreachable proxy must not block
+// reloads.
 const patience = 60
 
-// Standing is what a keeper publishes of it.
+// Standing is the published state of a handover.
 type Standing struct {
-	Arrangement uint64 // that the process has told the keeper; 0: none
+	Arrangement uint64 // the arrangement that this process wants; 0: none
 	N           uint32
-	Settled     bool   // all are done, or it has taken too long
-	top         uint32 // the highest number seen
-	list        uint64 // of whoever has written that
+	Settled     bool   // all proxies are done, or the time limit has passed
+	top         uint32 // the highest number seen in any record
+	list        uint64 // the server list of the record with top
 }
 
-// Open reports whether no other arrangement needs to wait: else some may pause while keys move
-// at others, and who got one then would serve by that of before once more, or let others do so,
-// while those serve by the next. s may be nil.
+// Open reports whether a new arrangement may start. While a handover is moving keys it
+// must not: two proxies could then serve by arrangements that are two apart. s may be
+// nil.
 func (s *Standing) Open() bool { return s == nil || s.Settled || Of(s.N) == Waiting }
 
-// Stage is where a process is that has an arrangement: Waiting as long as its keeper has not
-// heard of it. s may be nil.
+// Stage returns the stage of a process that wants arrangement. It is Waiting until the
+// keeper knows the arrangement. s may be nil.
 func (s *Standing) Stage(arrangement uint64) Stage {
 	if s == nil || s.Arrangement != arrangement {
 		return Waiting
@@ -68,22 +75,23 @@ func (s *Standing) Stage(arrangement uint64) Stage {
 	return Of(s.N)
 }
 
-// Barrier is what a keeper knows of it. Times are on the keeper's clock.
+// Barrier is a keeper's state of a handover. Times are on the keeper's clock.
 type Barrier struct {
 	Standing
-	Since    int64   // of N; 0: it was not looked at yet
-	Held     []int64 // by view server: since when its record has been seen to say N, without a gap; 0: it doesn't
-	deadline int64   // of the commands of the process
+	Since    int64   // when N was adopted; 0: not measured yet
+	Held     []int64 // by view server: since when its record contains N without interruption; 0: it does not
+	deadline int64   // maximum duration of this process's commands, in nanoseconds
 }
 
-// New is that of a pool with so many view servers.
+// New returns the barrier of a pool with the given number of view servers.
 func New(servers int) Barrier {
 	return Barrier{Standing: Standing{Settled: true}, Held: make([]int64, servers)}
 }
 
-// Begin says which arrangement the process wants, whose list is list. The first one is taken
-// as it is. With another one all begin to wait, or the process comes to where others are who
-// have the same list already.
+// Begin sets the arrangement that this process wants; list is its server list. The
+// first arrangement is in effect at once. Any other one starts a handover with Waiting.
+// If other proxies with the same list have started it already, the process adopts their
+// stage.
 func (b *Barrier) Begin(arrangement, list uint64, now int64) {
 	switch before := b.Arrangement; {
 	case before == arrangement:
@@ -97,7 +105,7 @@ func (b *Barrier) Begin(arrangement, list uint64, now int64) {
 	b.Arrangement = arrangement
 }
 
-// again is the next number with which all wait.
+// again returns the next number in stage Waiting.
 func (b *Barrier) again() uint32 { return (max(b.N, b.top)+stages-1)/stages*stages + 1 }
 
 func (b *Barrier) set(n uint32, list uint64, now int64) {
@@ -108,8 +116,8 @@ func (b *Barrier) set(n uint32, list uint64, now int64) {
 	}
 }
 
-// Read takes the number of a record. same: it is of the own list. It reports whether the
-// stage may be another one.
+// Read handles the number of a record. same means that the record has this proxy's
+// list. It reports whether the stage may have changed.
 func (b *Barrier) Read(n uint32, list uint64, same bool, now int64) bool {
 	if n > b.top || n == b.top && same {
 		b.top, b.list = n, list
@@ -121,7 +129,7 @@ func (b *Barrier) Read(n uint32, list uint64, same bool, now int64) bool {
 	return true
 }
 
-// Hold notes what the record of a server says.
+// Hold records whether the record of a server contains N.
 func (b *Barrier) Hold(server int, says bool, now int64) {
 	switch {
 	case !says:
@@ -131,12 +139,13 @@ func (b *Barrier) Hold(server int, says bool, now int64) {
 	}
 }
 
-// Step goes on to the next stage if it is time, and reports whether it has. agreed: no other
-// list was seen of late. stood reports whether the number has stood for a WAIT. A process that
-// keeps no copies goes on where others do, for it doesn't know how long commands on them last;
-// but it lets all wait again, for nobody else may have seen the other list.
+// Step moves to the next stage if it is time, and reports whether it did. agreed means
+// that no other list was seen recently. stood reports whether the number has been in
+// the records for a WAIT. A process without replicas only follows the others, because
+// it does not know how long commands on them last. But it does return to Waiting when
+// it sees another list, because it may be the only one that has seen it.
 func (b *Barrier) Step(list uint64, now int64, agreed bool, stood func() bool, ping time.Duration) bool {
-	if b.Since == 0 { // a keeper that was made anew goes on with N, and has yet to see who has another list
+	if b.Since == 0 { // a new keeper continues with N, but does not know yet whether a proxy has another list
 		b.Since = now
 	}
 	next := b.N + 1
@@ -169,28 +178,30 @@ func (b *Barrier) Step(list uint64, now int64, agreed bool, stood func() bool, p
 	return false
 }
 
-// Board is where the loops of a process and the keeper of a pool tell each other.
+// Board exchanges handover state between the loops of a process and the keeper of a
+// pool.
 type Board struct {
 	wanted atomic.Pointer[wanted]
 	stands atomic.Pointer[Standing]
 }
 
-// wanted is what routes want of keys that have several copies.
+// wanted is what the routes of this process require of the handover.
 type wanted struct {
 	arrangement uint64
 	deadline    int64
 }
 
-// Arrange says by which arrangement this process wants keys to be held, and how long its
-// commands may take.
+// Arrange sets the arrangement of replicated keys that this process wants, and the
+// maximum duration of its commands.
 func (o *Board) Arrange(arrangement uint64, deadline time.Duration) {
 	o.wanted.Store(&wanted{arrangement, int64(deadline)})
 }
 
-// Standing is how far all are, as the keeper has published it; nil: it hasn't yet.
+// Standing returns the state that the keeper has published; nil: none yet.
 func (o *Board) Standing() *Standing { return o.stands.Load() }
 
-// Tell tells the keeper's b what loops have said, and reports whether that is new.
+// Tell passes the values of Arrange to the keeper's b, and reports whether they are
+// new.
 func (o *Board) Tell(b *Barrier, list uint64, now int64) bool {
 	w := o.wanted.Load()
 	if w == nil || w.arrangement == b.Arrangement && w.deadline == b.deadline {
@@ -201,7 +212,7 @@ func (o *Board) Tell(b *Barrier, list uint64, now int64) bool {
 	return true
 }
 
-// Publish lets the loops see b.
+// Publish publishes the state of b to the loops.
 func (o *Board) Publish(b *Barrier) {
 	if was := o.stands.Load(); was == nil || *was != b.Standing {
 		is := b.Standing

@@ -7,13 +7,14 @@ import (
 
 const (
 	ping = time.Second
-	list = 7 // the list of servers of the processes in these tests
+	list = 7 // the server list of the processes in these tests
 )
 
 func stood() bool    { return true }
 func notStood() bool { return false }
 
-// TestStages takes one process from stage to stage: each only when its condition holds.
+// TestStages moves one process through all stages, and checks the condition of each
+// step.
 func TestStages(t *testing.T) {
 	b := New(2)
 	b.Begin(1, list, 0)
@@ -30,7 +31,7 @@ func TestStages(t *testing.T) {
 		moves  bool
 		stage  Stage
 	}{
-		{0, true, stood, false, Waiting}, // begins to measure
+		{0, true, stood, false, Waiting}, // starts the time measurement
 		{17 * ping, true, stood, false, Waiting},
 		{2 * ping, false, stood, false, Waiting},
 		{0, true, notStood, true, Pausing},
@@ -54,7 +55,8 @@ func TestStages(t *testing.T) {
 	}
 }
 
-// TestPausedProcessesWaitAgain: another list that is seen in a pause makes all wait again.
+// TestPausedProcessesWaitAgain checks that another list during a pause moves the
+// stage back to Waiting.
 func TestPausedProcessesWaitAgain(t *testing.T) {
 	b := New(1)
 	b.Begin(1, list, 0)
@@ -69,7 +71,8 @@ func TestPausedProcessesWaitAgain(t *testing.T) {
 	}
 }
 
-// TestRead: a higher number of the own list is taken; one of another list is only remembered.
+// TestRead checks that a higher number of the own list is adopted, and one of another
+// list is only remembered.
 func TestRead(t *testing.T) {
 	b := New(1)
 	b.Begin(1, list, 0)

@@ -1,13 +1,13 @@
-// Package divert knows what is different about a key away from home: its name, its
-// time to live and its cas numbers.
+// Package divert translates a key that is stored on a substitute server: its name, its
+// time to live and its cas values.
 //
-//	            at home         away, under number 7
-//	name        k               __rs~7~k, or of long keys __rs=7~<SHA-256 of k>
+//	            on its owner    on a substitute, number 7
+//	name        k               __rs~7~k, or __rs=7~<SHA-256 of k> if k is long
 //	cas         c               c with 7 in its 12 highest bits
-//	exptime     as asked for    at most the pool's limit
+//	exptime     as requested    at most the pool's limit
 //
-// So nothing that an earlier outage has left is ever read, and no token of one place
-// fits at another. Package health gives the numbers; this one only spells them.
+// So data that an earlier outage left there is never read, and a cas value of one
+// server is not accepted on another. Package health determines the numbers.
 package divert
 
 import (
@@ -17,11 +17,11 @@ import (
 	"strconv"
 )
 
-// Reserved begins every key that Ringside makes itself. Clients must not use
-// such keys: refuse them.
+// Reserved is the prefix of all keys that Ringside creates itself. Requests of clients
+// with such keys must be rejected.
 const Reserved = "__rs"
 
-// IsReserved reports whether a key is one of those that Ringside makes itself.
+// IsReserved reports whether a key has that prefix.
 func IsReserved(key []byte) bool {
 	return len(key) >= len(Reserved) && string(key[:len(Reserved)]) == Reserved
 }
@@ -31,15 +31,16 @@ const (
 	hashedPrefix   = Reserved + "="
 	divertedEnd    = '~'
 
-	// divertedLimit is the longest name that memcached takes however it is spelled:
-	// base64 makes 248 bytes of it, and 252 of one byte more.
+	// divertedLimit is the maximum length of a name. A client may use base64 keys: then
+	// memcached gets 248 bytes for a name of this length, and would get 252 for one
+	// more byte, which exceeds its limit of 250.
 	divertedLimit = 186
 )
 
-// AppendKey appends the key that a server stores for key under a number:
-// `__rs~<number in base 36>~<key>`, or key itself for 0. Where that would be too
-// long it is `__rs=<number>~<SHA-256 of the key>`, from which nobody can tell the
-// key: a refill from a server that has it so leaves it out.
+// AppendKey appends the name under which a server stores key for a number:
+// `__rs~<number in base 36>~<key>`, or the plain key for 0. If that would be too long,
+// it is `__rs=<number>~<SHA-256 of the key>`. The key can't be derived from such a
+// name, so a refill from the server skips it.
 func AppendKey(dst []byte, number uint64, key []byte) []byte {
 	if number == 0 {
 		return append(dst, key...)
@@ -56,7 +57,7 @@ func AppendKey(dst []byte, number uint64, key []byte) []byte {
 	return hex.AppendEncode(dst, sum[:])
 }
 
-// IsNameOf reports whether name is key, or one that AppendKey makes of it.
+// IsNameOf reports whether name is key, or a name that AppendKey makes from key.
 func IsNameOf(name, key []byte) bool {
 	rest, ok := bytes.CutPrefix(name, []byte(hashedPrefix))
 	if !ok {
@@ -69,8 +70,8 @@ func IsNameOf(name, key []byte) bool {
 	return bytes.Equal(hash, text[:])
 }
 
-// Undivert takes off again what AppendKey put before a key. A key that has no
-// such prefix, or is hashed, comes back as it is.
+// Undivert removes the prefix that AppendKey added to a key. A key without that prefix,
+// or with a hashed name, is returned unchanged.
 func Undivert(key []byte) []byte {
 	rest, ok := bytes.CutPrefix(key, []byte(divertedPrefix))
 	if !ok {
@@ -88,24 +89,25 @@ func Undivert(key []byte) []byte {
 	return rest[i+1:]
 }
 
-// Cas numbers of two servers can coincide, so what a client gets carries the
-// key's number in its 12 highest bits; memcached counts up from 1 and would
-// need 142 years at a million writes a second to reach them.
+// Servers may use the same cas values, so the value that a client gets contains the
+// key's number in its 12 highest bits. memcached counts cas values up from 1. At a
+// million writes a second they would reach these bits after 142 years.
 const (
 	casBits = 52
 	tagMask = 1<<(64-casBits) - 1
 )
 
-// TagCas returns the token that a client gets for a server's cas.
+// TagCas returns the cas value for the client.
 func TagCas(cas, number uint64) uint64 {
 	return cas | (number&tagMask)<<casBits
 }
 
-// UntagCas returns the server's cas for a client's token. It fails if the token
-// comes from another place of the key: answer EXISTS without asking anybody.
+// UntagCas returns the server's cas value for a client's token. It returns false if the
+// token is from another location of the key: reply EXISTS then, without asking a
+// server.
 func UntagCas(token, number uint64) (cas uint64, ok bool) {
 	if number == 0 {
-		return token, true // a token of another place is no cas that a server has given yet
+		return token, true // a token of another location is larger than any cas value of this server, so it never matches
 	}
 	if token>>casBits != number&tagMask {
 		return 0, false
@@ -113,14 +115,14 @@ func UntagCas(token, number uint64) (cas uint64, ok bool) {
 	return token & (1<<casBits - 1), true
 }
 
-// maxRelative is the longest exptime, in seconds, that memcached takes as a
-// time from now; what is higher is a Unix time.
+// maxRelative is the maximum exptime, in seconds, that memcached interprets as a
+// duration; larger values are Unix times.
 const maxRelative = 60 * 60 * 24 * 30
 
-// CapTTL returns the exptime of a key at its interim server: what the client
-// asked for, but at most limit seconds. As in memcached 0 is forever, negative
-// is gone at once and more than 30 days is a Unix time; unix is the time now. A
-// limit of 0 caps nothing.
+// CapTTL returns the exptime of a key on its substitute server: the client's exptime,
+// but at most limit seconds from now. As in memcached, 0 means forever, a negative
+// value means already expired, and more than 30 days is a Unix time. unix is the
+// current time. A limit of 0 is no limit.
 func CapTTL(exptime, limit, unix int64) int64 {
 	if limit <= 0 || exptime < 0 {
 		return exptime

@@ -1,6 +1,6 @@
 package divert
 
-// Names, cas numbers and times to live away from home.
+// Tests of names, cas values and times to live of diverted keys.
 
 import (
 	"bytes"
@@ -36,7 +36,8 @@ func TestKeysAreDivertedAndComeBack(t *testing.T) {
 	}
 }
 
-// However long a key is, and however a client spells it, memcached takes its name.
+// TestNamesFit checks that memcached accepts the name of a key of any length, also in
+// base64.
 func TestNamesFit(t *testing.T) {
 	seen := map[string]int{}
 	for n := 1; n <= 250; n++ {

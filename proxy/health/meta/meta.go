@@ -1,4 +1,4 @@
-// Package meta spells what a keeper asks of memcached, and reads the answers.
+// Package meta formats a keeper's memcached requests and parses the replies.
 package meta
 
 import (
@@ -13,26 +13,27 @@ import (
 	"ringside/proxy/health/roll"
 )
 
-// keyLimit is the longest key that memcached takes.
+// keyLimit is the maximum length of a key in memcached.
 const keyLimit = 250
 
-// AppendName writes a name so that it can stand in a record and in a key.
+// AppendName escapes a name for a record or a key.
 func AppendName(dst []byte, name string) []byte { return roll.AppendText(dst, name, "=") }
 
-// Pools is the name of the item that says which pools eject a server: the same for all pools.
+// Pools is the key of the item that lists the pools which eject a server. All pools
+// share it.
 const Pools = divert.Reserved + "_pools"
 
-// Keys are the names of what a keeper stores on the servers of a pool.
+// Keys are the keys of a keeper's items on the servers of a pool.
 type Keys struct {
 	View     string
 	Live     string
 	Roll     string
 	Suspects []string // by server
 	Refused  []string // by server
-	Flush    string   // and the n behind it
+	Flush    string   // a prefix: the number n is appended
 }
 
-// MakeKeys are those of a pool with these servers.
+// MakeKeys returns the keys of a pool with these servers.
 func MakeKeys(pool string, servers []string) Keys {
 	k := Keys{View: makeKey("view__", pool), Live: makeKey("live", pool), Roll: makeKey("roll", pool), Flush: makeKey("fl", pool)}
 	for _, name := range servers {
@@ -42,8 +43,8 @@ func MakeKeys(pool string, servers []string) Keys {
 	return k
 }
 
-// makeKey joins names to a key. If that gets too long they are hashed; a few
-// bytes are kept free for a number behind it.
+// makeKey joins names to a key. If it would be too long, the names are hashed. It
+// leaves room for a number at the end.
 func makeKey(kind string, names ...string) string {
 	key := []byte(divert.Reserved + "_" + kind)
 	for _, name := range names {
@@ -57,11 +58,12 @@ func makeKey(kind string, names ...string) string {
 	return fmt.Sprintf("%s_%s:%016x", divert.Reserved, kind, h.Sum64())
 }
 
-// Get asks for an item with its cas.
+// Get returns a request for an item and its cas.
 func Get(key string) []byte { return fmt.Appendf(nil, "mg %s v c\r\n", key) }
 
-// Put writes an item over what was read with that cas; 0: only if there is none. After
-// so many seconds it ends; 0: never.
+// Put returns a request that stores an item. It replaces the version with that cas;
+// with cas 0 it only creates the item. The item expires after so many seconds; 0:
+// never.
 func Put(key string, value []byte, cas uint64, seconds int) []byte {
 	how := "ME"
 	if cas != 0 {
@@ -74,16 +76,17 @@ func Put(key string, value []byte, cas uint64, seconds int) []byte {
 	return fmt.Appendf(line, "\r\n%s\r\n", value)
 }
 
-// Add adds one to a counter. If there is none it makes one with 1, which ends after so
-// many seconds, however much is added meanwhile.
+// Add returns a request that increments a counter by one. If the counter does not
+// exist, the request creates it with the value 1. It then expires after so many
+// seconds, however often it is incremented.
 func Add(key string, seconds int) []byte {
 	return fmt.Appendf(nil, "ma %s N%d J1 v\r\n", key, seconds)
 }
 
-// None reports whether an answer says that there is no such item.
+// None reports whether a reply says that the item does not exist.
 func None(answer []byte) bool { return bytes.HasPrefix(answer, []byte("EN\r\n")) }
 
-// Value reads `VA <size> c<cas>`, the value and the line end behind it.
+// Value parses `VA <size> c<cas>`, the value and the line end after it.
 func Value(answer []byte) (value []byte, cas uint64, ok bool) {
 	line, rest, _ := bytes.Cut(answer, []byte("\r\n"))
 	f := strings.Fields(string(line))
@@ -102,7 +105,7 @@ func Value(answer []byte) (value []byte, cas uint64, ok bool) {
 	return rest[:size], cas, true
 }
 
-// Count reads the value of a counter, which is 0 if there is none.
+// Count parses the value of a counter. A missing counter is 0.
 func Count(answer []byte) (n uint64, ok bool) {
 	if None(answer) {
 		return 0, true
@@ -115,18 +118,18 @@ func Count(answer []byte) (n uint64, ok bool) {
 	return n, err == nil
 }
 
-// FirstLine is an answer's first line, as far as it is good to show.
+// FirstLine returns the first line of a reply, limited to 200 bytes for log lines.
 func FirstLine(answer []byte) string {
 	line, _, _ := bytes.Cut(answer, []byte("\r\n"))
 	return string(line[:min(len(line), 200)])
 }
 
 const (
-	usualThreads = 4 // of a server that doesn't tell; memcached's default
+	usualThreads = 4 // if the server does not report it; memcached's default
 	mostThreads  = 128
 )
 
-// Threads reads num_threads from `stats settings`.
+// Threads parses num_threads from `stats settings`.
 func Threads(answer []byte) int {
 	_, rest, ok := bytes.Cut(answer, []byte("STAT num_threads "))
 	value, _, _ := bytes.Cut(rest, []byte("\r\n"))

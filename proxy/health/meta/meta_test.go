@@ -23,7 +23,7 @@ func TestPut(t *testing.T) {
 func TestCount(t *testing.T) {
 	for answer, want := range map[string]int{
 		"VA 1\r\n7\r\n":       7,
-		"VA 3 c9\r\n7  \r\n":  7, // memcached leaves blanks where a counter was longer
+		"VA 3 c9\r\n7  \r\n":  7, // memcached pads a counter that became shorter with spaces
 		"EN\r\n":              0,
 		"VA 2\r\n7\r\n":       -1,
 		"VA 1\r\nx\r\n":       -1,

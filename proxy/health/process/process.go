@@ -1,4 +1,4 @@
-// Package process tells memcached processes apart by what they say of themselves.
+// Package process distinguishes memcached processes by their PID and start time.
 package process
 
 import (
@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// Process is a memcached process, by what it says of itself.
+// Process identifies a memcached process by the values that it reports.
 type Process struct {
 	PID     int64
 	Started int64 // Unix time by the server's clock, in seconds
-	Uptime  int64 // seconds, when it was asked
+	Uptime  int64 // in seconds, when it was asked
 }
 
-// Parse reads the answer to `stats`. It is not ok if that doesn't tell.
+// Parse parses the reply to `stats`. It returns false if the reply has no time.
 func Parse(answer []byte) (p Process, ok bool) {
 	var clock int64
 	for line := range strings.Lines(string(answer)) {
@@ -38,33 +38,34 @@ func Parse(answer []byte) (p Process, ok bool) {
 	return p, clock != 0
 }
 
-// Is says whether both are the same process. Times are rounded to seconds, by clocks
-// that may step.
+// Is reports whether both are the same process. Start times may differ by two seconds,
+// because they are rounded and clocks may step.
 func (p Process) Is(q Process) bool {
 	return p.PID == q.PID && p.Started-q.Started <= 2 && q.Started-p.Started <= 2
 }
 
-// Cell is a process that one goroutine knows and others ask about. The zero one is none.
+// Cell is a Process that one goroutine stores and others compare. Its zero value is no
+// process.
 type Cell struct{ pid, started atomic.Int64 }
 
-// Store says which it is.
+// Store sets the process.
 func (c *Cell) Store(p Process) { c.pid.Store(p.PID); c.started.Store(p.Started) }
 
-// Is says whether it is p.
+// Is reports whether the stored process is p.
 func (c *Cell) Is(p Process) bool {
 	return p.Is(Process{PID: c.pid.Load(), Started: c.started.Load()})
 }
 
-// slack is how much longer than it has run a process may say that it has: memcached
-// counts seconds from two, and a process may have begun while the one before it was asked
-// for the last time.
+// slack is a tolerance for the reported uptime. memcached starts counting at two
+// seconds, and a process may have started while the previous one was asked for the last
+// time.
 const slack = int64(5 * time.Second)
 
-// Stranger says whether p, which is not the process that was heard of last, so many
-// nanoseconds ago, has run before that: then it has values of its own.
+// Stranger reports whether p had started before the previous process was last seen, ago
+// nanoseconds earlier. Then p has other data.
 func (p Process) Stranger(ago int64) bool { return p.Uptime*int64(time.Second) > ago+slack }
 
-// Answers says for people that p, a stranger, is there.
+// Answers returns a message for operators that p, a stranger, replies.
 func (p Process) Answers() string {
 	return fmt.Sprintf("another memcached answers at its address, which has run for %v", time.Duration(p.Uptime)*time.Second)
 }

@@ -18,7 +18,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestIs: clocks are rounded and may step, so a process is the same within two seconds.
+// TestIs checks that start times within two seconds are the same process.
 func TestIs(t *testing.T) {
 	p := Process{PID: 7, Started: 1000}
 	for q, want := range map[Process]bool{

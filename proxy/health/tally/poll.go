@@ -1,31 +1,32 @@
 package tally
 
-// What proxies think of a server, by what the other servers have counted.
+// The majority vote about a server, from the counters on the other servers.
 
-// ejectShare is the percentage of the proxies that a suspicion needs: if more share it,
-// the server is taken out.
+// ejectShare is the percentage of proxies that must suspect a server. If more do, it is
+// ejected.
 const ejectShare = 50
 
-// Poll adds up what several servers have counted of the proxies that suspect one server.
+// Poll adds up the votes about one server that several other servers have counted.
 type Poll struct {
 	asked, heard      bool
 	suspects, proxies uint64
 }
 
-// Opinion is what proxies think of a server.
+// Opinion is the result of a poll.
 type Opinion uint8
 
-// What they can think.
+// The results.
 const (
-	Unheard  Opinion = iota // some server answers, but hasn't counted yet
-	Unasked                 // no other server answers that could count
-	Reached                 // most proxies reach it
-	Rejected                // most proxies suspect it
+	Unheard  Opinion = iota // a server replied, but has no complete count yet
+	Unasked                 // no other server could be asked
+	Reached                 // no majority suspects the server
+	Rejected                // the majority suspects the server
 )
 
-// Count adds what one server has counted: live counts all proxies, suspects those that
-// suspect the server, where anybody is suspected at all, and refused are as many as have
-// said at once that it refuses them.
+// Count adds the counters of one server. live counts all proxies, and suspects those
+// that suspect the polled server; nil: no proxy has suspected any server. refused is
+// the number of proxies that were refused by it recently. every is the time between two
+// votes of a proxy.
 func (p *Poll) Count(live, suspects *Tally, refused uint64, every, now int64) {
 	p.asked = true
 	counted := suspects != nil && suspects.Fresh(every, now)
@@ -40,7 +41,7 @@ func (p *Poll) Count(live, suspects *Tally, refused uint64, every, now int64) {
 	p.proxies += live.Rate()
 }
 
-// Opinion is what came of it.
+// Opinion returns the result.
 func (p *Poll) Opinion() Opinion {
 	switch {
 	case !p.asked:

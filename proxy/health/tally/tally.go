@@ -1,18 +1,20 @@
-// Package tally follows counts: one that every proxy adds one to in the same rhythm, so that by
-// how much it grows is how many they are; and of the reads of a server, how warm it is.
+// Package tally counts proxies, votes and reads. A Tally follows a counter that every
+// proxy increments at the same interval, so its growth per interval is the number of
+// proxies. A Poll is a majority vote of the proxies. A Warmth measures the hit rate of
+// a server.
 package tally
 
-// Tally follows one counter on one server.
+// Tally follows one counter on one server. Times are in nanoseconds.
 type Tally struct {
-	value  uint64    // last seen
-	seenAt int64     // 0: never
-	grown  [3]uint64 // by how much between two looks, newest first
-	looks  uint64    // how many of those there are
-	at     int64     // of the newest
+	value  uint64    // the value last read
+	seenAt int64     // when it was read; 0: never
+	grown  [3]uint64 // increments between two reads, newest first
+	looks  uint64    // number of valid elements in grown
+	at     int64     // time of the newest element
 }
 
-// See takes what the counter says at a look at time now; looks are every apart. A
-// counter that has shrunk was made anew: that says nothing.
+// See records the value of the counter at time now. Reads are every apart. A lower
+// value means that the counter was created again; then there is no increment to record.
 func (t *Tally) See(value uint64, every, now int64) {
 	if t.seenAt != 0 && value >= t.value && now-t.seenAt < 3*every/2 {
 		t.grow(value-t.value, every, now)
@@ -20,7 +22,8 @@ func (t *Tally) See(value uint64, every, now int64) {
 	t.value, t.seenAt = value, now
 }
 
-// SeeNone takes that there is no counter: nobody has counted for a while.
+// SeeNone records that the counter does not exist: no proxy has incremented it for a
+// while.
 func (t *Tally) SeeNone(every, now int64) {
 	t.grow(0, every, now)
 	t.value, t.seenAt = 0, now
@@ -35,12 +38,12 @@ func (t *Tally) grow(by uint64, every, now int64) {
 	t.at = now
 }
 
-// Fresh says whether the count is of now: additions are every apart.
+// Fresh reports whether the count is recent. Increments of one proxy are every apart.
 func (t *Tally) Fresh(every, now int64) bool { return t.looks > 0 && now-t.at <= 5*every/2 }
 
-// Rate is by how much the counter grows from one addition of a proxy to its next,
-// rounded; 0 before the first look. Over three looks a proxy that counts at the same
-// moment as this one is seen twice, or missed, at most once.
+// Rate returns the rounded increment per interval, or 0 if no increment is known yet. A
+// proxy that increments the counter at the moment of a read may be counted twice or
+// missed. The average of three intervals limits that error to once.
 func (t *Tally) Rate() uint64 {
 	if t.looks == 0 {
 		return 0

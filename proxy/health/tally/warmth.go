@@ -1,20 +1,20 @@
 package tally
 
-// How warm a server is that has come back empty.
+// The hit rate of a server that rejoined empty.
 
 const (
-	warmAsks = 100 // reads that say how warm a server is
-	warmHits = 90  // percent of them it must answer itself
+	warmAsks = 100 // minimum number of reads to measure
+	warmHits = 90  // percentage of hits that makes a server warm
 )
 
-// Warmth follows the reads at a WARM server.
+// Warmth measures the reads of a WARM server.
 type Warmth struct {
-	Enough     bool   // it answers most of them itself
-	asks, hits uint64 // at the last look
-	at         int64  // 0: there was none
+	Enough     bool   // the server answers most reads itself
+	asks, hits uint64 // totals at the last measurement
+	at         int64  // time of the last measurement; 0: none
 }
 
-// Count takes the running totals of reads, and of those that the server could answer.
+// Count handles the running totals of reads and hits.
 func (w *Warmth) Count(asks, hits uint64, now int64) {
 	switch {
 	case w.at == 0:
