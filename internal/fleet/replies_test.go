@@ -75,8 +75,11 @@ func playReplies(c scenario, seed uint64, traced bool) (f *fleet) {
 	f = newFleet(c, seed, traced)
 	f.run(f.now + 2*second)
 	until := f.now + 20*second
-	if os.Getenv("RINGSIDE_FULL") != "" {
+	switch {
+	case os.Getenv("RINGSIDE_FULL") != "":
 		until = f.now + 60*second
+	case testing.Short():
+		until = f.now + 3*second
 	}
 	var reloads func()
 	reloads = func() {
