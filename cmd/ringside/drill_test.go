@@ -27,9 +27,8 @@ import (
 	"ringside/internal/testenv"
 )
 
-// typed runs a ringside command, and returns its exit status and what it prints. It repeats the
-// command if a loop of the instance did not answer in time, which happens if the loop gets no
-// CPU.
+// typed runs a ringside command, and returns its exit status and output. It repeats the command if
+// a loop of the instance did not answer in time, which happens if the loop gets no CPU.
 func typed(args ...string) (code int, out, errs string) {
 	for end := time.Now().Add(testenv.Hang); ; {
 		var o, e bytes.Buffer
