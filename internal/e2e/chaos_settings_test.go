@@ -222,8 +222,8 @@ func cloneTree(v any) any {
 	return v
 }
 
-// placesOf returns the places in v that match path: keys and indices instead of * and []. A key
-// at the end of the path may be missing in v.
+// placesOf returns the places in v that match path: keys and indices instead of * and []. The
+// keys that path names may be missing in v.
 func placesOf(v any, path []string) (list [][]any) {
 	if len(path) == 0 || path[0] == "" {
 		return [][]any{nil}
@@ -257,7 +257,8 @@ func placesOf(v any, path []string) (list [][]any) {
 	return list
 }
 
-// put returns v with value stored at place. It changes v. If both are mappings, it merges them.
+// put returns v with value stored at place. It may change v. If value and the old value
+// are mappings, it merges them.
 func put(v any, place []any, value any) any {
 	if len(place) == 0 {
 		into, ok := v.(tree)
