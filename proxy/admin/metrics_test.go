@@ -374,7 +374,8 @@ func TestScrapeCompressed(t *testing.T) {
 	}
 }
 
-// A server that a pool lists twice, and a name that is not valid in a label.
+// TestScrapeOfOddNames checks that a server that a pool lists twice does not break the metrics. A
+// name that is not valid in a label is an error.
 func TestScrapeOfOddNames(t *testing.T) {
 	twice := pool("main")
 	twice.Servers = append(twice.Servers, twice.Servers[0],
