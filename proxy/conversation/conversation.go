@@ -44,7 +44,7 @@ import (
 //	loops 2         the process has this many loops; one unless set. c1/2 is a client of the second
 //	                loop, s1/2 is that loop's connection to s1. Harness.Leader returns the loop
 //	                that executes the commands on a key
-//	route PREFIX NAME [strip] [match=*:x] [guard=wait:1s,stale:5s] [tags=suffix,a{x}>x{x}] [autocreate=10:60] [buffer=1s:10s] [copies=2] [also=OTHER] [get_errors=error] [total=3s] [near=1s[:hot]]  a route to the pool NAME; - is no prefix. A pool without a route line gets a route without prefix
+//	route PREFIX NAME [strip] [match=*:x] [guard=wait:1s,stale:5s] [tags=suffix,a{x}>x{x}] [autocreate=10:60] [buffer=1s:10s] [copies=2] [also=OTHER] [get_errors=error] [total=3s] [near=1s[:hot]] …  a route to the pool NAME; - is no prefix. A pool without a route line gets a route without prefix
 //	c1 > TEXT       client c1 sends TEXT and \r\n, or TEXT alone if it ends in \; Go escapes work
 //	c1 >* N TEXT    client c1 sends TEXT N times, without \r\n
 //	s1 < TEXT       the next line that server s1 has received is TEXT
@@ -57,16 +57,20 @@ import (
 //	c1 <* N TEXT    client c1 has received TEXT N times
 //	c1 closes       client c1 closes its sending side; c1 resets: it resets the connection
 //	c1 closed       the engine has closed c1; s1 closed, s1 aborted: the connection to s1
+//	c1 paused       the engine does not read from c1; c1 reading: it does
 //	c1 full         the socket of c1 accepts nothing more; c1 drains: it accepts everything again
 //	s1 refuses      connections to s1 are refused from now on; s1 hangs: dials do not complete; s1 accepts: they work again
 //	s1 silent       s1 accepts connections and does not answer the greeting
-//	s1 greets 1.4.25  s1 answers the greeting with this version on new connections, instead of 1.6.18
+//	s1 greets 1.4.25  s1 answers the greeting with this version on new connections, instead of
+//	                Harness.Release
 //	s1 unsent N     the last N bytes for s1 have not left the kernel
 //	s1 ready        a reply of s1 has arrived that the driver has not read; unready: no such reply
 //	stands 600ms    the thread pauses this long in each wakeup, before it reads and before it writes
 //	s1' > TEXT      the older of two connections to s1; s1'' is the one before that
 //	s1 is OUT       the keepers of its pools have put s1 into that phase; SUSPECT: they suspect it
-//	s1 unleased     the keepers' leases on s1 have expired; leased: they have leases again
+//	s1 unleased     the keepers' leases on s1 have expired; leased: they have leases again, which
+//	                do not expire; leased 500ms: they expire after this time
+//	s1 outby 500ms  the keepers expect that s1, which is LEAVING, is OUT after this time
 //	s1 foreign      its pool's record was written with another list of servers
 //	s1 gone         no server of its pool has replied for a long time; back: one does again
 //	s1 renamed 4    s1 has rejected flush_all, so its keys are prefixed with this number
