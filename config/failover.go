@@ -38,7 +38,7 @@ func defaultFailover() Failover {
 }
 
 const (
-	manyServers     = 3 // with at least so many servers, keys move by default, and a majority can outvote one server
+	manyServers     = 3 // from this number of servers on, keys move by default, and a majority can outvote one server
 	maxFailures     = 1000
 	lastingLease    = time.Second
 	lastingPing     = 250 * time.Millisecond

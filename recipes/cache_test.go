@@ -135,7 +135,7 @@ func (g *guardStage) traced(t *testing.T, want string) {
 
 func text(v string) func() (string, error) { return func() (string, error) { return v, nil } }
 
-// The two sequences that the article describes with trace letters.
+// TestGuardStories runs the two sequences that the article describes with trace letters.
 func TestGuardStories(t *testing.T) {
 	g := newGuard(t, recipes.GuardedOptions{Expires: 10 * time.Second, Stale: 10 * time.Second})
 	g.get(t, "first", "v1", text("v1"))

@@ -84,7 +84,7 @@ func TestArrayModel(t *testing.T) {
 	})
 }
 
-// The article's example, as memcached stores it.
+// TestArrayMarks checks how memcached stores the article's example.
 func TestArrayMarks(t *testing.T) {
 	s := newStage(t)
 	a := must(recipes.NewArray(s.Store, "a", recipes.ArrayOptions{}))
@@ -336,7 +336,7 @@ func TestTableModel(t *testing.T) {
 	})
 }
 
-// Each loss that a table repairs by itself.
+// TestTableRepair causes each kind of loss that a table can repair.
 func TestTableRepair(t *testing.T) {
 	s := newStage(t)
 	sure := must(recipes.NewTable(s.Store, "t", recipes.TableOptions{Audit: 1}))

@@ -178,7 +178,7 @@ func expiryOrNever(what string, d time.Duration) (int32, error) {
 	return expiry(what, d)
 }
 
-// Meanings of a client's errors.
+// These functions classify the errors of a client.
 func isMiss(err error) bool      { return errors.Is(err, memcache.ErrCacheMiss) }
 func isNotStored(err error) bool { return errors.Is(err, memcache.ErrNotStored) }
 

@@ -1,6 +1,7 @@
 package main
 
-// Orders and drills as a person types them, on the demo and on real memcached.
+// This file tests the commands ringside server and ringside drill, on the demo and on real
+// memcached servers.
 
 import (
 	"bytes"
@@ -26,8 +27,8 @@ import (
 	"ringside/internal/testenv"
 )
 
-// typed runs a command and returns what it prints. One that a loop without a processor has
-// not answered in time is typed again.
+// typed runs a ringside command, and returns its exit status and output. It repeats the command if
+// a loop of the instance did not answer in time, which happens if the loop gets no CPU.
 func typed(args ...string) (code int, out, errs string) {
 	for end := time.Now().Add(testenv.Hang); ; {
 		var o, e bytes.Buffer
@@ -38,14 +39,15 @@ func typed(args ...string) (code int, out, errs string) {
 	}
 }
 
-// undisturbed repeats a drill in which somebody had no processor for so long that requests may
-// have failed by that: the clients, Ringside and the demo's servers share this process.
+// undisturbed runs a drill, and repeats it up to three times if it fails and a goroutine woke up
+// more than 100 ms late. Such a delay alone can make requests fail, because the clients, Ringside
+// and the demo's servers share this process.
 func undisturbed(t *testing.T, round func() error) {
 	t.Helper()
 	testenv.Undisturbed(t, 4, 100*time.Millisecond, round)
 }
 
-// demoForTests is a demo that ends with the test, and how commands find it.
+// demoForTests starts a demo that ends with the test. flags make commands use it.
 func demoForTests(t *testing.T) (d *demo.Cluster, flags []string) {
 	t.Helper()
 	d, err := demo.Start("127.0.0.1:0", "127.0.0.1:0", "", slog.New(slog.DiscardHandler))
@@ -62,7 +64,7 @@ func demoForTests(t *testing.T) (d *demo.Cluster, flags []string) {
 func TestServer(t *testing.T) {
 	d, flags := demoForTests(t)
 	to := flags[2:]                                                         // --admin and its value
-	for code, text := 1, ""; code != 0; time.Sleep(10 * time.Millisecond) { // until the keeper has met the servers
+	for code, text := 1, ""; code != 0; time.Sleep(10 * time.Millisecond) { // until the keeper has reached the servers
 		if code, _, text = typed("server", "restore", "demo3", to[0], to[1]); code == 2 {
 			t.Fatal(text)
 		}
@@ -99,7 +101,7 @@ func TestServer(t *testing.T) {
 	} {
 		words := append([]string{"__complete"}, strings.Fields(args)[0])
 		words = append(append(append(words, to...), strings.Fields(args)[1:]...), "")
-		if words[1] == "server" { // the flags go behind the whole command
+		if words[1] == "server" { // the flags follow the complete command
 			words = append(append([]string{"__complete", "server", strings.Fields(args)[1]}, to...), append(strings.Fields(args)[2:], "")...)
 		}
 		if code, out, errs := typed(words...); code != 0 || out != want {
@@ -114,7 +116,8 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// A drained server's writes are refused by name until it is restored.
+// TestServerDrainIsSeen checks that writes to a drained server fail with an error that names
+// the command to restore it. Reads are misses.
 func TestServerDrainIsSeen(t *testing.T) {
 	listen := free(t)
 	path := startFile(t, fmt.Sprintf("listen: %s\nadmin: %s\npools: {main: {distribution: ketama, servers: [{address: \"%s\", name: one}, {address: \"%s\", name: two}]}}\n",
@@ -142,7 +145,7 @@ func TestServerDrainIsSeen(t *testing.T) {
 	}
 }
 
-// Who lists the servers sees that one which he has drained has died meanwhile.
+// TestServerDrainedDies checks that the list of servers shows that a drained server has died.
 func TestServerDrainedDies(t *testing.T) {
 	dies, process := memcachedProcess(t)
 	path := startFile(t, fmt.Sprintf("listen: %s\nadmin: %s\npools: {main: {distribution: ketama, failover: {mode: rehash, ping: 100ms, lease: 1s}, servers: [{address: \"%s\", name: one}, {address: \"%s\", name: two}, {address: \"%s\", name: three}]}}\n",
@@ -157,7 +160,7 @@ func TestServerDrainedDies(t *testing.T) {
 		}
 		t.Fatalf("the list does not say %q:\n%s", what, out)
 	}
-	for code, errs := 1, ""; code != 0; time.Sleep(10 * time.Millisecond) { // until the keeper has met the servers
+	for code, errs := 1, ""; code != 0; time.Sleep(10 * time.Millisecond) { // until the keeper has reached the servers
 		if code, _, errs = typed("server", "drain", "one", "-c", path); code == 2 {
 			t.Fatal(errs)
 		}
@@ -167,7 +170,9 @@ func TestServerDrainedDies(t *testing.T) {
 	lists("drained by a person, and suspect: ")
 }
 
-// On copies drain says what is left, and restore that all is there again.
+// TestServerDrainCopies drains and restores servers of keys with two replicas. The first drain
+// warns that keys may be left with one replica. The drain of the other server is rejected,
+// because it may have the only replica. restore waits until the server has all its keys again.
 func TestServerDrainCopies(t *testing.T) {
 	listen, one, two := free(t), memcached(t), memcached(t)
 	path := startFile(t, fmt.Sprintf("listen: %s\nadmin: %s\npools: {main: {distribution: ketama, failover: {ping: 100ms, lease: 1s}, servers: [{address: \"%s\", name: one}, {address: \"%s\", name: two}]}}\nroutes: [{pool: main, replicas: 2, copies_on: server}]\n",
@@ -204,10 +209,10 @@ func TestServerDrainCopies(t *testing.T) {
 	}
 }
 
-// moving makes a drill of a time in which keys move.
+// moving are the flags of a drill that is long enough for keys to move to other servers.
 var moving = []string{"--for", "2s", "--before", "1s", "--settle", "200ms", "--rate", "600", "--clients", "8", "--keys", "64"}
 
-// short makes a drill of some seconds.
+// short are the flags of a drill of some seconds.
 var short = []string{"--for", "800ms", "--before", "100ms", "--settle", "200ms", "--rate", "600", "--clients", "8", "--keys", "64"}
 
 func TestDrillOnDemo(t *testing.T) {
@@ -226,8 +231,8 @@ func TestDrillOnDemo(t *testing.T) {
 	})
 }
 
-// Traffic goes through several Ringsides; those that the fault spares see nothing of it
-// but misses.
+// TestDrillThroughSeveral sends traffic through two instances, and injects a fault into one of
+// them. Clients of the other must see no effect except misses.
 func TestDrillThroughSeveral(t *testing.T) {
 	servers := fmt.Sprintf("{name: one, address: \"%s\"}, {name: two, address: \"%s\"}, {name: three, address: \"%s\"}", memcached(t), memcached(t), memcached(t))
 	var at, paths []string
@@ -284,7 +289,7 @@ func TestDrillRefuses(t *testing.T) {
 	}
 }
 
-// startFile serves a configuration, and returns flags that find it.
+// startFile starts an instance with a configuration, and returns the path of the file for -c.
 func startFile(t *testing.T, text string) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "ringside.yaml")
@@ -303,9 +308,9 @@ func startFile(t *testing.T, text string) (path string) {
 	return path
 }
 
-// free is an address that nobody listens on, and that nobody takes before a Ringside
-// does: of a host of its own. The ports of 127.0.0.1 are also those of the clients of
-// every test that runs meanwhile.
+// free returns an address on which no process listens. Its host is a random loopback address, so
+// that no other process uses the port before an instance listens there. The ports of 127.0.0.1
+// are also used by the clients of all tests that run at the same time.
 func free(t *testing.T) string {
 	t.Helper()
 	host := "127.0.0.1"
@@ -319,14 +324,15 @@ func free(t *testing.T) string {
 	return a
 }
 
-// memcached starts a real one, which chooses its port and says which.
+// memcached starts a real memcached server on a port that it chooses itself, and returns the
+// address.
 func memcached(t *testing.T) string {
 	t.Helper()
 	address, _ := memcachedProcess(t)
 	return address
 }
 
-// memcachedProcess is memcached for who wants to end it.
+// memcachedProcess is like memcached. It also returns the process, for tests that end it.
 func memcachedProcess(t *testing.T) (address string, p *os.Process) {
 	t.Helper()
 	said := filepath.Join(t.TempDir(), "port")
@@ -346,7 +352,8 @@ func memcachedProcess(t *testing.T) (address string, p *os.Process) {
 	return "", nil
 }
 
-// Faults must be allowed: without, a drill says how.
+// TestDrillNotAllowed checks that a drill names the setting that allows faults if they are not
+// allowed.
 func TestDrillNotAllowed(t *testing.T) {
 	path := startFile(t, fmt.Sprintf("listen: %s\nadmin: %s\npools: {main: {distribution: ketama, servers: [\"%s\"]}}\n", free(t), free(t), free(t)))
 	if code, _, errs := typed("drill", "-c", path); code != 1 || !strings.Contains(errs, "admin.allow_faults") {
@@ -354,9 +361,10 @@ func TestDrillNotAllowed(t *testing.T) {
 	}
 }
 
-// Faults on three real memcached, with both drivers: nothing stale and nothing
-// wrong is read, nobody is stuck, and the server comes back. Every kind where
-// keys stay, and those that take a server away where they move.
+// TestDrillOnMemcached injects faults into a pool of three real memcached servers, with both
+// drivers. No client may read a stale or wrong value or get stuck. A pool that does not move keys
+// gets all kinds of faults. A pool that moves keys gets the faults that make a server
+// unreachable.
 func TestDrillOnMemcached(t *testing.T) {
 	drivers := []string{"portable"}
 	if runtime.GOOS == "linux" {
@@ -385,7 +393,7 @@ func drillOnMemcached(t *testing.T, name, file string, args []string, kinds int)
 	})
 }
 
-// drilled runs a drill and looks at what it says of each fault.
+// drilled runs a drill, and checks its result for each fault.
 func drilled(args []string, kinds int) error {
 	code, out, errs := typed(append([]string{"drill"}, args...)...)
 	if code != 0 {
@@ -409,7 +417,7 @@ func drilled(args []string, kinds int) error {
 		if r.Requests == 0 || r.RateBefore == 0 || r.BelowHalf == nil || r.Stale != 0 || r.Wrong != 0 || r.Stuck != 0 {
 			return errors.New(line)
 		}
-		if kind != "drop" && (r.Notice == nil || r.Refused == 0) { // a fifth of the segments may spare the few there are
+		if kind != "drop" && (r.Notice == nil || r.Refused == 0) { // drop discards a fifth of the segments, which may be none of the few that are sent
 			return fmt.Errorf("nobody noticed: %s", line)
 		}
 		if kind == "refuse" && r.Eject == nil {

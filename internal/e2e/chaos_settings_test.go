@@ -1,7 +1,7 @@
 package e2e
 
-// The settings that TestReloadsOfAllFeatures switches on and off: all that package config
-// knows.
+// This file lists all settings of package config with values, and builds random configuration
+// files from them for TestReloadsOfAllFeatures.
 
 import (
 	"encoding/json"
@@ -16,9 +16,9 @@ import (
 	"ringside/config"
 )
 
-// A chaosSetting is a place in the file and the values that a reload may put there. In the
-// path * is each key of a mapping, and [] is each element of a list. A value that is a
-// mapping is merged into what is there; nil removes.
+// A chaosSetting is a path in the file and the values that a reload may store there. In the
+// path, * matches each key of a mapping, and [] each element of a list. A value that is a
+// mapping is merged into the mapping at that path. In it, nil removes a key.
 type chaosSetting struct {
 	path   string
 	values []any
@@ -26,7 +26,7 @@ type chaosSetting struct {
 
 type tree = map[string]any
 
-// chaosFixed are the settings without a value in chaosSettings, and the reason.
+// chaosFixed has the settings that are not in chaosSettingsOf, each with the reason.
 var chaosFixed = map[string]string{
 	"listen.address":           "listeners come and go",
 	"routes.prefix":            "routes come and go",
@@ -38,8 +38,8 @@ var chaosFixed = map[string]string{
 	"defaults.failover.gutter": "the pool that is the gutter would inherit it",
 }
 
-// chaosSettingsOf returns the settings and their values. users is a file for auth_file, and
-// traces a directory.
+// chaosSettingsOf returns the settings and their values. users is the path for auth_file, and
+// traces is the directory for the files of traces.
 func chaosSettingsOf(users, traces string) (list []chaosSetting) {
 	add := func(path string, values ...any) { list = append(list, chaosSetting{path, values}) }
 	off := false
@@ -79,7 +79,7 @@ func chaosSettingsOf(users, traces string) (list []chaosSetting) {
 		add("routes[]."+path, values...)
 		add("listen[].routes[]."+path, values...)
 	}
-	poolOf := func(path string, value func(main string) any) { // a listener's own routes use a pool of their own
+	poolOf := func(path string, value func(main string) any) { // the routes of a listener use another pool than the global routes
 		add("routes[]."+path, value("main"), value("far"))
 		add("listen[].routes[]."+path, value("own"))
 	}
@@ -118,7 +118,7 @@ func chaosSettingsOf(users, traces string) (list []chaosSetting) {
 	add("admin.page", "on", off)
 	add("admin.pprof", "on", off)
 
-	// The test needs more clients, longer commands and longer pauses than the bounds forbid.
+	// The limits on clients, sizes and pauses are higher than the test needs.
 	add("limits.clients", 1000)
 	add("limits.drain", off, "1s")
 	add("limits.idle", off, "10m")
@@ -145,26 +145,27 @@ func chaosSettingsOf(users, traces string) (list []chaosSetting) {
 	add("watch", true)
 	add("zone", "z1", "z2")
 
-	// These take effect at the next start; a reload only logs that they differ.
+	// These settings need a restart. A reload only logs that they differ.
 	add("engine", tree{"driver": "portable"}, tree{"loops": 2}, tree{"wait": "syscall"}, tree{"coalesce_server": tree{"max_held": 4, "min_due": 2}},
 		tree{"coalesce_client": tree{"max_bytes": "4KiB", "max_delay": "2ms"}}, tree{"moderation": tree{"above": 1000, "sleep": "100us", "pace": "sleep"}})
 	return list
 }
 
-// A chaosFile is one file of the test: a tree that package config accepts.
+// A chaosFile builds one file of the test. After each try, package config accepts root.
 type chaosFile struct {
 	rng  *rand.Rand
 	root tree
 }
 
-// chaosBase returns a file with all listeners, pools, servers and routes and none of the settings.
-func chaosBase(addresses []string, admin string, servers []string) tree { // the last address is of a listener with its own routes
+// chaosBase returns a file with all listeners, pools, servers and routes, without the settings
+// of chaosSettingsOf. The listener at the last address has its own routes.
+func chaosBase(addresses []string, admin string, servers []string) tree {
 	pool := func(addresses []string) tree {
 		list := []any{}
 		for _, a := range addresses {
 			list = append(list, tree{"address": a})
 		}
-		if len(list) == 1 { // no other server of it can take over
+		if len(list) == 1 { // the pool has no other server for the keys
 			return tree{"failover": tree{"mode": "fail_fast"}, "servers": list}
 		}
 		return tree{"servers": list}
@@ -199,7 +200,8 @@ func chaosBase(addresses []string, admin string, servers []string) tree { // the
 	}
 }
 
-// chaosPrefixes are the prefixes of the routes. The first has none; m: is a pattern.
+// chaosPrefixes are the prefixes of the routes. The first route has no prefix. The route of m:
+// matches a pattern instead.
 var chaosPrefixes = []string{"", "r:", "g:", "c:", "t:", "n:", "x:", "m:"}
 
 func cloneTree(v any) any {
@@ -220,7 +222,8 @@ func cloneTree(v any) any {
 	return v
 }
 
-// placesOf returns the paths, without * and [], at which a setting may be.
+// placesOf returns the places in v that match path: keys and indices instead of * and []. The
+// keys that path names may be missing in v.
 func placesOf(v any, path []string) (list [][]any) {
 	if len(path) == 0 || path[0] == "" {
 		return [][]any{nil}
@@ -254,7 +257,8 @@ func placesOf(v any, path []string) (list [][]any) {
 	return list
 }
 
-// put returns v with a value at a place.
+// put returns v with value stored at place. It may change v. If value and the old value
+// are mappings, it merges them.
 func put(v any, place []any, value any) any {
 	if len(place) == 0 {
 		into, ok := v.(tree)
@@ -281,11 +285,12 @@ func put(v any, place []any, value any) any {
 	return into
 }
 
-// try puts a value at a place if package config accepts the file that results.
+// try stores value at place if package config accepts the resulting file. It reports whether it
+// has stored it.
 func (c *chaosFile) try(place []any, value any) bool {
 	next := put(cloneTree(c.root), place, value).(tree)
 	if next["listen"].([]any)[0].(tree)["auth_file"] != nil {
-		return false // the clients of the first listener don't log in
+		return false // the clients of the first listener do not log in
 	}
 	if _, err := config.Parse("chaos", chaosText(next)); err != nil {
 		return false
@@ -294,7 +299,7 @@ func (c *chaosFile) try(place []any, value any) bool {
 	return true
 }
 
-// tryAny tries the values of a setting at its places, in any order, until one is accepted.
+// tryAny tries the values of a setting at its places, in random order, until one is accepted.
 func (c *chaosFile) tryAny(s chaosSetting) bool {
 	places := placesOf(c.root, strings.Split(s.path, "."))
 	c.rng.Shuffle(len(places), func(i, j int) { places[i], places[j] = places[j], places[i] })
@@ -316,10 +321,12 @@ func chaosText(root tree) []byte {
 	return text
 }
 
-// drawChaos draws a file. It has the setting first, if that is possible, and many others.
+// drawChaos returns a random file with the setting at index first, if any place accepts it, and
+// with many other settings.
 func drawChaos(rng *rand.Rand, base tree, settings []chaosSetting, first int) []byte {
 	c := &chaosFile{rng: rng, root: cloneTree(base).(tree)}
-	// Listeners, servers and routes come and go; the first of each stay.
+	// Each file has a random part of the listeners, servers and routes. The first listener, the
+	// first route and the first two servers are in all files.
 	drop := func(list any, stay, often int) []any {
 		var left []any
 		for i, element := range list.([]any) {
@@ -360,8 +367,8 @@ func drawChaos(rng *rand.Rand, base tree, settings []chaosSetting, first int) []
 	return chaosText(c.root)
 }
 
-// leavesOf adds the paths of the settings in a value. It writes a list as its elements, which
-// package config takes for a list of one.
+// leavesOf adds the paths of the settings in v to into. The elements of a list of mappings have
+// the path of the list, because package config accepts one element in place of a list.
 func leavesOf(path string, v any, into map[string]bool) {
 	switch v := v.(type) {
 	case tree:
@@ -382,7 +389,8 @@ func leavesOf(path string, v any, into map[string]bool) {
 	}
 }
 
-// leavesOfSchema adds the paths of the settings in a JSON schema, and reports whether it has any.
+// leavesOfSchema adds the paths of the settings in a JSON schema to into. It reports whether the
+// schema describes a mapping, or a list of mappings.
 func leavesOfSchema(path string, v any, into map[string]bool) (mapping bool) {
 	s, _ := v.(map[string]any)
 	inside := func(path string, v any) {
@@ -402,7 +410,7 @@ func leavesOfSchema(path string, v any, into map[string]bool) (mapping bool) {
 		mapping = true
 	}
 	choices, _ := s["anyOf"].([]any)
-	for _, inner := range choices { // an element may stand for the list
+	for _, inner := range choices { // a list, or one element in place of it
 		if leavesOfSchema(path, inner, into) {
 			mapping = true
 		}
@@ -410,8 +418,8 @@ func leavesOfSchema(path string, v any, into map[string]bool) (mapping bool) {
 	return mapping
 }
 
-// TestChaosHasAllSettings: each setting that a file may have is switched by the reloads, and
-// package config accepts it there.
+// TestChaosHasAllSettings checks that the reloads switch every setting in the schema, and that
+// package config accepts each value of chaosSettingsOf in at least one place.
 func TestChaosHasAllSettings(t *testing.T) {
 	t.Parallel()
 	var s any

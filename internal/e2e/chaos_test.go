@@ -1,7 +1,8 @@
 package e2e
 
-// Reloads that switch every setting on and off while commands of all three protocols are
-// in flight, and servers end and start. The simulation of the same is TestReplies in internal/fleet.
+// This file tests reloads that switch every setting on and off while commands of all three
+// protocols are in flight and servers are killed and restarted. TestReplies in internal/fleet
+// tests the same in a simulation.
 
 import (
 	"bufio"
@@ -23,20 +24,21 @@ import (
 	"ringside/internal/testenv"
 )
 
-// chaosClient sends batches of commands until stop is closed. Each batch ends with a command
-// that has a reply of its own, before which each command must have its one reply.
+// chaosClient sends batches of commands until stop is closed. Each batch ends with a no-op, whose
+// reply differs from all other replies. Before that reply, each other command of the batch must
+// receive exactly one reply.
 type chaosClient struct {
 	rng    *rand.Rand
 	opaque uint32
 	sent   *atomic.Int64
-	logsIn bool // the listener may have an auth_file
+	logsIn bool // it logs in first, because the listener may have an auth_file
 }
 
 func (c *chaosClient) key() string {
 	return chaosPrefixes[c.rng.IntN(len(chaosPrefixes))] + fmt.Sprintf("k%d", c.rng.IntN(4))
 }
 
-// play sends batches on conn until it ends.
+// play sends batches on conn until stop is closed or the connection fails.
 func (c *chaosClient) play(conn net.Conn, frames bool, stop <-chan struct{}) error {
 	in := bufio.NewReader(conn)
 	if c.logsIn {
@@ -62,7 +64,8 @@ func (c *chaosClient) play(conn net.Conn, frames bool, stop <-chan struct{}) err
 	}
 }
 
-// login says a name and a password. Without an auth_file this stores a value, or is no command.
+// login sends a name and a password, and ignores the reply. If the listener has no auth_file,
+// memcached's text login is an ordinary set, and the binary login is an unknown command.
 func (c *chaosClient) login(conn net.Conn, in *bufio.Reader, frames bool) error {
 	if !frames {
 		if _, err := io.WriteString(conn, "set login 0 0 12\r\nchaos secret\r\n"); err != nil {
@@ -86,7 +89,7 @@ func (c *chaosClient) login(conn net.Conn, in *bufio.Reader, frames bool) error 
 	return err
 }
 
-// lines is a batch of the text and meta protocols. Its read commands are marked by true.
+// lines sends a batch of the text and meta protocols, and checks the replies.
 func (c *chaosClient) lines(conn net.Conn, in *bufio.Reader) error {
 	var text strings.Builder
 	var reads []bool
@@ -138,12 +141,12 @@ func (c *chaosClient) lines(conn net.Conn, in *bufio.Reader) error {
 			word, _, _ := strings.Cut(strings.TrimSpace(line), " ")
 			isLast := i == len(reads)
 			if isLast && c.logsIn && word == "CLIENT_ERROR" {
-				word = "MN" // it has not logged in
+				word = "MN" // the login failed, so the listener rejects mn
 			}
 			if (word == "MN") != isLast || !read && (word == "VALUE" || word == "END") {
 				return fmt.Errorf("%w: %q comes as the reply number %d of %q; all replies until then, without data: %q", errChaos, line, i, asked, got.String())
 			}
-			if word == "VALUE" { // its data may have any bytes: the header of tags, after a reload without tags
+			if word == "VALUE" { // the data may be any bytes: after a reload without tags it can include the header of tags
 				size, err := strconv.Atoi(strings.Fields(line)[3])
 				if err != nil {
 					return fmt.Errorf("%w: %q: %v", errChaos, line, err)
@@ -167,7 +170,7 @@ func (c *chaosClient) lines(conn net.Conn, in *bufio.Reader) error {
 
 var errChaos = fmt.Errorf("not one reply to each command")
 
-// frames is a batch of the binary protocol.
+// frames sends a batch of the binary protocol, and checks the opaques of the replies.
 func (c *chaosClient) frames(conn net.Conn, in *bufio.Reader) error {
 	var b []byte
 	var asked []uint32
@@ -212,8 +215,8 @@ func (c *chaosClient) frames(conn net.Conn, in *bufio.Reader) error {
 	return nil
 }
 
-// TestReloadsOfAllFeatures reloads again and again. Ringside must live, take each file, and
-// give each command its one reply.
+// TestReloadsOfAllFeatures reloads random files under traffic. Ringside must keep running, accept
+// each file, and send exactly one reply to each command.
 func TestReloadsOfAllFeatures(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		reloads := 15
@@ -245,7 +248,7 @@ func TestReloadsOfAllFeatures(t *testing.T) {
 		for i := range 12 {
 			c := &chaosClient{rng: rand.New(rand.NewPCG(uint64(i), 7)), sent: &sent}
 			address := r.address
-			switch { // listeners that come and go
+			switch { // listeners that some of the files do not have
 			case i%4 == 3:
 				address, c.logsIn = second, true
 			case i%8 == 6:
@@ -270,7 +273,7 @@ func TestReloadsOfAllFeatures(t *testing.T) {
 						faults <- err
 						return
 					}
-					time.Sleep(10 * time.Millisecond) // until the listener is there again
+					time.Sleep(10 * time.Millisecond) // until a reload adds the listener again
 				}
 			})
 		}

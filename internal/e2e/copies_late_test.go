@@ -1,7 +1,7 @@
 package e2e
 
-// What a ringside has sent comes to all servers of a key late, when another ringside has
-// stored a newer value: that stays.
+// This file tests late writes: a write of one instance arrives at all servers of its key after
+// another instance has stored a newer value. The newer value must survive.
 
 import (
 	"bytes"
@@ -15,15 +15,15 @@ import (
 	proxywire "ringside/proxy/wire"
 )
 
-// tardy stands before servers. While it holds a word, a connection on which that word
-// comes delivers it, and all behind it, only when it is let go, though it has acknowledged
-// it.
+// tardy is a TCP proxy in front of the servers that can delay requests. After hold, it delays
+// each connection that sends the held word: it reads that data and all later data of the
+// connection, but forwards them only after letGo. For the sender, the data are acknowledged.
 type tardy struct {
 	mu   sync.Mutex
 	word []byte
-	free chan struct{} // closed when the word is let go
-	held sync.WaitGroup
-	n    int // connections that were held
+	free chan struct{}  // closed by letGo
+	held sync.WaitGroup // delayed connections that have not forwarded the word yet
+	n    int            // connections delayed since hold
 }
 
 func (d *tardy) hold(word string) {
@@ -32,7 +32,7 @@ func (d *tardy) hold(word string) {
 	d.word, d.free, d.n = []byte(word), make(chan struct{}), 0
 }
 
-// letGo delivers what was held, and says on how many connections that was.
+// letGo forwards the delayed data, and returns the number of delayed connections.
 func (d *tardy) letGo() int {
 	d.mu.Lock()
 	d.word = nil
@@ -42,7 +42,8 @@ func (d *tardy) letGo() int {
 	return d.n
 }
 
-// holds says whether b is held, and what lets it go.
+// holds returns the channel to wait for before b is forwarded. It returns nil if b is not to be
+// delayed.
 func (d *tardy) holds(b []byte) chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -54,7 +55,7 @@ func (d *tardy) holds(b []byte) chan struct{} {
 	return d.free
 }
 
-// before is the address at which d stands before a server.
+// before starts a listener that forwards to the server at to, and returns its address.
 func (d *tardy) before(t testing.TB, to string) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", net.JoinHostPort(ownHost(), "0"))
@@ -83,7 +84,7 @@ func (d *tardy) before(t testing.TB, to string) (address string) {
 	return l.Addr().String()
 }
 
-// carryAll brings what comes from one end to the other.
+// carryAll copies data from one connection to the other until either fails.
 func carryAll(from, to net.Conn) {
 	buf := make([]byte, 64<<10)
 	for {
@@ -97,7 +98,8 @@ func carryAll(from, to net.Conn) {
 	}
 }
 
-// deliver brings what the client sends to the server, late if it is held.
+// deliver forwards data from the client to the server. It delays data that d holds, and continues
+// to read from the client during the delay.
 func (d *tardy) deliver(client, server net.Conn) {
 	defer server.Close()
 	pieces := make(chan []byte, 1000)
@@ -119,7 +121,7 @@ func (d *tardy) deliver(client, server net.Conn) {
 		}
 		server.Write(b)
 		if free != nil {
-			time.Sleep(10 * time.Millisecond) // the server has read it
+			time.Sleep(10 * time.Millisecond) // time for the server to read it
 			d.held.Done()
 		}
 	}
@@ -132,8 +134,9 @@ func TestLateSetsOnCopiesLoseNothingNewer(t *testing.T) {
 	})
 }
 
-// A delete with strict is late by its placeholder, which takes the place of what the delete
-// has seen.
+// TestLateDeletesOnCopiesLoseNothingNewer delays the tombstones of deletes. With consistency
+// strict, a delete replaces the value that it has read with a tombstone. A late tombstone must
+// not replace a newer value.
 func TestLateDeletesOnCopiesLoseNothingNewer(t *testing.T) {
 	t.Parallel()
 	rounds(t, testTolerance, func(t testing.TB) {
@@ -141,8 +144,10 @@ func TestLateDeletesOnCopiesLoseNothingNewer(t *testing.T) {
 	})
 }
 
-// arriveLate sends what word is in through a Ringside that is cut off then, a newer set through
-// another one, and lets the first arrive; that for n keys. exists says that they are there before.
+// arriveLate does the following for n keys. It sends a write through one instance and delays the
+// data that contain word, so the write fails. It then stores a newer value through another
+// instance, and forwards the delayed data. The newer value must remain. If exists is set, all
+// keys exist before; otherwise every second one does.
 func arriveLate(t testing.TB, word string, exists bool, n int, send func(c *conn, key string) string) {
 	var way tardy
 	servers := startMemcacheds(t, 3)
@@ -158,7 +163,7 @@ func arriveLate(t testing.TB, word string, exists bool, n int, send func(c *conn
 		stores := func(value string) {
 			eventually(t, "a set is stored", func() bool { return through.set(key, value) == "STORED" })
 		}
-		if exists || i%2 == 0 { // else it is a new key
+		if exists || i%2 == 0 { // otherwise the key is new
 			stores("old")
 		}
 		eventually(t, "both serve the key", func() bool {

@@ -42,7 +42,7 @@ func TestFailoverReturnWithShortQueue(t *testing.T) {
 }
 
 // TestFailoverOverload keeps the queues full. Many requests are rejected, but no server
-// is taken for down.
+// may be considered down.
 func TestFailoverOverload(t *testing.T) {
 	testenv.OnlyFull(t, "TestTurnsBound of proxy and TestStorm of proxy/loop cover overload")
 	eachDriver(t, func(t *testing.T, driver string) {

@@ -16,7 +16,7 @@ import (
 )
 
 // TestLargeReadsDelayNobody pipelines gets of 100,000 keys. Another client must get its
-// replies during these reads, the reads must complete, and no server is taken for down.
+// replies during these reads, the reads must complete, and no server may be considered down.
 func TestLargeReadsDelayNobody(t *testing.T) {
 	hogs := 8
 	if testenv.Full() {
@@ -92,8 +92,8 @@ func manyReads(address, line string, n int, values *int) error {
 		return err
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(4 * patience))   // a burst is served in the order of arrival, so the last client waits for all others
-	go io.WriteString(c, strings.Repeat(line, n)) // an error shows in what is read
+	c.SetDeadline(time.Now().Add(4 * patience))   // requests are served in the order of arrival, so the last client waits for all others
+	go io.WriteString(c, strings.Repeat(line, n)) // if this fails, the reads below fail too
 	in := bufio.NewReader(c)
 	for n > 0 {
 		got, err := in.ReadString('\n')
@@ -112,7 +112,7 @@ func manyReads(address, line string, n int, values *int) error {
 	return nil
 }
 
-// staysUp fails the test if a server was taken for down or exceeded a timeout.
+// staysUp fails the test if a server was considered down or exceeded a timeout.
 func (r *ringside) staysUp(t *testing.T) {
 	t.Helper()
 	_, metrics := r.page(t, "/metrics")

@@ -1,6 +1,7 @@
 package e2e
 
-// Processes: started, signalled by pid, waited for, and gone when a test ends.
+// This file starts processes, signals them by pid, waits for them, and kills them at the end of
+// the test.
 
 import (
 	"bytes"
@@ -20,10 +21,10 @@ import (
 	"ringside/internal/testenv"
 )
 
-// patience bounds every wait. Only a failing test waits that long.
+// patience limits every wait. Only a failing test waits that long.
 const patience = testenv.Hang
 
-// eventually waits until done holds.
+// eventually waits until done returns true. It fails the test after patience.
 func eventually(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -57,11 +58,11 @@ type process struct {
 	name   string
 	cmd    *exec.Cmd
 	out    output
-	exited chan struct{} // closed once it has been waited for
-	ended  time.Time     // then
+	exited chan struct{} // closed when the process has ended
+	ended  time.Time     // when it ended; set before exited is closed
 }
 
-// start runs a program until the test ends.
+// start starts a program, and kills it at the end of the test.
 func start(t testing.TB, program string, args ...string) *process {
 	t.Helper()
 	p := &process{name: program, cmd: exec.Command(need(t, program), args...), exited: make(chan struct{})}
@@ -69,7 +70,7 @@ func start(t testing.TB, program string, args ...string) *process {
 	return p
 }
 
-// run starts p.cmd, and ends it when the test ends.
+// run starts p.cmd, and kills it at the end of the test. If the test failed, it logs the output.
 func (p *process) run(t testing.TB) {
 	t.Helper()
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
@@ -96,8 +97,8 @@ func (p *process) signal(t testing.TB, s syscall.Signal) {
 	}
 }
 
-// pause stops it, and returns when it has stopped: the signal may find threads
-// at work.
+// pause stops p with SIGSTOP, and returns when all its threads have stopped. Threads may still
+// run for a moment after the signal.
 func (p *process) pause(t testing.TB) {
 	t.Helper()
 	p.signal(t, syscall.SIGSTOP)
@@ -108,7 +109,8 @@ func (p *process) pause(t testing.TB) {
 		}
 		for _, thread := range threads {
 			stat, err := os.ReadFile(thread)
-			// pid (name) state …; the name may hold anything but ends at the last bracket
+			// The format is "pid (name) state …". The name can contain any character, so it
+			// ends at the last bracket.
 			if i := bytes.LastIndexByte(stat, ')'); err != nil || i < 0 || !bytes.HasPrefix(stat[i:], []byte(") T")) {
 				return false
 			}
@@ -117,13 +119,13 @@ func (p *process) pause(t testing.TB) {
 	})
 }
 
-// resume ends a pause.
+// resume continues p after pause.
 func (p *process) resume(t testing.TB) {
 	t.Helper()
 	p.signal(t, syscall.SIGCONT)
 }
 
-// kill ends it now, stopped or not.
+// kill sends SIGKILL, which also ends a paused process, and waits for the end.
 func (p *process) kill() {
 	p.cmd.Process.Kill()
 	<-p.exited
@@ -138,7 +140,7 @@ func (p *process) running() bool {
 	}
 }
 
-// wait returns its exit status once it has ended.
+// wait waits until p has ended, and returns its exit status.
 func (p *process) wait(t testing.TB) int {
 	t.Helper()
 	select {
@@ -150,14 +152,14 @@ func (p *process) wait(t testing.TB) int {
 	}
 }
 
-// logged waits until the process has written something that matches.
+// logged waits until the output of p matches pattern.
 func (p *process) logged(t testing.TB, pattern string) {
 	t.Helper()
 	re := regexp.MustCompile(pattern)
 	eventually(t, p.name+" writes "+pattern, func() bool { return re.MatchString(p.out.String()) })
 }
 
-// packages says where Debian keeps the programs that tests run.
+// packages maps each program that tests run to its Debian package.
 var packages = map[string]string{
 	"ip":               "iproute2",
 	"java":             "default-jdk-headless",
@@ -173,7 +175,7 @@ var packages = map[string]string{
 	"/usr/bin/python3": "python3",
 }
 
-// need finds a program or fails.
+// need returns the path of a program. It fails the test if the program is not installed.
 func need(t testing.TB, program string) string {
 	t.Helper()
 	path, err := exec.LookPath(program)
@@ -183,9 +185,9 @@ func need(t testing.TB, program string) string {
 	return path
 }
 
-// freeAddress is an address of host nobody listens on at this moment. Another
-// process may take it before it is used: whoever starts a server there must
-// see that the server came up.
+// freeAddress returns an address of host with a port on which no process listens at this moment.
+// Another process may listen there before the caller does. So the caller must check that its
+// server has started.
 func freeAddress(t testing.TB, host string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
@@ -196,8 +198,9 @@ func freeAddress(t testing.TB, host string) string {
 	return l.Addr().String()
 }
 
-// ownHost is a loopback address that nobody else uses: else a server of another
-// test may take the port of one that was killed, and answer in its place.
+// ownHost returns a random loopback address, which no other server is likely to use. On a shared
+// address, a server of another test could get the port of a killed server and answer in its
+// place. Outside Linux there is only 127.0.0.1.
 func ownHost() string {
 	if runtime.GOOS != "linux" {
 		return "127.0.0.1"
@@ -205,8 +208,8 @@ func ownHost() string {
 	return fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
 }
 
-// shortDir is a directory whose name fits into the 108 bytes of a unix
-// socket's address, which those of t.TempDir may not.
+// shortDir returns a temporary directory with a short path. The address of a unix socket has at
+// most 108 bytes, and paths of t.TempDir can be longer.
 func shortDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ringside")

@@ -1,6 +1,6 @@
 package e2e
 
-// SIGHUP: another table for the same clients.
+// This file tests reloads by SIGHUP: the clients stay connected, and use the new table.
 
 import (
 	"fmt"
@@ -12,8 +12,9 @@ import (
 	"testing"
 )
 
-// answers waits until a page of the admin interface is there, and returns it: it is
-// refused while a loop of a starved Ringside has not answered for a second.
+// answers repeats a request to the admin interface until the status is 200, and returns the page.
+// Ringside rejects the request if one of its loops does not answer within a second, which
+// happens if the loop gets no CPU.
 func (r *ringside) answers(t testing.TB, path string) (body string) {
 	t.Helper()
 	eventually(t, path+" answers", func() (ok bool) {
@@ -24,7 +25,7 @@ func (r *ringside) answers(t testing.TB, path string) (body string) {
 	return body
 }
 
-// metric reads one number from /metrics; name may carry labels.
+// metric returns the value of one series of /metrics. name may have labels.
 func (r *ringside) metric(t testing.TB, name string) float64 {
 	t.Helper()
 	page := r.answers(t, "/metrics")
@@ -44,7 +45,7 @@ const (
 	reloadsFailed = `ringside_config_reloads_total{result="failure"}`
 )
 
-// reloaded waits until a number of reloads has counted up from before.
+// reloaded waits until the counter of reloads with that name is greater than before.
 func (r *ringside) reloaded(t testing.TB, name string, before float64) {
 	t.Helper()
 	eventually(t, name+" counts the reload", func() bool { return r.metric(t, name) > before })
@@ -55,7 +56,7 @@ func TestReloadAddsServerUnderTraffic(t *testing.T) {
 		servers := startMemcacheds(t, 5)
 		r := startRingside(t, driver, front(servers[:3]))
 		f := startTraffic(t, r.address, 8, tolerance{})
-		// Only added: a key that comes back to a server finds its old value there.
+		// Servers are only added. A key that moved back to a server would have its old value there.
 		for _, n := range []int{4, 5} {
 			before := r.metric(t, reloadsDone)
 			r.reload(t, front(servers[:n]))
@@ -82,7 +83,8 @@ func TestReloadAddsServerUnderTraffic(t *testing.T) {
 	})
 }
 
-// Reloads that change nothing lose nothing.
+// TestReloadOfTheSameFileMissesNothing checks that reloads of an unchanged file cause no misses
+// and keep the connections to servers.
 func TestReloadOfTheSameFileMissesNothing(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		servers := startMemcacheds(t, 3)
@@ -99,7 +101,7 @@ func TestReloadOfTheSameFileMissesNothing(t *testing.T) {
 		if n := f.misses.Load(); n > 0 {
 			t.Errorf("%d stored keys were missed", n)
 		}
-		// The connections to servers lived on: the only new one is this test's.
+		// The connections to servers are still open, so the only new one is this test's.
 		was, _ := strconv.Atoi(connections)
 		if is, _ := strconv.Atoi(dial(t, servers[0].address).stats("")["total_connections"]); is != was+1 {
 			t.Errorf("%d connections to a server were opened", is-was-1)
@@ -138,7 +140,7 @@ func TestBadReloadKeepsTheTable(t *testing.T) {
 			t.Errorf("%d stored keys were missed", n)
 		}
 
-		// A good file is taken up afterwards.
+		// A valid file is applied afterwards.
 		done := c.metric(t, reloadsDone)
 		c.reload(t, front(c.servers))
 		c.reloaded(t, reloadsDone, done)
@@ -146,7 +148,8 @@ func TestBadReloadKeepsTheTable(t *testing.T) {
 	})
 }
 
-// Listeners come and go with a reload; clients of the remaining ones stay.
+// TestReloadChangesListeners adds a listener with one reload and removes another with the next.
+// Clients of the remaining listener must stay connected.
 func TestReloadChangesListeners(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		servers := startMemcacheds(t, 2)

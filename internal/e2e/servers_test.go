@@ -1,6 +1,6 @@
 package e2e
 
-// The two servers of these tests: Debian's memcached, and ringside.
+// This file starts the two servers of these tests: Debian's memcached, and ringside.
 
 import (
 	"cmp"
@@ -22,28 +22,29 @@ import (
 	"ringside/internal/testenv"
 )
 
-// memcached is a real one. It keeps its address over kill and restart.
+// memcached is a real memcached process. Its address stays the same after kill and restart.
 type memcached struct {
-	binary  string // Debian's unless it says which
+	binary  string // the program: "memcached", or the path of another release
 	address string // host:port, or the path of a unix socket
 	args    []string
 	*process
 }
 
-// startMemcached runs one on loopback.
+// startMemcached starts a memcached on a loopback address.
 func startMemcached(t testing.TB, args ...string) *memcached {
 	t.Helper()
 	return startMemcachedAt(t, ownHost(), args...)
 }
 
-// startMemcachedAt runs one on a host's address, or on a unix socket when host
-// is a path.
+// startMemcachedAt starts a memcached on an address of host, or on a unix socket if host is a
+// path.
 func startMemcachedAt(t testing.TB, host string, args ...string) *memcached {
 	t.Helper()
 	return startRelease(t, "memcached", host, args...)
 }
 
-// startRelease runs the memcached at a path.
+// startRelease starts the memcached program at a path. It tries up to six addresses, because
+// another process may have taken the port.
 func startRelease(t testing.TB, binary, host string, args ...string) *memcached {
 	t.Helper()
 	for try := 0; ; try++ {
@@ -60,7 +61,7 @@ func startRelease(t testing.TB, binary, host string, args ...string) *memcached 
 	}
 }
 
-// startMemcacheds runs n of them.
+// startMemcacheds starts n servers on loopback addresses.
 func startMemcacheds(t testing.TB, n int) []*memcached {
 	t.Helper()
 	all := make([]*memcached, n)
@@ -70,7 +71,7 @@ func startMemcacheds(t testing.TB, n int) []*memcached {
 	return all
 }
 
-// up starts the process and waits for it to answer.
+// up starts the process at m.address and waits until it replies.
 func (m *memcached) up(t testing.TB) error {
 	args := append([]string{"-u", "root", "-U", "0", "-m", "256", "-I", "4m", "-t", "2"}, m.args...)
 	if strings.HasPrefix(m.address, "/") {
@@ -83,7 +84,7 @@ func (m *memcached) up(t testing.TB) error {
 	return m.ready(m.address)
 }
 
-// restart starts it again where it was.
+// restart starts the server again at the same address, after its process has ended.
 func (m *memcached) restart(t testing.TB) {
 	t.Helper()
 	if err := m.up(t); err != nil {
@@ -91,7 +92,8 @@ func (m *memcached) restart(t testing.TB) {
 	}
 }
 
-// ready waits until address answers a version command.
+// ready waits until the process replies to a version command at address. It returns an error if
+// the process ends.
 func (p *process) ready(address string) error {
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if !p.running() {
@@ -105,14 +107,15 @@ func (p *process) ready(address string) error {
 		answer := make([]byte, len("VERSION "))
 		_, err = io.ReadFull(c, answer)
 		c.Close()
-		if err == nil && (string(answer) == "VERSION " || string(answer) == "CLIENT_E") { // the latter where it asks for a password
+		if err == nil && (string(answer) == "VERSION " || string(answer) == "CLIENT_E") { // CLIENT_ERROR if it requires a login
 			return nil
 		}
 	}
 	return fmt.Errorf("%s did not answer at %s:\n%s", p.name, address, p.out.String())
 }
 
-// allDrivers are the ways ringside can move bytes on this system, its default first.
+// allDrivers returns the drivers that ringside has on this system, the default first. A driver
+// reads and writes the sockets.
 func allDrivers() []string {
 	if runtime.GOOS == "linux" {
 		return []string{"epoll", "portable"}
@@ -123,8 +126,8 @@ func allDrivers() []string {
 // defaultDriver is the driver of tests that don't choose one.
 var defaultDriver = cmp.Or(os.Getenv("RINGSIDE_E2E_DRIVER"), "auto")
 
-// drivers are those that a test of this tier runs with: all in the full tier, otherwise
-// the system's default.
+// drivers returns the drivers that a test of this tier runs with: all of them in the full tier,
+// otherwise the default of the system.
 func drivers() []string {
 	if testenv.Full() {
 		return allDrivers()
@@ -157,12 +160,12 @@ func withDrivers(t *testing.T, drivers []string, test func(t *testing.T, driver 
 	}
 }
 
-// scratch holds what all tests share: the binary.
+// scratch is the directory of the compiled binaries, which all tests share.
 var scratch string
 
 func TestMain(m *testing.M) {
-	// These tests mostly wait for other processes, so more of them than there
-	// are processors run at a time, unless the command line says how many.
+	// These tests mostly wait for other processes. So 8 of them run in parallel, even on fewer
+	// processors, unless the command line has -parallel.
 	flag.Parse()
 	chosen := false
 	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
@@ -180,8 +183,8 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// build makes the binary, once, and buildPlain one without the race detector,
-// which takes memory of its own.
+// build compiles the binary once, with the race detector if the tests have it. buildPlain compiles
+// it without, for tests that measure memory: the race detector needs additional memory.
 var (
 	build = sync.OnceValues(func() (string, error) {
 		if !raceDetector {
@@ -206,17 +209,17 @@ func compile(race bool) (string, error) {
 	return binary, nil
 }
 
-// ringside is one under test.
+// ringside is an instance under test.
 type ringside struct {
 	address string // of its first listener
-	admin   string // host:port of its HTTP interface
-	file    string // its configuration
+	admin   string // host:port of the admin interface
+	file    string // path of the configuration
 	driver  string
 	*process
 }
 
-// front is the configuration of one pool over servers, whose name is main.
-// more holds further lines of the pool, such as "get_errors: error".
+// front returns the configuration of the pool main with these servers. more are further lines of
+// the pool, such as "get_errors: error".
 func front(servers []*memcached, more ...string) string {
 	var b strings.Builder
 	b.WriteString("pools:\n  main:\n    distribution: ketama\n")
@@ -230,7 +233,7 @@ func front(servers []*memcached, more ...string) string {
 	return b.String()
 }
 
-// listenText is an address as the configuration spells it.
+// listenText returns an address in the format of the configuration.
 func listenText(address string) string {
 	if strings.HasPrefix(address, "/") {
 		return "unix:" + address
@@ -238,7 +241,8 @@ func listenText(address string) string {
 	return address
 }
 
-// startRingside runs ringside with one TCP listener.
+// startRingside starts ringside with one TCP listener, and waits until it replies. It tries
+// another address if another process has taken the port.
 func startRingside(t testing.TB, driver, config string) *ringside {
 	t.Helper()
 	for try := 0; ; try++ {
@@ -252,8 +256,8 @@ func startRingside(t testing.TB, driver, config string) *ringside {
 	}
 }
 
-// tryRingside runs ringside with a whole configuration but for the driver and
-// the admin address, and waits until all listeners answer.
+// tryRingside starts ringside, and waits until all listeners reply. config is the whole
+// configuration except the driver and the admin address.
 func tryRingside(t testing.TB, driver string, listeners []string, config string) (*ringside, error) {
 	t.Helper()
 	binary, err := build()
@@ -270,8 +274,8 @@ func runRingside(t testing.TB, driver string, listeners []string, config, binary
 	return r, r.serve(t, listeners, binary)
 }
 
-// serve starts r by a command that ends with the binary, and waits until all
-// listeners answer.
+// serve starts r, and waits until all listeners reply. The last word of command is the binary; the
+// words before it are a program that starts the binary.
 func (r *ringside) serve(t testing.TB, listeners []string, command ...string) error {
 	t.Helper()
 	r.process = start(t, command[0], append(command[1:], "serve", "-c", r.file)...)
@@ -292,11 +296,12 @@ func (r *ringside) serve(t testing.TB, listeners []string, command ...string) er
 	return nil
 }
 
-// unhurriedDefaults are timeouts that a server on a busy machine does not exceed. Pools
-// with timeouts of their own override them.
+// unhurriedDefaults are timeouts that a server on a busy machine does not exceed. A pool can
+// override them.
 const unhurriedDefaults = "defaults: {timeouts: {connect: 20s, request: 20s, deadline: 20s}}\n"
 
-// write puts a configuration in place, all at once, with defaults, an admin address and a driver.
+// write replaces the configuration file atomically. It adds default timeouts, the admin address
+// and the driver to config.
 func (r *ringside) write(t testing.TB, config string) {
 	t.Helper()
 	driver, more, _ := strings.Cut(r.driver, ",") // more: further settings of the engine
@@ -313,7 +318,7 @@ func (r *ringside) write(t testing.TB, config string) {
 	r.put(t, config)
 }
 
-// put puts a whole configuration in place, all at once.
+// put replaces the configuration file atomically.
 func (r *ringside) put(t testing.TB, config string) {
 	t.Helper()
 	if err := os.WriteFile(r.file+".new", []byte(config), 0o644); err != nil {
@@ -324,15 +329,16 @@ func (r *ringside) put(t testing.TB, config string) {
 	}
 }
 
-// reload makes it read a configuration with one TCP listener.
+// reload writes a configuration with r's TCP listener, and sends SIGHUP. It does not wait for the
+// reload.
 func (r *ringside) reload(t testing.TB, config string) {
 	t.Helper()
 	r.write(t, fmt.Sprintf("listen: %s\n%s", r.address, config))
 	r.signal(t, syscall.SIGHUP)
 }
 
-// page fetches a page of the admin interface. It repeats a request that failed because
-// a loop did not report in time: a starved one may take longer than ringside waits.
+// page requests a page of the admin interface. It repeats a request that failed because a loop did
+// not report in time, which happens if the loop gets no CPU.
 func (r *ringside) page(t testing.TB, path string) (status int, text string) {
 	t.Helper()
 	client := http.Client{Timeout: patience}
@@ -352,7 +358,7 @@ func (r *ringside) page(t testing.TB, path string) (status int, text string) {
 	}
 }
 
-// owners says which server holds each key, by asking the servers.
+// owners reads the keys from each server, and returns the index of the server that has each key.
 func owners(t testing.TB, servers []*memcached, keys []string) map[string]int {
 	t.Helper()
 	at := map[string]int{}
@@ -368,7 +374,7 @@ func owners(t testing.TB, servers []*memcached, keys []string) map[string]int {
 	return at
 }
 
-// names makes n keys.
+// names returns n keys: the prefix with the numbers from 0.
 func names(prefix string, n int) []string {
 	keys := make([]string, n)
 	for i := range keys {

@@ -1,6 +1,6 @@
 package e2e
 
-// Two processes whose files give a server to different pools.
+// This file tests two instances that have the same server in different pools.
 
 import (
 	"strings"
@@ -10,8 +10,9 @@ import (
 	"ringside/internal/testenv"
 )
 
-// TestServerOfTwoFiles: one process ejects servers, another one has one of them in a pool that
-// does not. Both report it, the one that ejects some two minutes later.
+// TestServerOfTwoFiles runs two instances that share a server. The pool of one instance can eject
+// the server, and the pool of the other cannot. Both must log this. The instance that ejects
+// logs it some two minutes after the other.
 func TestServerOfTwoFiles(t *testing.T) {
 	t.Parallel()
 	testenv.OnlyFull(t, "processes ask once a minute; TestPoolsShareAServer in internal/instance shortens that")

@@ -1,7 +1,7 @@
 package e2e
 
-// serve --take-over beside processes of another user, and where another process has the
-// admin address.
+// This file tests serve --take-over while processes of another user interfere, and when another
+// process than the old instance listens at the admin address.
 
 import (
 	"fmt"
@@ -14,9 +14,8 @@ import (
 	"testing"
 )
 
-// intruder is a script in Python that attacks a take-over. As root the tests run it as another
-// user. As any other user they run it as their own: then only what does not depend on the
-// user is tested.
+// intruder is a Python script that attacks a take-over. If the tests run as root, they run it as
+// another user. Otherwise they run it as the same user, and skip the checks that need two users.
 const intruder = `
 import array, http.server, json, os, socket, sys, threading, urllib.request
 what, admin, more = sys.argv[1], sys.argv[2], sys.argv[3]
@@ -91,7 +90,7 @@ elif what == "flood":  # it connects before the process that is to have the sock
             first = False
 `
 
-// intrude runs the intruder, and waits until it is ready.
+// intrude starts the intruder, and waits until it is ready.
 func intrude(t *testing.T, what, admin, more string) *process {
 	t.Helper()
 	p := &process{name: "intruder", cmd: exec.Command("/usr/bin/python3", "-c", intruder, what, admin, more), exited: make(chan struct{})}
@@ -104,9 +103,10 @@ func intrude(t *testing.T, what, admin, more string) *process {
 	return p
 }
 
-// TestTakeOverFromStranger checks what a new process does if not the old Ringside but another
-// process, of another user, has the admin address: it ends with an error that names the
-// address and takes nothing, and every Ringside that runs serves on.
+// TestTakeOverFromStranger starts a new instance while a process of another user listens at the
+// admin address in place of an old instance. The new instance must end with an error that
+// names the address. It must not use the sockets of that process. The instances that run must
+// continue to serve.
 func TestTakeOverFromStranger(t *testing.T) {
 	t.Parallel()
 	other := startRingside(t, "auto", front(startMemcacheds(t, 1)))
@@ -126,7 +126,7 @@ func TestTakeOverFromStranger(t *testing.T) {
 			want := c.root
 			if os.Geteuid() != 0 {
 				if c.what == "give" && c.user == "" {
-					return // it is of the same user, and the old Ringside for all that can be known
+					return // of the same user, so the new instance cannot distinguish it from an old instance
 				}
 				if c.user != "" {
 					want = c.user
@@ -163,8 +163,9 @@ func TestTakeOverFromStranger(t *testing.T) {
 	}
 }
 
-// TestTakeOverUnderAttack checks that connections of another user, who connects first and
-// again and again, neither get a socket nor prevent a take-over nor use up descriptors.
+// TestTakeOverUnderAttack checks that another user cannot disturb a take-over. A process of that
+// user connects to the hand-over socket before the new instance, many times. It must not receive
+// a socket, prevent the take-over, or exhaust the descriptors of the old instance.
 func TestTakeOverUnderAttack(t *testing.T) {
 	t.Parallel()
 	old := startRingside(t, "auto", front(startMemcacheds(t, 1))+"limits: {drain: 10m}\n")
@@ -194,8 +195,8 @@ func TestTakeOverUnderAttack(t *testing.T) {
 	}
 }
 
-// TestTakeOverThatFails checks that the old Ringside serves on if the new one cannot start
-// after it has got the sockets.
+// TestTakeOverThatFails checks that the old instance continues to serve if the new one has
+// received the sockets and then fails to start.
 func TestTakeOverThatFails(t *testing.T) {
 	t.Parallel()
 	old := startRingside(t, "auto", front(startMemcacheds(t, 1)))
@@ -218,7 +219,7 @@ func TestTakeOverThatFails(t *testing.T) {
 	}
 }
 
-// openDescriptors returns how many files a process has open.
+// openDescriptors returns the number of open file descriptors of a process.
 func openDescriptors(t *testing.T, pid int) int {
 	t.Helper()
 	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))

@@ -1,6 +1,6 @@
 package e2e
 
-// serve --take-over: one Ringside takes the place of another under load.
+// This file tests serve --take-over: a new instance replaces a running one under load.
 
 import (
 	"bufio"
@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// newcomers connect, ask once and leave, until they are told to end.
+// newcomers are clients that repeatedly connect, send one request and disconnect, until stop is
+// closed.
 type newcomers struct {
 	stop  chan struct{}
 	done  sync.WaitGroup
@@ -98,7 +99,7 @@ func TestTakeOver(t *testing.T) {
 			if !old.running() {
 				t.Error("it has left its clients alone")
 			}
-			stay.halt(t) // they leave
+			stay.halt(t) // these clients disconnect, so the old instance can end
 			if code := old.wait(t); code != 0 {
 				t.Errorf("the old one ends with %d", code)
 			}
@@ -110,7 +111,7 @@ func TestTakeOver(t *testing.T) {
 					t.Errorf("%d of %d newcomers were not served: %v", len(a.wrong), a.asked.Load(), a.wrong[0])
 				}
 			}
-			old.answers(t, "/readyz") // the new one does, at the same address
+			old.answers(t, "/readyz") // the new instance replies, at the same address
 			next.signal(t, 15)
 			if code := next.wait(t); code != 0 {
 				t.Errorf("the new one ends with %d", code)

@@ -1,6 +1,6 @@
 package remote
 
-// This file implements ringside clients, which lists clients and what they wait for.
+// This file implements ringside clients, which lists clients and what each of them waits for.
 
 import (
 	"fmt"

@@ -18,8 +18,8 @@ import (
 	"ringside/proxy/live/routes"
 )
 
-// TestRestoreEnds has restore wait for servers without progress: it must print what they
-// wait for, and end. A refill may take any time.
+// TestRestoreEnds runs restore with servers that make no progress. It must print the reason, and
+// end. With progress, it waits for a refill without a time limit.
 func TestRestoreEnds(t *testing.T) {
 	before := lookTime
 	lookTime = time.Millisecond

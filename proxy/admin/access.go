@@ -15,7 +15,7 @@ import (
 // Who says which clients may use a part of the admin interface.
 type Who string
 
-// The values of Who. The empty one means Loopback, and any unknown one Nobody.
+// The values of Who. The empty string means Loopback, and any unknown value means Nobody.
 const (
 	Loopback  Who = "loopback" // clients on this machine: over loopback, or a unix socket
 	Everybody Who = "on"       // all clients that reach the listener

@@ -141,8 +141,8 @@ func (c *Client) Order(ctx context.Context, pool, server, order string, force bo
 }
 
 // Reload makes the instance reload its configuration, and returns when all its loops use it. A
-// large table takes seconds to build, and the reload waits while keys are about to move because
-// of the one before.
+// large table takes seconds to build. The reload also waits while keys are about to move because of
+// an earlier reload.
 func (c *Client) Reload(ctx context.Context) (Reloaded, error) {
 	var done Reloaded
 	err := c.patient(steerLife).ask(ctx, "POST", "/control/reload", nil, &done)

@@ -1,6 +1,6 @@
 package admin
 
-// The control API: clients, and what they wait for.
+// This file implements the control API for clients: it lists them and what each waits for.
 
 import (
 	"fmt"

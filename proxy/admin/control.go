@@ -97,7 +97,7 @@ func (s *Server) mayControl(r *http.Request) error {
 	return refuse(http.StatusNotFound, "control is off: see admin.control in the configuration")
 }
 
-// maySteer returns nil if r may do what it requests.
+// maySteer returns nil if r may change the state of the instance.
 func (s *Server) maySteer(r *http.Request) error {
 	if err := s.mayControl(r); err != nil {
 		return err

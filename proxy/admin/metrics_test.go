@@ -104,7 +104,7 @@ func busy(t *testing.T) *proxy.Proxy {
 	return p
 }
 
-// moving returns a proxy of a pool whose keys move. Its servers do not answer pings.
+// moving returns a proxy with a pool that moves keys. Its servers do not answer pings.
 func moving(t *testing.T) *proxy.Proxy {
 	t.Helper()
 	p := pool("moving")
@@ -129,7 +129,7 @@ func withGuard() *proxy.Proxy {
 	return p
 }
 
-// forgotten returns a proxy whose only connection was found dead, by a ping.
+// forgotten returns a proxy with one connection, which a ping has found dead.
 func forgotten(t *testing.T) *proxy.Proxy {
 	t.Helper()
 	main := pool("main")
@@ -374,7 +374,8 @@ func TestScrapeCompressed(t *testing.T) {
 	}
 }
 
-// A server that a pool lists twice, and a name that is not valid in a label.
+// TestScrapeOfOddNames checks that a server that a pool lists twice does not break the metrics. A
+// name that is not valid in a label is an error.
 func TestScrapeOfOddNames(t *testing.T) {
 	twice := pool("main")
 	twice.Servers = append(twice.Servers, twice.Servers[0],

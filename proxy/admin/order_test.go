@@ -22,8 +22,8 @@ import (
 	"ringside/replicate"
 )
 
-// copied returns a proxy whose servers one, two and three are up and keep two replicas of each
-// key.
+// copied returns a proxy with the servers one, two and three, which are up and keep two replicas of
+// each key.
 func copied(t *testing.T) (*proxy.Proxy, *loop) {
 	t.Helper()
 	main := pool("main")

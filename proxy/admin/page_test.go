@@ -107,7 +107,7 @@ func TestOrdersOfBrowsers(t *testing.T) {
 			t.Errorf("%+v: %d %s", test, w.Code, w.Body)
 		}
 	}
-	// Even if all clients may control, a page whose own name points to this instance may not.
+	// Even if all clients may control, a page of a foreign name that resolves to this instance may not.
 	open := New(running(), Options{Access: Access{Control: Everybody}})
 	for host, want := range map[string]int{"192.0.2.1:9151": 200, "evil.example": 421} {
 		r := httptest.NewRequest("POST", "/control/servers/a/restore", nil)

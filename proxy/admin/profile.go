@@ -39,8 +39,9 @@ func (s *Server) profiles(w http.ResponseWriter, r *http.Request) {
 }
 
 // onThisMachine reports whether r was sent by a client on this machine on purpose. The peer's
-// address is not enough: a web page whose own name points to 127.0.0.1 makes a local browser
-// send requests here, and only Host shows this. Host can only cause a rejection.
+// address is not enough: the name of a foreign web page can resolve to 127.0.0.1. The page then
+// makes a local browser send requests here, and only Host shows this. Host can only cause a
+// rejection.
 func onThisMachine(r *http.Request) bool {
 	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && local.Network() == "unix" {
 		return true

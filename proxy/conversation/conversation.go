@@ -35,17 +35,17 @@ import (
 	"ringside/ring"
 )
 
-// Run plays all conversations in a directory, *.txt, each as a subtest. A line of a file is one
-// of
+// Run plays all conversations in a directory (*.txt), each as a subtest. Empty lines and lines
+// that start with # are ignored. Every other line is one of the following:
 //
 //	pool NAME servers=s1,s2 [get_errors=error] …   a pool; its options are those of Harness.Pool; s1@b is s1 with another name
 //	limits in_flight=2 …                           limits; see Harness.SetLimits
 //	users NAME:PASSWORD …   the users of the listener
 //	loops 2         the process has this many loops; one unless set. c1/2 is a client of the second
-//	                loop, s1/2 is that loop's connection to s1. The first loop leads the keys that
-//	                Harness.Leader assigns to it
-//	route PREFIX NAME [strip] [match=*:x] [guard=wait:1s,stale:5s] [tags=suffix,a{x}>x{x}] [autocreate=10:60] [buffer=1s:10s] [copies=2] [also=OTHER] [get_errors=error] [total=3s] [near=1s[:hot]]  a route; pools without a route are routed without prefix; - is no prefix
-//	c1 > TEXT       client c1 sends TEXT and \r\n (without it if TEXT ends in \); Go escapes work
+//	                loop, s1/2 is that loop's connection to s1. Harness.Leader returns the loop
+//	                that executes the commands on a key
+//	route PREFIX NAME [strip] [match=*:x] [guard=wait:1s,stale:5s] [tags=suffix,a{x}>x{x}] [autocreate=10:60] [buffer=1s:10s] [copies=2] [also=OTHER] [get_errors=error] [total=3s] [near=1s[:hot]] …  a route to the pool NAME; - is no prefix. A pool without a route line gets a route without prefix
+//	c1 > TEXT       client c1 sends TEXT and \r\n, or TEXT alone if it ends in \; Go escapes work
 //	c1 >* N TEXT    client c1 sends TEXT N times, without \r\n
 //	s1 < TEXT       the next line that server s1 has received is TEXT
 //	s1 > TEXT       server s1 replies
@@ -57,31 +57,36 @@ import (
 //	c1 <* N TEXT    client c1 has received TEXT N times
 //	c1 closes       client c1 closes its sending side; c1 resets: it resets the connection
 //	c1 closed       the engine has closed c1; s1 closed, s1 aborted: the connection to s1
+//	c1 paused       the engine does not read from c1; c1 reading: it does
 //	c1 full         the socket of c1 accepts nothing more; c1 drains: it accepts everything again
 //	s1 refuses      connections to s1 are refused from now on; s1 hangs: dials do not complete; s1 accepts: they work again
 //	s1 silent       s1 accepts connections and does not answer the greeting
-//	s1 greets 1.4.25  s1 answers the greeting with this version on new connections, instead of 1.6.18
+//	s1 greets 1.4.25  s1 answers the greeting with this version on new connections, instead of
+//	                Harness.Release
 //	s1 unsent N     the last N bytes for s1 have not left the kernel
-//	s1 ready        a reply of s1 has arrived, and the driver has not read it; unready: it has
+//	s1 ready        a reply of s1 has arrived that the driver has not read; unready: no such reply
 //	stands 600ms    the thread pauses this long in each wakeup, before it reads and before it writes
 //	s1' > TEXT      the older of two connections to s1; s1'' is the one before that
-//	s1 is OUT       the keepers of its pools have reached that phase; SUSPECT: they suspect the server
-//	s1 unleased     their leases on it have expired; leased: they have one again
+//	s1 is OUT       the keepers of its pools have put s1 into that phase; SUSPECT: they suspect it
+//	s1 unleased     the keepers' leases on s1 have expired; leased: they have leases again, which
+//	                do not expire; leased 500ms: they expire after this time
+//	s1 outby 500ms  the keepers expect that s1, which is LEAVING, is OUT after this time
 //	s1 foreign      its pool's record was written with another list of servers
 //	s1 gone         no server of its pool has replied for a long time; back: one does again
-//	s1 renamed 4    it refused to be flushed: its keys are prefixed with this number
+//	s1 renamed 4    s1 has rejected flush_all, so its keys are prefixed with this number
 //	s1 runs 7       the next request that s1 has received is stats; it replies as process 7, with another start time than 8
 //	s1 dies         the connection to s1 ends; s1 breaks: it is reset
 //	wait 500ms      the clock advances
-//	handover pauses   all instances have the table, and are in that stage; or is done
-//	order POOL s1 drain   an operator drains s1 of POOL; or down, or restore
-//	marks met other 2, taken add 1   the counters of replica placeholders until now, by event and user; none: all are 0
-//	opaques         the file has the opaques of Ringside's own meta commands, and servers return them; without this line the harness adds them
-//	reload          the pool, limits and route lines after this line make the next table, up to the first other line
+//	handover pauses   all instances have the table and pause writes to keys that move;
+//	                or: handover is done
+//	order POOL s1 drain   an operator sets an override on s1 of POOL: drain, down or restore
+//	marks met other 2, taken add 1   the counters of replica tombstones so far, by event and user; none: all are 0
+//	opaques         the file includes the opaques of Ringside's own meta commands, in requests and replies; without this line the harness removes and adds them
+//	reload          the pool, limits and route lines after this line define the next table, up to the first other line
 //
-// A key belongs to the server with the number in its last character, counted from 1, and then
-// to the following servers. The greeting that Ringside sends on each new connection is answered
-// automatically. Keepers do not run.
+// The last character of a key is the number of its server, from 1. The following servers are its
+// successors. The harness replies to the greeting that Ringside sends on each new connection.
+// Keepers do not run.
 func Run(t *testing.T, dir string) {
 	files, _ := filepath.Glob(filepath.Join(dir, "*.txt"))
 	if len(files) == 0 {
@@ -98,14 +103,16 @@ func Run(t *testing.T, dir string) {
 	}
 }
 
-// ByDigit is the placement in conversations, for a number of servers. The last character of a
-// key is the number of its server, from 1; the following servers come after it.
+// ByDigit is the placement rule in conversations. Its value is the number of servers. The last
+// character of a key is the number of its server, from 1, and the following servers are its
+// successors.
 type ByDigit int
 
 // Len returns the number of servers.
 func (n ByDigit) Len() int { return int(n) }
 
-// At returns the server for a key, for try 0, 1 and so on; -1: there is none.
+// At returns the index of the server for a key: its own server for try 0, then the successors.
+// It returns -1 if there are no more.
 func (n ByDigit) At(key []byte, _ uint64, try int) int {
 	if len(key) == 0 || try >= int(n) {
 		return -1
@@ -117,7 +124,8 @@ func (n ByDigit) At(key []byte, _ uint64, try int) int {
 	return (i + try) % int(n)
 }
 
-// Hash is the hash of keys in conversations. It is the same in each run.
+// Hash is the hash function for keys in conversations. It has no random seed, so each run
+// returns the same values.
 func Hash(key []byte) (h uint64) {
 	for _, c := range key {
 		h = (h ^ uint64(c)) * 1099511628211
@@ -141,16 +149,16 @@ type Harness struct {
 	Quiet     bool                   // no log
 	Logs      io.Writer              // receives the log; nil: the test's log
 
-	ShowOpaques bool              // the file has the opaques of Ringside's own meta commands
-	RunKeepers  bool              // keepers run; else only SetPhase changes phases
+	ShowOpaques bool              // the file includes the opaques of Ringside's own meta commands
+	RunKeepers  bool              // keepers run; if not set, only SetPhase changes phases
 	OnEnd       func(a *Endpoint) // called after the engine has ended the connection of a; may be nil
 
 	users *table.Users
-	ready bool // Begin was called since the table last changed
+	ready bool // Begin has applied Table
 
 	loops   int             // number of loops of the process; 0: one
 	more    []*proxy.Engine // the loops after the first
-	posted  []func()        // functions that loops have posted to each other, if there are several
+	posted  []func()        // functions that loops have posted and that have not run yet; only with several loops
 	posting bool            // the posted functions are running
 }
 
@@ -161,26 +169,26 @@ func New(t *testing.T) *Harness {
 	return s
 }
 
-// Limits returns the limits of a table in conversations.
+// Limits returns the limits of a table if the conversation does not set others.
 func Limits() table.Limits {
 	return table.Limits{Clients: 100, Key: 250, Line: 64 << 10, Value: 8 << 20, InFlight: 4096,
 		Output: 1 << 20, OutputHard: 64 << 20, Memory: 256 << 20, Waiting: 1000, Tickets: 1000, Tags: 16, TagKeys: 100}
 }
 
-// Blank starts another table, without pools and routes.
+// Blank replaces Table by an empty one, without pools and routes.
 func (s *Harness) Blank() {
 	s.Table = &table.Table{Limits: Limits()}
 	s.Pools, s.Routes = map[string]*table.Pool{}, nil
 }
 
-// Fatalf ends the test. It reports the line of the conversation that failed.
+// Fatalf fails the test, and reports the current line of the conversation.
 func (s *Harness) Fatalf(format string, args ...any) {
 	s.T.Helper()
 	s.T.Fatalf("%s: %s", s.At, fmt.Sprintf(format, args...))
 }
 
-// Play runs a script, the text of a file. At its end every received line must have been
-// checked.
+// Play runs script, the text of file. At the end, no endpoint may have received anything that the
+// script has not checked.
 func (s *Harness) Play(file, script string) {
 	lines := bufio.NewScanner(strings.NewReader(script))
 	lines.Buffer(nil, 1<<20)
@@ -238,7 +246,7 @@ func (s *Harness) Line(line string) {
 				r.GetErrors = &loud
 			case "through":
 				r.Copies.ReadThrough = true
-			case "also": // a pool with another replica
+			case "also": // another pool, which keeps another replica
 				r.Also = append(r.Also, s.Pools[value])
 			case "prefer": // of these pools, the one for reads
 				r.Prefer = s.Pools[value]
@@ -251,7 +259,7 @@ func (s *Harness) Line(line string) {
 				r.Guard = guardOption(s, value)
 			case "tags": // after guard
 				tagOption(s, &r, value)
-			case "near": // TTL, for all values or for those of hot keys
+			case "near": // TTL for all values, or TTL:hot for the values of hot keys
 				ttl, hot, _ := strings.Cut(value, ":")
 				r.Near = &table.Near{Memory: 4096, All: hot == ""}
 				r.Near.TTL, _ = time.ParseDuration(ttl)
@@ -281,7 +289,7 @@ func (s *Harness) Line(line string) {
 		s.ready = false
 		return
 	}
-	if version, ok := strings.CutPrefix(rest, "greets "); ok { // may come before anything connects to it
+	if version, ok := strings.CutPrefix(rest, "greets "); ok { // before Begin, which may connect to the server
 		s.Endpoint(word).version = version
 		return
 	}
@@ -444,7 +452,7 @@ func guardOption(s *Harness, options string) *table.Guard {
 	return g
 }
 
-// Pool adds a pool to the table: its name, then options.
+// Pool adds a pool to the table. The first word of f is its name; the others are options.
 func (s *Harness) Pool(f []string) {
 	p := &table.Pool{Name: f[0], Connections: 1, QueueLimit: 1000,
 		Timeouts:     table.Timeouts{Connect: 1200 * time.Millisecond, Request: 500 * time.Millisecond, Deadline: 2 * time.Second},
@@ -456,7 +464,7 @@ func (s *Harness) Pool(f []string) {
 		switch name {
 		case "servers":
 			for _, srv := range strings.Split(value, ",") {
-				address, _, _ := strings.Cut(srv, "@") // with another name
+				address, _, _ := strings.Cut(srv, "@") // the part after @ makes another name with the same address
 				p.Servers = append(p.Servers, table.Target{Name: srv, Network: "tcp", Address: address, Weight: 1})
 			}
 		case "failover":
@@ -503,7 +511,7 @@ func (s *Harness) Pool(f []string) {
 	s.Table.Pools = append(s.Table.Pools, p)
 }
 
-// SetPhase does what the keepers of a server's pools do when they change its phase.
+// SetPhase changes the phase of a server in all pools that have it, as their keepers would.
 func (s *Harness) SetPhase(server, phase string) {
 	for _, w := range s.Proxy.Agents() {
 		for i := range w.Members {
@@ -520,7 +528,7 @@ func (s *Harness) SetPhase(server, phase string) {
 	}
 }
 
-// comes does what keepers do when all instances have the table and have reached that stage.
+// comes publishes that all instances have the table and have reached stage to, as keepers would.
 func (s *Harness) comes(to stages.Stage) {
 	for _, w := range s.Proxy.Agents() {
 		b := stages.New(len(w.Members))

@@ -1,6 +1,7 @@
 package conversation
 
-// The clients and servers of a conversation, and the effects of the engine on them.
+// This file simulates the clients and servers of a conversation, and executes the effects of the
+// engine.
 
 import (
 	"bytes"
@@ -27,19 +28,19 @@ import (
 // Endpoint is a client or a server of a conversation.
 type Endpoint struct {
 	Name   string
-	Link   *link.Link
-	Got    bytes.Buffer
-	State  string // "closed" or "aborted" after that
-	Mode   string // of a server: "refuses", "hangs", "silent"
-	Full   bool
-	Paused bool
-	loop   *proxy.Engine // the loop that owns it; nil: the first one
-	greet  bool          // the greeting was not read yet
-	unsent int           // bytes that the socket has accepted and that have not arrived
-	ready  bool          // it has replied, and the driver has not read the reply
+	Link   *link.Link    // nil: no connection
+	Got    bytes.Buffer  // received, and not checked by the file yet
+	State  string        // "closed" or "aborted" after the engine did that to the connection
+	Mode   string        // of a server: "refuses", "hangs", "silent"
+	Full   bool          // the socket accepts no more bytes from the engine
+	Paused bool          // the engine does not read from the connection
+	loop   *proxy.Engine // the loop that has its connection; nil: the first one
+	greet  bool          // of a server: it has not read the greeting of this connection yet
+	unsent int           // number of bytes that the socket has accepted and that are still in the kernel
+	ready  bool          // it has sent a reply that the driver has not read
 
-	version   string     // of a server; empty: the Harness's
-	OldServer *OldServer // replies automatically; nil: the file does
+	version   string     // of a server; empty: Harness.Release
+	OldServer *OldServer // replies to all requests; nil: the file has the replies
 }
 
 // Peer implements link.Sock.
@@ -101,10 +102,11 @@ func (s *Harness) engines() []*proxy.Engine { return append([]*proxy.Engine{s.En
 // loopOf returns the loop that has the connection of a.
 func (s *Harness) loopOf(a *Endpoint) *proxy.Engine { return cmp.Or(a.loop, s.Engine) }
 
-// Leader returns the number of the loop, from 1, that leads the commands on a key.
+// Leader returns the number of the loop, from 1, that executes the commands on a key.
 func (s *Harness) Leader(key string) int { return int(Hash([]byte(key))%uint64(max(s.loops, 1))) + 1 }
 
-// suffix is the end of the names of endpoints at a loop.
+// suffix returns the end of the names of a loop's endpoints: "/2" for the second loop, and nothing
+// for the first.
 func (s *Harness) suffix(e *proxy.Engine) string {
 	if i := slices.Index(s.more, e); i >= 0 {
 		return fmt.Sprintf("/%d", i+2)
@@ -112,7 +114,8 @@ func (s *Harness) suffix(e *proxy.Engine) string {
 	return ""
 }
 
-// Listen completes the table.
+// Listen adds to the table a route for each pool that has none, and the listener. It returns the
+// table.
 func (s *Harness) Listen() *table.Table {
 	routed := map[*table.Pool]bool{}
 	for _, r := range s.Routes {
@@ -201,11 +204,10 @@ func (s *Harness) hasGot(a *Endpoint, want string) {
 // Wall returns the wall-clock time at a time of the driver's clock.
 func Wall(now int64) int64 { return 1_800_000_000 + now/int64(time.Second) }
 
-// Wakeup is one round of a driver.
+// Wakeup runs one wakeup of the first loop, as its driver would. f passes events to the loop.
 func (s *Harness) Wakeup(f func()) { s.wakeup(s.Engine, f) }
 
-// wakeup is one round of the driver of a loop, and of those of the loops that it has
-// something for.
+// wakeup runs one wakeup of a loop, and then the functions that loops have posted to each other.
 func (s *Harness) wakeup(e *proxy.Engine, f func()) {
 	e.Begin(s.Now, Wall(s.Now))
 	f()
@@ -225,7 +227,7 @@ func (s *Harness) wakeup(e *proxy.Engine, f func()) {
 	s.posting = false
 }
 
-// End executes the effects that the engine has requested.
+// End executes the effects that the first loop has requested.
 func (s *Harness) End() { s.end(s.Engine) }
 
 func (s *Harness) end(e *proxy.Engine) {
@@ -283,7 +285,7 @@ func (s *Harness) older(a *Endpoint) *Endpoint {
 	return fresh
 }
 
-// Send sends what the engine has for a, and answers the greeting.
+// Send sends the engine's pending output to a. If a is a server, Send also replies to the greeting.
 func (s *Harness) Send(a *Endpoint) {
 	if a == nil || a.Link == nil {
 		return
@@ -294,7 +296,7 @@ func (s *Harness) Send(a *Endpoint) {
 		return
 	}
 	var sent []byte
-	for n := 1; n > 0; { // one system call sends only a limited number of pieces
+	for n := 1; n > 0; { // Pending returns a limited number of slices, as many as one system call can send
 		n = 0
 		for _, b := range a.Link.Pending(nil) {
 			sent = append(sent, b...)
@@ -329,7 +331,7 @@ func (s *Harness) Send(a *Endpoint) {
 	}
 }
 
-// countsMarks compares the counters of replica placeholders.
+// countsMarks compares the counters of replica tombstones with those in want.
 func (s *Harness) countsMarks(want string) {
 	var got []string
 	for event, users := range s.Engine.Count.Marks {
@@ -344,8 +346,8 @@ func (s *Harness) countsMarks(want string) {
 	}
 }
 
-// AddOpaques adds the opaques of Ringside's own meta commands to the replies on c that start in
-// data.
+// AddOpaques adds opaques to the replies that start in data, which a server sends on c. Ringside
+// adds these opaques to its own meta commands, and a real server returns them.
 func AddOpaques(c *upstream.Conn, data []byte) (out []byte) {
 	var rep wire.Reply
 	for a := c.Head; a != nil && c.In == nil && c.StreamLeft == 0; {
@@ -372,5 +374,5 @@ func AddOpaques(c *upstream.Conn, data []byte) (out []byte) {
 	return append(out, data...)
 }
 
-// ownOpaques matches the opaques that Ringside has added.
+// ownOpaques matches the opaques that Ringside adds to its own meta commands.
 var ownOpaques = regexp.MustCompile(" Ors[0-9]+")

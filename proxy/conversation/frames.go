@@ -1,6 +1,6 @@
 package conversation
 
-// Frames of the binary protocol in conversations.
+// This file builds the frames of the binary protocol in conversations.
 
 import (
 	"encoding/binary"
@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// FrameNames has the request names of the binary protocol, by opcode.
+// FrameNames are the names of the binary protocol's requests, indexed by opcode.
 var FrameNames = []string{
 	"get", "set", "add", "replace", "delete", "incr", "decr", "quit", "flush", "getq", "noop", "version", "getk", "getkq", "append", "prepend",
 	"stat", "setq", "addq", "replaceq", "deleteq", "incrq", "decrq", "quitq", "flushq", "appendq", "prependq", "verbosity", "touch", "gat", "gatq",

@@ -1,6 +1,6 @@
 package conversation
 
-// A memcached that is older than the meta commands.
+// This file simulates a memcached release that is older than the meta commands.
 
 import (
 	"bytes"
@@ -12,14 +12,14 @@ import (
 
 // OldServer behaves like memcached 1.4.25. It replies to an unknown command with one ERROR, and
 // parses the next line as the next command. So it parses the data block of an ms as commands,
-// as the real one does.
+// as the real server does.
 type OldServer struct {
 	input    []byte
 	Items    map[string]OldItem
 	cas      int
 	Flushed  int
-	Unknown  []string // the commands it did not know
-	Commands map[string]int
+	Unknown  []string       // lines with unknown commands
+	Commands map[string]int // number of commands received, by name
 }
 
 // OldItem is an item of an OldServer.

@@ -1,7 +1,7 @@
 package conversation
 
-// Tags in conversations: [tag NAME] and [bucket NAME] are keys, [head FLAGS NAME=VERSION …] is
-// the head of a value.
+// This file implements tags in conversations. In texts, [tag NAME] and [bucket NAME] are the keys
+// of a tag, and [head FLAGS NAME=VERSION …] is the header of a value with tags.
 
 import (
 	"regexp"
@@ -42,7 +42,7 @@ func tagOption(s *Harness, r *table.Route, options string) {
 
 var tagWord = regexp.MustCompile(`\[(tag|bucket|head) ([^\]]*)\]`)
 
-// WithTags replaces what text has about tags by its bytes.
+// WithTags replaces [tag …], [bucket …] and [head …] in text by the bytes that they mean.
 func WithTags(text string) string {
 	return tagWord.ReplaceAllStringFunc(text, func(word string) string {
 		m := tagWord.FindStringSubmatch(word)

@@ -126,8 +126,8 @@ var (
 	// plainLetters are the flags of an ma that only affect the delta and the reply.
 	plainLetters = lettersOf("DMvqOkb")
 
-	// readLetters are the flags of an mg whose reply may have another number than that of the
-	// server.
+	// readLetters are the flags of an mg for which the reply may have another number than the
+	// server has.
 	readLetters = lettersOf("vfkqOb")
 )
 
@@ -258,7 +258,7 @@ func (s *sum) pass(e *Counters, t *task.Task) {
 	}
 }
 
-// release lets the commands that wait for s run, and forgets s if it is not needed any more.
+// release starts the commands that wait for s, and removes s if it is not needed any more.
 func (e *Counters) release(s *sum) {
 	switch {
 	case s.alone || s.readers > 0:
@@ -388,8 +388,8 @@ func (e *Counters) Owing() bool {
 	return false
 }
 
-// Rebind assigns the routes of a new table to the sums. A sum whose key is no longer buffered
-// is flushed at once.
+// Rebind assigns the routes of a new table to the sums. If the key of a sum is no longer buffered,
+// the sum is flushed at once.
 func (e *Counters) Rebind() {
 	for _, id := range slices.Sorted(maps.Keys(e.sums)) {
 		s := e.sums[id]

@@ -34,8 +34,8 @@ func TestAddAndLift(t *testing.T) {
 	}
 }
 
-// A fault with For set is lifted when its time is over. The timer of a replaced
-// fault must not lift its successor.
+// TestFor checks that a fault with For set is removed after that time. The timer of a replaced
+// fault must not remove its successor.
 func TestFor(t *testing.T) {
 	var s Set
 	told := make(chan struct{}, 10)

@@ -1,4 +1,4 @@
-// Package table holds the configuration as data, and computes the servers of a key.
+// Package table represents the configuration as data, and computes the servers of a key.
 //
 // Package config builds a Table from a file, and tests build theirs by hand. A
 // Table is immutable once an engine uses it. A reload builds another one, and
@@ -25,9 +25,9 @@
 // Plan allocates memory. It is for people (`ringside route KEY`) and for tests that
 // compare engines with it. For requests, package routing does the same.
 //
-// # What it does not do
+// # Limits of the package
 //
-// It checks nothing: config does, and rejects a wrong file as a whole. It knows
-// nothing about connections, the state of servers, or bytes. Overrides of the
+// The package does not check a Table. Package config does, and rejects an invalid file as a
+// whole. A Table has no data about connections, the state of servers, or bytes. Overrides of the
 // operator (health.Override) are not part of a Table, because they outlive reloads.
 package table

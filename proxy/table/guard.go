@@ -16,7 +16,7 @@ type Guard struct {
 	Stale    time.Duration // how long an old value is served after its expiry or delete; 0: it is not
 
 	HoldMany      bool // the keys of a multi-get wait too
-	OnlyAfterMiss bool // clients set only what they have missed, so every set is a rebuild
+	OnlyAfterMiss bool // clients set a key only after a miss, so every set is a rebuild
 
 	Late    GuardLate
 	Clients GuardClients

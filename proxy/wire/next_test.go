@@ -154,7 +154,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// Words of every length, at every position, between bytes of every kind.
+// TestNextToken tests words of every length, at every position, between bytes of every kind.
 func TestNextToken(t *testing.T) {
 	alphabet := []byte("  a\x00\t!\x1f\x7f\x80\x9f\xa0\xa1\xff")
 	random := rand.New(rand.NewPCG(1, 2))

@@ -1,6 +1,7 @@
 package wire
 
-// Replies, replies that quiet hides, replies in the client's dialect, versions.
+// This file tests the parsing of replies and versions, replies in the client's dialect, and which
+// replies a quiet flag suppresses.
 
 import (
 	"fmt"

@@ -16,7 +16,7 @@
 // then per request.
 package instructions
 
-// Counting: list the benchmarks, run each twice, subtract; and comparing two counts.
+// This file counts the instructions of benchmarks, and compares counts with earlier ones.
 
 import (
 	"context"
@@ -35,7 +35,7 @@ import (
 type Config struct {
 	Package string // package path, in the format of `go test`
 	Bench   string // regular expression, in the format of -bench
-	Repeat  int    // how often each benchmark is counted
+	Repeat  int    // number of counts of each benchmark
 }
 
 // Count is the cost of one benchmark, per request.
@@ -141,7 +141,7 @@ func (b binary) list(ctx context.Context) ([]measured, error) {
 	return all, nil
 }
 
-// measured is a line of a benchmark's output.
+// measured is one result of a benchmark run without valgrind.
 type measured struct {
 	name                     string
 	perIteration, perRequest float64 // nanoseconds
@@ -183,8 +183,8 @@ func parseBenchmarks(text string) []measured {
 // refs matches the count in cachegrind's output.
 var refs = regexp.MustCompile(`I\s+refs:\s+([0-9,]+)`)
 
-// count runs one benchmark for the given number of iterations and returns how many instructions the
-// whole process executed.
+// count runs one benchmark for the given number of iterations, and returns the number of
+// instructions that the whole process executed.
 func (b binary) count(ctx context.Context, name string, iterations int) (int64, error) {
 	parts := strings.Split(name, "/")
 	for i := range parts {
@@ -205,7 +205,7 @@ func (b binary) count(ctx context.Context, name string, iterations int) (int64, 
 }
 
 // Compare writes the counts as a Markdown table, next to earlier ones if there are any. It returns
-// an error that names the benchmarks whose count rose by more than limit, a share.
+// an error that names the benchmarks with counts that rose by more than limit. A limit of 0.05 is 5%.
 func Compare(w io.Writer, now, earlier []Count, limit float64) error {
 	was := make(map[string]float64)
 	for _, c := range earlier {

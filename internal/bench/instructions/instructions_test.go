@@ -2,7 +2,8 @@
 
 package instructions
 
-// Counts of a benchmark with a known amount of work, and the comparison of counts.
+// This file tests the count of a benchmark with a known amount of work, and the comparison of
+// counts.
 
 import (
 	"math"
@@ -12,7 +13,7 @@ import (
 
 var sink uint64
 
-// BenchmarkKnown performs 100 requests of 1,000 additions each in an iteration.
+// BenchmarkKnown has 100 requests per iteration, of 1,000 additions each.
 func BenchmarkKnown(b *testing.B) {
 	b.Run("additions of a/b", func(b *testing.B) {
 		for b.Loop() {
@@ -29,7 +30,7 @@ func TestCountsKnownWork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// An addition in memory is a few instructions, with any compiler.
+	// With any compiler, an addition to a variable in memory executes a few instructions.
 	if c := counts[0]; len(counts) != 1 || c.Least() < 1000 || c.Least() > 20000 || len(c.Instructions) != 2 || c.Nanoseconds <= 0 {
 		t.Errorf("%+v", counts)
 	}

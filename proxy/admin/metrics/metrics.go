@@ -184,7 +184,7 @@ var (
 		"pool", "server", "address", "order")
 )
 
-// Each pool whose keys move or that has replicas, and each of its servers.
+// Each pool that moves keys or has replicas, and each of its servers.
 var (
 	failoverPhase = perMember.gauge("failover_phase",
 		"What the pool does with the server's keys: 0 IN, 1 LEAVING, 2 OUT, 3 RETURN, 4 WARM, 5 SETTLE; of pools whose keys move, or that keep copies.")

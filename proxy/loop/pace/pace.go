@@ -45,8 +45,8 @@ const (
 	Sleep               // wait for Settings.Sleep
 )
 
-// Moderator decides how a loop serves a high load: what it waits for before it looks for events,
-// and whether requests to a busy server are held to be sent in batches.
+// Moderator decides how a loop serves a high load: how it waits before it looks for events, and
+// whether requests to a busy server are held to be sent in batches.
 //
 // Under saturation, waiting makes batches larger, which reduces the work of the loop, the servers
 // and the clients. Under a steady load that the loop can serve in time, waiting only adds latency.

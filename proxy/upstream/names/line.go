@@ -14,12 +14,12 @@ import "ringside/proxy/wire"
 //	clients   get a    get b c    gets d    get e    set f …    get g
 //	server    get a b c ↵         gets d ↵  get e ↵  set f … ↵  get g ↵
 //
-// Each get is still a request of its own in the queue, with its own client, deadline and
-// result. Only the line end moves from one to the next, so the queued bytes are always
-// complete. The server replies with the keys in their order and omits keys that it does not
-// have. So the reply to one get ends with the VALUE of its last key. A VALUE of a later key, or
-// END, means that the keys before it are misses. An error line instead of a VALUE is the reply
-// for all keys without one, because the server sends nothing more for them.
+// Each get is still a separate request in the queue, with its own client, deadline and result.
+// Only the line end moves from one to the next, so the queued bytes are always complete. The
+// server replies with the keys in their order and omits keys that it does not have. So the reply
+// to one get ends with the VALUE of its last key. A VALUE of a later key, or END, means that the
+// keys before it are misses. An error line instead of a VALUE is the reply for all keys without
+// one, because the server sends nothing more for them.
 //
 // Some servers return several keys in another order, such as a Ringside without multiget_order:
 // request. Such a server loses one connection because of this, and then gets no more shared

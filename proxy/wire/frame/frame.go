@@ -96,7 +96,7 @@ type Frame struct {
 	closes  bool   // memcached closes the connection after that reply
 	tooBig  bool   // the value is over Limits.Value
 	Swallow int64  // number of bytes after the frame that belong to it and must be discarded
-	Need    int    // with ErrShort: the size of the frame, as far as it is known
+	Need    int    // with ErrShort: the size of the frame that is known so far
 }
 
 // layout is the required form of a frame.
