@@ -344,7 +344,7 @@ type Ablation struct {
 	Touch    bool // touch does not check whether the item is a placeholder
 	Watch    bool // a lease holder that never fills its key is not detected
 	GiveBack bool // when a client leaves, the leases of all its misses are canceled, its own or not
-	Rest     bool // replicas: followers get a bound set as soon as the authority has it
+	Rest     bool // replicas: followers get a bound set as soon as the primary has it
 	Former   bool // replicas: the servers that had the key before a reload are not asked
 	Pause    bool // replicas: writes do not pause before keys move away from their former servers
 	Sight    bool // replicas: sets and deletes replace items that they have not seen, in strict mode too

@@ -74,7 +74,7 @@ func (l *rule) read(t *task.Task) {
 }
 
 // readCopies reads a key with several replicas as the route says. A value that need
-// not be rebuilt is served. For any other reply it asks the authority with the guard's
+// not be rebuilt is served. For any other reply it asks the primary with the guard's
 // flags, which can grant the lease.
 func (l *rule) readCopies(t *task.Task) {
 	flags := l.g.AppendFlags(nil, l.Guard, mustBeFresh(t), l.Hide)
@@ -100,8 +100,8 @@ func (l *rule) readCopies(t *task.Task) {
 	})
 }
 
-// foundCopy is found for the reply of the authority. A miss without a placeholder
-// means that the authority has a tombstone. Another client is deleting or copying the
+// foundCopy is found for the reply of the primary. A miss without a placeholder
+// means that the primary has a tombstone. Another client is deleting or copying the
 // key, which ends soon, so t waits the first time.
 func (l *rule) foundCopy(t *task.Task, r *upstream.Result) {
 	if r.Reply.Kind == wire.Miss && !l.copies.Looked && !l.Hide {

@@ -2,19 +2,19 @@
 //
 // The guard runs each command of such a key as a step of the client's command, and
 // package copies carries out the step. So package copies decides which replica is the
-// authority, which servers take part, what must wait or be repaired first, and when a
-// reply still counts. The guard repeats none of these rules. It knows only a Copy:
-// which server has answered, and the token of its cas.
+// primary (the one whose reply counts), which servers take part, what must wait or be
+// repaired first, and when a reply still counts. The guard repeats none of these
+// rules. It knows only a Copy: which server has answered, and the token of its cas.
 //
 //	get     mg as the route reads (read:): a value that is not due is served;
-//	        otherwise mg N R, which only the authority answers
-//	set     after a miss: ms C at the authority, then copies to the followers
+//	        otherwise mg N R, which only the primary answers
+//	set     after a miss: ms C at the primary, then copies to the followers
 //	delete  a look, then the delete of package copies: tombstones at all replicas, then removal
 //
-// A miss belongs to the authority alone. Its cas is a token, which package copies
+// A miss belongs to the primary alone. Its cas is a token, which package copies
 // seals for the key and this server. The token is valid for one life of the server's
-// process, between two flushes. So a miss can't be answered after the authority dies,
-// rejoins or changes: its set then finds another cas. A new authority has no
+// process, between two flushes. So a miss can't be answered after the primary dies,
+// rejoins or changes: its set then finds another cas. A new primary has no
 // placeholder, so one more client rebuilds after each such change.
 //
 // The value of a bound set must not be written to all followers at once, unlike that
@@ -23,19 +23,19 @@
 // are copied to later (replicate.Command.Bound), in three steps:
 //
 //   - the follower is read or claimed;
-//   - the authority is asked;
+//   - the primary is asked;
 //   - the follower is filled if nothing has changed in between.
 //
 // If a delete had finished at the follower before the first step, it would have
-// finished at the authority before the second.
+// finished at the primary before the second.
 //
-// Only the authority has placeholders. They are not copied: a repair treats one as an
+// Only the primary has placeholders. They are not copied: a repair treats one as an
 // absent item. A read that meets a placeholder at another replica continues at the
-// authority. A tombstone belongs to another command: a get that meets one waits, and
+// primary. A tombstone belongs to another command: a get that meets one waits, and
 // no set is bound to it. A waiter polls until the placeholder is gone, and then reads
 // the key itself.
 //
-// An unused lease is canceled by removing the item at the authority, even if the item
+// An unused lease is canceled by removing the item at the primary, even if the item
 // is a value that is due. If it were soft-deleted there, other replicas would still
 // serve it as fresh. For the same reason such keys can't have stale. md I does not run
 // at all replicas at the same moment, and a repair from a replica that missed it would
