@@ -221,8 +221,8 @@ func (l *rule) lead(t *task.Task, old bool) bool {
 	return true
 }
 
-// passes reports whether t is sent as the client wrote it, because the client uses the
-// guard's meta flags itself, compares a cas, or inspects the item.
+// passes reports whether t is sent as the client wrote it. That is so if the client
+// uses the guard's meta flags itself, compares a cas, or inspects the item.
 func passes(t *task.Task) bool {
 	if t.Op == wire.Debug || t.Op == wire.Cas && t.Route.Tags == nil {
 		return true

@@ -88,8 +88,8 @@ func (l *rule) record(t *task.Task, what missed) *misses.Miss {
 	return g.misses.Record(l.scope(), &l.party.Client, nameOf(t), seen, max(g.Clients.Limits.Tickets/max(loops, 1), 1))
 }
 
-// knows ends the miss of a client that sends one request at a time, because it gets
-// the value (Found) or the reply to its delete (Deleted).
+// knows ends the miss of a client that sends one request at a time. The reason is that
+// the client gets the value (Found) or the reply to its delete (Deleted).
 func (l *rule) knows(t *task.Task, k misses.Kind) {
 	if l.Hide || l.party == nil {
 		return
@@ -109,8 +109,8 @@ func Expects(s *client.Session) bool {
 	return p != nil && p.HasMisses()
 }
 
-// Found ends the miss of key on rt that the client of s may have, because the client
-// gets the value by an ordinary exchange, without a task.
+// Found ends the miss of key on rt that the client of s may have. It is called when
+// the client gets the value by an ordinary exchange, without a task.
 func (g *Guard) Found(s *client.Session, rt *routing.Route, key []byte) {
 	p, _ := s.Companion.(*party)
 	hash := g.Loops.HashKey(key)
@@ -157,8 +157,8 @@ func (l *rule) decide(t *task.Task, k misses.Kind) (m *misses.Miss, act misses.A
 }
 
 // rebuild serves a command that stores in the meta mode S or R, if it answers a miss
-// of its client or may not be stored without one. Otherwise it does nothing and
-// returns false.
+// of its client. It also rejects a command that may not be stored without a miss.
+// Otherwise it does nothing and returns false.
 func (l *rule) rebuild(t *task.Task, k misses.Kind, mode byte) bool {
 	m, act, cas := l.decide(t, k)
 	switch act {

@@ -275,8 +275,8 @@ func (l *rule) won(t *task.Task, r *upstream.Result, s *item.Seen) {
 	l.winner(t, what)
 }
 
-// winner grants the lease to t, after it has checked that a set can be bound to the
-// item.
+// winner grants the lease to t, if a set can be bound to the item. Otherwise it reads
+// the item again first.
 func (l *rule) winner(t *task.Task, what missed) {
 	if l.copies != nil {
 		l.crown(t, what)

@@ -67,8 +67,8 @@
 //
 // A floor, below which all values of a server are invalid for an instance that may
 // have missed an invalidation there: other instances would still serve these values.
-// If an instance can have missed one, the fingerprint of the server list in the view
-// record shows it, and the client that invalidates gets the error.
+// The fingerprint of the server list in the view record shows if an instance can have
+// missed one. The client that invalidates then gets the error.
 //
 // An acknowledgement without the silent servers: it needs that floor.
 package tags

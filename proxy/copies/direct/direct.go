@@ -6,7 +6,7 @@
 // request lines, as for a key with one replica. The reply decides what happens next:
 //
 //	a value                                   the client gets it
-//	a tombstone, a miss, an error, no reply   a task takes over with this reply: its rule asks the other replicas, but not this one again
+//	a tombstone, a miss, an error, no reply   a task continues: its rule asks the other replicas, but not this one again
 //	any of these, but the client has gone     nothing
 //	the route has no replicas any more        a value is the reply; anything else is an error
 //

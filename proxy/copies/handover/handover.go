@@ -1,6 +1,6 @@
-// Package handover decides by which routing table replicated keys are served, while
-// one instance after the other applies a reload that moves these keys to other
-// servers.
+// Package handover decides by which routing table replicated keys are served during a
+// reload. The reload moves keys to other servers, and one instance after the other
+// applies it.
 //
 // All instances pass through these stages. Package health/barrier decides when, so
 // that two instances are never more than one stage apart:

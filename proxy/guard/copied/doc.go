@@ -2,9 +2,10 @@
 //
 // The guard runs each command of such a key as a step of the client's command, and
 // package copies carries out the step. So package copies decides which replica is the
-// primary (the one whose reply counts), which servers take part, what must wait or be
-// repaired first, and when a reply still counts. The guard repeats none of these
-// rules. It knows only a Copy: which server has answered, and the token of its cas.
+// primary, the one that decides, and which servers take part. It also decides what
+// must wait or be repaired first, and when a reply still counts. The guard repeats
+// none of these rules. It knows only a Copy: which server has answered, and the token
+// of its cas.
 //
 //	get     mg as the route reads (read:): a value that is not due is served;
 //	        otherwise mg N R, which only the primary answers
