@@ -510,7 +510,7 @@ func (c *command) finish(t *task.Task, s replicate.Settlement) {
 		e.Count.DeleteRounds[min(n, stats.MaxDeleteRounds)-1]++
 	}
 	handed := c.rule.Asked() && c.handedOver(t)
-	if handed { // a member before it is the primary now, and is its source; the members after it keep what they missed
+	if handed { // a member before c.authority is the primary now, and c.authority is repaired from it; the members after c.authority keep what they missed
 		behind := ^(replicate.Mask(1)<<c.authority - 1)
 		s = replicate.Settlement{Verdict: replicate.Unmet, Dirty: s.Dirty & behind, Undo: s.Undo & behind, Overwrite: s.Overwrite&behind | 1<<c.authority, Source: -1}
 	}

@@ -92,7 +92,7 @@ func (d *deletion) Answered(_ int, r *upstream.Result) {
 		m.Lost(e, *l, false)
 	case current:
 		m.Rest(l)
-	case deleted && m.Pending(l.Hash) == nil: // the delete has removed a repair that was sent on another connection
+	case deleted && m.Pending(l.Hash) == nil: // the delete has removed a value that a repair stored by another connection
 		m.Lost(e, *l, false)
 	}
 	if m.DeletesSent == 0 {

@@ -202,7 +202,7 @@ func (l *rule) leadCopied(t *task.Task) bool {
 // because such a server has no guarded items.
 func (l *rule) lead(t *task.Task, old bool) bool {
 	switch why := unfit(t); {
-	case !old && l.copies == nil && passes(t) && l.takesOwn(t): // a rejected command leaves the stored item as it was, because this command cannot change anything else
+	case !old && l.copies == nil && passes(t) && l.takesOwn(t): // rejecting it needs no other step: it could only have changed the version that its client has seen
 		t.Reject(wire.AppendClientError(nil, ownFlags))
 	case !old && passes(t) && compares(t):
 		l.rewrite(t)

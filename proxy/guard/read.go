@@ -297,8 +297,8 @@ func (l *rule) winner(t *task.Task, what missed) {
 	l.crown(t, what)
 }
 
-// crown grants the lease: it answers t with a miss, and records the client as the
-// lease holder.
+// crown answers t with a miss, and records the client as the lease holder if what.won
+// is still set.
 func (l *rule) crown(t *task.Task, what missed) {
 	l.Learned.Won(l.g.Now)
 	strike := l.g.neverFilled.Won(t.Hash, l.Guard, l.g.Now)

@@ -22,7 +22,7 @@ type poll struct {
 	g        *Guard
 	key      string        // see nameOf
 	here     misses.Spot   // server of the key, and its name there
-	held     []*held       // the waiting gets; the poll uses the first as its model
+	held     []*held       // the waiting gets; a poll is sent for the first of them
 	asking   bool          // a poll was sent, and its reply has not arrived
 	again    bool          // a command has changed the key since the last poll was sent
 	nextAt   int64         // time of the next poll, on the loop's clock

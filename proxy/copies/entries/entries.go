@@ -51,7 +51,8 @@ type Table struct {
 	DeletesSent int                  // number of deletes without a reply
 }
 
-// DirtyKeys is the maximum number of dirty keys of one member.
+// DirtyKeys is the maximum number of dirty keys of one member. It also limits how many
+// of its keys wait for a repair.
 const DirtyKeys = 16 << 10
 
 // Put sets l as the entry of its key. The key stays dirty if it was.

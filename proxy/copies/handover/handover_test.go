@@ -182,7 +182,8 @@ func differ(seed uint64, leave func(r *ringside)) (at int64, through bool) {
 
 // TestTableAfterTable checks that instances never write by different tables at the
 // same time. This must hold whenever each of them gets another table, and whatever
-// record a server has when it answers again. It breaks without each of these rules.
+// record a server has when it answers again. Without any one of these rules the test
+// must find a violation.
 func TestTableAfterTable(t *testing.T) {
 	for _, c := range []struct {
 		rule  string

@@ -2,10 +2,10 @@
 //
 // The guard runs each command of such a key as a step of the client's command, and
 // package copies carries out the step. So package copies decides which replica is the
-// primary, the one that decides, and which servers take part. It also decides what
-// must wait or be repaired first, and when a reply still counts. The guard repeats
-// none of these rules. It knows only a Copy: which server has answered, and the token
-// of its cas.
+// primary, the one with the reply that counts, and which servers take part. It also
+// decides what must wait or be repaired first, and when a reply still counts. The
+// guard repeats none of these rules. It knows only a Copy: which server has answered,
+// and the token of its cas.
 //
 //	get     mg as the route reads (read:): a value that is not due is served;
 //	        otherwise mg N R, which only the primary answers
@@ -20,8 +20,8 @@
 //
 // The value of a bound set must not be written to all followers at once, unlike that
 // of an ordinary set. Another instance may have finished a delete at all replicas in
-// between. The older value would then be stored after that delete. So the followers
-// are copied to later (replicate.Command.Bound), in three steps:
+// between. The older value would then be stored after that delete. So the value is
+// copied to the followers later (replicate.Command.Bound), in three steps:
 //
 //   - the follower is read or claimed;
 //   - the primary is asked;
@@ -36,11 +36,11 @@
 // no set is bound to it. A waiter polls until the placeholder is gone, and then reads
 // the key itself.
 //
-// An unused lease is canceled by removing the item at the primary, even if the item
-// is a value that is due. If it were soft-deleted there, other replicas would still
-// serve it as fresh. For the same reason such keys can't have stale. md I does not run
-// at all replicas at the same moment, and a repair from a replica that missed it would
-// restore the value.
+// An unused lease is canceled by removing the item at the primary, even if the item is
+// a value that is due. If it were soft-deleted there, other replicas would still serve
+// it as fresh. For the same reason routes with several replicas can't set stale. md I
+// does not run at all replicas at the same moment, and a repair from a replica that
+// missed it would restore the value.
 //
 // # What it does not do
 //

@@ -42,12 +42,12 @@ type TagsRead struct {
 	First uint64      // the cas that this miss has seen
 }
 
-// Spot is the server of a key and the key's name there, in one phase of the server's
-// life.
+// Spot is the server of a key and the key's name there, in one health phase of its
+// servers.
 type Spot struct {
 	Server *upstream.Server
 	Name   string // name of the key on the server
-	Gen    uint64 // changes when the health phase of the server changes
+	Gen    uint64 // changes when the health phase of the key's own server or of Server changes
 
 	Copied bool   // the key has several replicas
 	Seal   uint64 // if Copied: XOR of a cas and its token, valid for this server only
@@ -117,7 +117,7 @@ func (c *Client) count(n int64, hash uint64) {
 
 // Win is a lease: the client of a miss is expected to rebuild.
 type Win struct {
-	Strike bool // counted as never filled, until a set arrives
+	Strike bool // it was counted as a strike: see NeverFilled.Won
 	at     int64
 	route  *routing.Guard
 	over   bool
