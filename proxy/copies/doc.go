@@ -83,7 +83,7 @@
 // All three call hasRoom and then copyKey, which runs a command with the rule
 // replicate.Mend.
 //
-// # What it does not do
+// # Limits
 //
 //   - It does not agree with other instances about what is missing. Each instance
 //     repairs what it knows of. Only the keepers of the same process are informed that

@@ -71,8 +71,8 @@ func TestEntriesStayDirty(t *testing.T) {
 }
 
 // TestOverflowedDecides checks that an overflowed member, which is dirty for all keys,
-// is still the primary. Other instances don't know what it missed, and count there. So
-// it must get the value of another member before it counts.
+// is still the primary. Other instances don't know of the missed writes, and count
+// there. So it must get the value of another member before it counts.
 func TestOverflowedDecides(t *testing.T) {
 	s := conversation.New(t)
 	s.Line("pool main servers=s1,s2")

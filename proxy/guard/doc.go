@@ -60,7 +60,7 @@
 // All tasks of one key run on one loop of the process. That loop has the misses and
 // the waiting gets of the key. Plain hits do not use it.
 //
-// # What it does not do
+// # Limits
 //
 //   - It does not guarantee that a key is rebuilt only once. A lease that ends, a
 //     placeholder that its server has lost, and a wait that times out each let one

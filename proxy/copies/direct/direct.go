@@ -17,7 +17,7 @@
 // Large values are not streamed, because another replica has the value if the server
 // fails in between.
 //
-// # What it does not do
+// # Limits
 //
 // It leaves these gets to tasks:
 //

@@ -15,7 +15,7 @@
 // because a key that it has missed may have moved. A routing table that arrives while
 // other instances may be in another stage waits for them.
 //
-// # What it does not promise
+// # Limits
 //
 // This holds only if an instance sees the others. It knows them by the view records:
 // see package health. An instance that was restarted knows nothing of the former

@@ -42,7 +42,7 @@
 // does not run at all replicas at the same moment, and a repair from a replica that
 // missed it would restore the value.
 //
-// # What it does not do
+// # Limits
 //
 // It sends no requests: package guard does, by Task.Step.
 package copied

@@ -25,7 +25,7 @@
 // second (Longer). AppendMeta subtracts the additional time from the TTL that a client
 // sees.
 //
-// # What it does not do
+// # Limits
 //
 // It has no state and sends no requests. Package misses has the state, and package
 // guard sends the requests.
