@@ -1,7 +1,6 @@
 package copies
 
-// The copier: what bounds the copies of keys from one holder to another, and the command
-// that makes one.
+// Copying a key from one replica to another: the limits, and the command that does it.
 
 import (
 	"time"
@@ -14,13 +13,13 @@ import (
 )
 
 const (
-	maxCopies  = 64            // copies at work in one loop
-	background = maxCopies / 2 // of these, those that the ledger asks for: the others are for reads
+	maxCopies  = 64            // copies in progress on one loop
+	background = maxCopies / 2 // of these, the limit for copies that the ledger requests; the rest is for reads
 )
 
-// repair copies t's key from one holder to another in the background. overwrite: what
-// the second has goes even if the first has nothing. There is no queue for it: the next
-// command that sees the difference asks again, if the key still matters to somebody.
+// repair copies t's key from one replica to another in the background. If overwrite is
+// set, the target loses its value even if the source has none. Repairs are not queued:
+// the next command that sees the difference requests the repair again.
 func (e *Copies) repair(t *task.Task, hash uint64, from, to copyOf, overwrite bool) {
 	switch {
 	case t.Route.Copies.RepairRate == 0:
@@ -32,17 +31,17 @@ func (e *Copies) repair(t *task.Task, hash uint64, from, to copyOf, overwrite bo
 	}
 }
 
-// hasRoom reports whether one more copy to the member may begin now: the loop has fewer
-// than limit at work, and the member has a token. The bucket holds what the rate brings
-// in a tenth of a second. Where the ledger waits for room (limit is background), tend is
-// called again when there may be some.
+// hasRoom reports whether one more copy to the member may start now. The loop must
+// have fewer than limit in progress, and the member must have a token. The token
+// bucket holds the tokens of a tenth of a second. If the ledger waits for room (limit
+// is background), tend is called again when there may be some.
 func (m *account) hasRoom(e *Copies, limit int) bool {
 	loops, _ := e.Loops.Count(e.Tasks)
-	each := float64(m.ledger.rate) / float64(loops) // the rate is meant for the process
+	each := float64(m.ledger.rate) / float64(loops) // the rate is that of the process
 	m.tokens = min(each/10+1, m.tokens+each*float64(e.Now-m.filledAt)/1e9)
 	m.filledAt = e.Now
 	switch {
-	case each == 0 || e.Copying >= limit: // finish calls tend
+	case each == 0 || e.Copying >= limit: // finish schedules tend
 		return false
 	case m.tokens < 1 && limit == background:
 		e.At(link.ResyncTimer, e.Now+max(int64((1-m.tokens)/each*1e9), int64(time.Millisecond)))
@@ -50,11 +49,11 @@ func (m *account) hasRoom(e *Copies, limit int) bool {
 	return m.tokens >= 1
 }
 
-// copyKey copies a key from one holder to another, as a command by the rule
-// replicate.Mend. It takes its turn among the writes on the key: if a delete came
-// between the read at one and the write at the other, the copy would undo it. overwrite
-// and take say what may be replaced there: see replicate.Mend. f is the resync that the
-// copy is a part of, or nil.
+// copyKey copies a key from one replica to another, as a command with the rule
+// replicate.Mend. It waits in the key's line like a write. If a delete ran between the
+// read at the source and the write at the target, the copy would undo it. overwrite
+// and take say what may be replaced at the target: see replicate.Mend. f is the resync
+// that the copy belongs to, or nil.
 func (e *Copies) copyKey(rt *routing.Route, key []byte, hash uint64, from, to copyOf, overwrite, take bool, f *resync) {
 	c := &command{e: e, members: []copyOf{from, to}, isRepair: true, resync: f, rule: replicate.Mend(1, 0, overwrite, take), stage: e.stage}
 	t := e.ownTask(rt, key, hash, c)
@@ -65,7 +64,7 @@ func (e *Copies) copyKey(rt *routing.Route, key []byte, hash uint64, from, to co
 	}
 }
 
-// ownTask makes a task of c, which no client waits for.
+// ownTask returns a task for c without a client.
 func (e *Copies) ownTask(rt *routing.Route, key []byte, hash uint64, c *command) *task.Task {
 	t := &task.Task{Loop: e.Tasks, ClientLoop: e.Tasks, ClientDone: true, Route: rt, Op: wire.Get, Key: key, Hash: hash}
 	t.Deadline = e.Now + int64(rt.Timeouts.Deadline)

@@ -1,6 +1,6 @@
 package copies_test
 
-// What bounds the copies of keys from one holder to another.
+// Tests of the limits for copying keys from one replica to another.
 
 import (
 	"fmt"
@@ -11,8 +11,8 @@ import (
 	"ringside/proxy/copies/entries"
 )
 
-// TestRoomForReads: what the ledger copies leaves room for what reads find, and goes on as
-// soon as there is room again, not when the ledger is looked at next.
+// TestRoomForReads checks that copies for the ledger leave room for copies for reads.
+// They must continue as soon as there is room again, not only at the next Tend.
 func TestRoomForReads(t *testing.T) {
 	const keys, most = 100, 32
 	tr := newTroupe(t, "pool main servers=s1,s2 connections=2\nroute - main copies=2 ack=one repair=1000000 through\n")
@@ -38,8 +38,8 @@ func TestRoomForReads(t *testing.T) {
 	}
 }
 
-// TestTheLedgerLooksAtSome: of keys that can't be copied yet one wakeup looks at as many as
-// may be copied at once, and the next one at others.
+// TestTheLedgerLooksAtSome checks how many keys one wakeup checks if they can't be
+// copied yet: as many as may be copied at once. The next wakeup must check others.
 func TestTheLedgerLooksAtSome(t *testing.T) {
 	s := conversation.New(t)
 	s.Line("pool main servers=s1,s2")

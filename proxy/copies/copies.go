@@ -1,7 +1,7 @@
 package copies
 
-// Commands on keys of which a route keeps several copies: package replicate says
-// what to ask whom, and this file asks, tells it the answers, and answers the client.
+// Running a command on a key with several replicas. Package replicate decides what to
+// send. This file sends it, records the outcomes, and replies to the client.
 
 import (
 	"bytes"
@@ -25,77 +25,78 @@ import (
 	"ringside/replicate/castoken"
 )
 
-// Copies is what one loop does for keys of which routes keep several copies.
+// Copies runs the commands of one loop on keys with several replicas. Only its loop
+// may use it, except for the shared counters.
 type Copies struct {
 	*task.Tasks
 	Keepers *failover.Keepers
-	Pools   []*routing.BoundPool // all of the table, in its order
+	Pools   []*routing.BoundPool // all pools of the routing table, in its order
 
 	Ledgers    map[string]*ledger    // by the name of the pool
-	Copying    int                   // copies of keys at work, maxCopies at most
-	Doubtful   *atomic.Int32         // how many loops of the process have doubts; all share it
-	Moving     *atomic.Int32         // how many loops have a handover; all share it
-	doubts     bool                  // this loop knows, or has of late, of a write that a member has missed or may run late: see doubt
-	turn       uint64                // counts commands: where reads are spread the members take turns
-	lastChosen uint64                // the last cas that was chosen for all copies of a value; it only grows
-	holders    []copyOf              // scratch of homes: the holders that it yields
-	Unbound    bool                  // tests leave out what Command.Bound is for
-	Unasked    bool                  // tests ask no former holder before they decide
-	Unpaused   bool                  // tests leave out the pause of a handover
-	Unseen     bool                  // tests leave out what Command.Conditional is for
-	arranged   *handover.Arrangement // who holds which keys by the present table
-	handover   *handover.Handover    // nil: all keys are where the table wants them
-	stage      uint64                // of the handover; another number when keys may have other holders
-	left       map[uint64]struct{}   // hashes of keys that have left their former holders
-	moves      map[uint64]*move      // by hash, those that are at work or have failed
+	Copying    int                   // number of copies in progress, at most maxCopies
+	Doubtful   *atomic.Int32         // number of loops with doubts; shared by all loops
+	Moving     *atomic.Int32         // number of loops with a handover; shared by all loops
+	doubts     bool                  // a member may have missed a write, or may run one late: see doubt
+	turn       uint64                // counts commands; members are read in turn if reads are spread
+	lastChosen uint64                // the last cas that was chosen for all replicas of a value; it only grows
+	holders    []copyOf              // scratch space of homes, which yields it
+	Unbound    bool                  // for tests: turns Command.Bound off
+	Unasked    bool                  // for tests: former servers of a key are not asked
+	Unpaused   bool                  // for tests: turns the pause of a handover off
+	Unseen     bool                  // for tests: turns Command.Conditional off
+	arranged   *handover.Arrangement // which servers keep which keys, by the present routing table
+	handover   *handover.Handover    // nil: all keys are where the routing table wants them
+	stage      uint64                // of the handover; increases whenever the replicas of a key may change
+	left       map[uint64]struct{}   // hashes of keys that have left their former servers
+	moves      map[uint64]*move      // by hash: moves in progress or failed
 }
 
-// command is a command on a key of several copies, or a repair of one: the task.Rule
-// that carries out a replicate.Rule.
+// command is a command on a key with several replicas, or a repair of such a key. It
+// is the task.Rule that carries out a replicate.Rule.
 type command struct {
-	e       *Copies // of the loop that leads it
+	e       *Copies // of the loop that owns the key
 	rule    replicate.Rule
-	members []copyOf        // holders of the key, in the order that rule knows them by
-	asks    []copyAsk       // all that were made, by their number
-	next    []replicate.Ask // scratch of advance
-	room    struct {        // of these, as many as a command on two copies needs that meets nothing special
+	members []copyOf        // the replicas of the key, in the order of the rule
+	asks    []copyAsk       // all asks of the rule, by number
+	next    []replicate.Ask // scratch space of advance
+	room    struct {        // initial storage of the slices: enough for a plain command on two replicas
 		members [2]copyOf
 		asks    [2]copyAsk
 		next    [2]replicate.Ask
 	}
 
-	phases     uint64         // phaseNumbers when it began; strict: if they have changed the answer does not count
-	authority  int            // index in members; -1: there is none
-	gone       replicate.Mask // members that it has left out, and that miss it
-	writes     bool           // it changes the key, so it has the key's line
-	chosen     uint64         // the cas that all copies are given, where their servers let it be chosen
-	token      []byte         // the client's cas token, as the authority knows it; nil: there is none
-	spared     bool           // the authority has not answered a set, and nothing is sent behind it there: see behind
-	voidGuards []int          // asks that were not sent, because the cas that guards them may be another process's
+	phases     uint64         // phaseNumbers at the start; in strict mode the reply does not count if they have changed
+	authority  int            // index of the primary in members; -1: there is none
+	gone       replicate.Mask // members that the command has skipped, so they miss the write
+	writes     bool           // the command may change the key, so it has the key's line
+	chosen     uint64         // cas for all replicas, used if their servers let the client choose it
+	token      []byte         // the client's cas token, as a cas of the primary; nil: there is none
+	spared     bool           // the primary has not answered a set, and no tombstone follows it: see behind
+	voidGuards []int          // asks not sent, because the cas that guards them may be another process's
 
-	first     *upstream.Result // what came of a get that asked a copy without a task, and is not to ask it again; nil: there was none
-	firstFrom table.Target     // that copy
+	first     *upstream.Result // result of a get that was sent without a task, so its replica is not asked again; nil: none
+	firstFrom table.Target     // that replica
 
-	stage    uint64  // of the handover, when it was made
-	isRepair bool    // there is no client
-	move     *move   // that the repair is a part of; nil: of none
-	resync   *resync // that the repair is a part of; nil: of none
+	stage    uint64  // stage of the handover when the command was created
+	isRepair bool    // the command is a repair, without a client
+	move     *move   // the move that the repair belongs to; nil: none
+	resync   *resync // the resync that the repair belongs to; nil: none
 }
 
-// copyAsk is one ask of the rule, and what came of it.
+// copyAsk is one ask of the rule, and its outcome.
 type copyAsk struct {
 	replicate.Ask
 	op        wire.Op
 	dialect   wire.Dialect
-	respelled bool           // its line is Ringside's own, so its answer can't be shown to the client as it is
-	added     byte           // the meta flag that Ringside has added to the client's; 0: none
+	respelled bool           // the line is not the client's, so the reply must be translated for the client
+	added     byte           // the meta flag that was added to the client's flags; 0: none
 	at        int64          // when it was sent, on the loop's clock
-	kind      replicate.Kind // what the answer means; 0: there is none yet
+	kind      replicate.Kind // meaning of the reply; 0: there is none yet
 	result    upstream.Result
 }
 
-// Lead serves t if its route keeps copies. The loop that leads it is the only one of
-// the process that leads commands on its key.
+// Lead serves t if the keys of its route have several replicas. The loop that owns the
+// key is the only one of the process that runs commands on it.
 func (e *Copies) Lead(t *task.Task) bool {
 	if t.Route.Copies.Copies == 0 {
 		return false
@@ -121,7 +122,7 @@ func (e *Copies) lead(t *task.Task) {
 		return
 	}
 	if c.writes && !e.Claim(t, task.KeyLine(t.Hash)) {
-		return // Lead is called again when the line of the key comes to t
+		return // Lead is called again when t is first in the line of the key
 	}
 	if e.Now >= t.Deadline {
 		t.Fail(cmp.Or(t.WaitReason, task.TooLong), stats.TimedOut)
@@ -137,7 +138,7 @@ func (e *Copies) lead(t *task.Task) {
 	}
 	c.stage = e.stage
 	c.members = e.copiesOf(c.room.members[:0], t.Route, t.Key)
-	c.phases = c.phaseNumbers() // before the states are read: another loop may publish new phases in between
+	c.phases = c.phaseNumbers() // before the states are read, because another loop may publish new phases in between
 	states := make([]replicate.Member, len(c.members), replicate.Max)
 	served := false
 	for i := range c.members {
@@ -150,7 +151,7 @@ func (e *Copies) lead(t *task.Task) {
 		}
 	}
 	for i := range c.members {
-		if !served { // nobody is left to serve the key: then a server that is only suspected is asked
+		if !served { // no other replica can serve the key, so a server that is only suspected is used
 			states[i] = c.stateOf(t, i, false)
 		}
 		if states[i].State == replicate.Gone {
@@ -171,7 +172,7 @@ func (e *Copies) lead(t *task.Task) {
 	e.turn++
 	policy := t.Route.Copies
 	switch {
-	case command.Op == replicate.Gets && e.handover.Pauses(): // else it would give the authority what another has
+	case command.Op == replicate.Gets && e.handover.Pauses(): // otherwise the read would copy the value of another replica to the primary
 		command.Op, policy.Read = replicate.Get, replicate.First
 	case t.Route.Prefer != nil && policy.Read == replicate.First:
 		policy.Read = replicate.Nearest // stateOf sets Near for the preferred pool
@@ -184,13 +185,13 @@ func (e *Copies) lead(t *task.Task) {
 	}
 }
 
-// lateAfter is when an answer is late: a write may have come between it and those of other
-// members.
+// lateAfter is the time after which a reply is late: a write may have run between it
+// and the replies of other members.
 const lateAfter = deed.MarkWait / 2
 
-// hedge lets a read that has no answer by then ask one more member (a hedged request). One
-// of whose answer bytes have come within the last hedge time waits longer: another answer
-// would come after it, and cost the same bytes once more.
+// hedge sends a hedged request: a read without a reply at the time at asks one more
+// member. It waits longer while bytes of a reply arrive. Another reply would then
+// arrive later, and cost the same bytes again.
 func (c *command) hedge(t *task.Task, at int64) {
 	c.e.After(at, func() {
 		if t.ClientDone || c.rule.Over() {
@@ -207,16 +208,16 @@ func (c *command) hedge(t *task.Task, at int64) {
 }
 
 func (c *command) Begin(t *task.Task) {
-	if c.isRepair && c.stage != c.e.stage { // its key may have other holders by now
+	if c.isRepair && c.stage != c.e.stage { // the key may have other replicas since
 		c.finish(t, replicate.Settlement{Verdict: replicate.Unmet, Source: -1})
 		return
 	}
 	c.advance(t)
 }
 
-// advance sends what the rule wants asked now, answers the client once the rule has
-// settled, and finishes when the rule is over. An ask that can't be sent is told at
-// once, which may make the rule want others: hence the loop.
+// advance sends the asks that the rule wants now. It answers the client once the rule
+// has settled, and finishes when the rule is over. An ask that can't be sent has its
+// outcome at once, so the rule may want more asks: hence the loop.
 func (c *command) advance(t *task.Task) {
 	for c.next = c.rule.Next(c.next[:0]); len(c.next) > 0; c.next = c.rule.Next(c.next[:0]) {
 		for _, ask := range c.next {
@@ -242,11 +243,14 @@ func (c *command) advance(t *task.Task) {
 	}
 }
 
-// send sends one ask. It does not send one that is guarded by a cas on a connection that may
-// lead to another process than has told it, in which the same number belongs to another item.
-// Nor does it fetch from who does not lend, nor let a delete begin again
-// behind its deadline: the marks of its first round may be gone by then, so that somebody
-// has got the lock that was deleted, which a second round would take.
+// send sends one ask, except in three cases, in which it reports the outcome at once.
+//
+//   - The ask is guarded by a cas, and the connection may reach another process than
+//     the one that assigned the cas. There the same number belongs to another item.
+//   - It is a Fetch from a member that can't be the source of a repair.
+//   - It would start a delete again after its deadline. The tombstones of its first
+//     round may have expired, so another client may hold the lock that was deleted. A
+//     second round would delete that lock.
 func (c *command) send(t *task.Task, ask replicate.Ask) {
 	id := ask.Number
 	var guard *upstream.Via
@@ -263,7 +267,7 @@ func (c *command) send(t *task.Task, ask replicate.Ask) {
 		return
 	case replicate.Join, replicate.Count, replicate.Check, replicate.Remark, replicate.Fill, replicate.Store, replicate.Drop:
 		guard = &c.asks[ask.Guard].result.Via
-		if c.ofSet(t, ask.Guard) && !guard.Void() { // values are compared, and whether that is so still
+		if c.ofSet(t, ask.Guard) && !guard.Void() { // it compares values, and outcome checks Void again
 			guard = nil
 		}
 	case replicate.Look, replicate.Bury:
@@ -279,7 +283,7 @@ func (c *command) send(t *task.Task, ask replicate.Ask) {
 	}
 	line := c.line(t, &c.asks[id])
 	if c.first != nil && ask.Deed == replicate.Forward && srv.Target == c.firstFrom && c.members[ask.Member].Pool.View.Renamed(c.members[ask.Member].Index) == 0 {
-		c.first.Server = srv // this loop's
+		c.first.Server = srv // the server object of this loop
 		t.Knows(id, c.first)
 		c.first = nil
 		return
@@ -304,8 +308,9 @@ func (c *command) Told(t *task.Task, id int, r *upstream.Result) {
 	c.advance(t)
 }
 
-// countMarks counts, for the metrics, what the answer to a says of marks. One is disturbed
-// that the command has left itself, and that is gone when it is to be ended.
+// countMarks counts, for the metrics, what the reply to a says about tombstones. A
+// tombstone of the command itself is disturbed if it is gone when the command wants to
+// replace or remove it.
 func (c *command) countMarks(t *task.Task, a *copyAsk) {
 	by := [wire.NumOps]stats.MarkUser{wire.Delete: stats.MarkDelete, wire.Add: stats.MarkAdd}[t.Op]
 	if c.isRepair {
@@ -327,11 +332,12 @@ func (c *command) countMarks(t *task.Task, a *copyAsk) {
 	}
 }
 
-// behind is what is sent behind an ask that has timed out and may still run. A claim,
-// or a write that builds on one or on a look, needs nothing: it can't run when what was
-// there then is gone. A set without a condition needs a mark behind it, which replaces what
-// it leaves. The authority is spared that in relaxed mode if no copy has stored the value:
-// the mark would take the old value, which may be the only one.
+// behind returns what follows an ask that has timed out and may still run. A claim,
+// and a write guarded by a claim or a look, needs nothing: it can't run after the
+// guarding item is gone. An unconditional set needs a tombstone after it, which
+// replaces what the set stores late. In relaxed mode the primary gets no tombstone if
+// no replica has stored the value. The tombstone would remove the old value, which may
+// be the only one.
 func (c *command) behind(t *task.Task, a *copyAsk) upstream.Behind {
 	switch a.Deed {
 	case replicate.Forward, replicate.Put:
@@ -350,7 +356,7 @@ func (c *command) behind(t *task.Task, a *copyAsk) upstream.Behind {
 	return upstream.Behind(markTime(t))
 }
 
-// outcome is what the answer r to a means for the rule.
+// outcome returns what the reply r to a means for the rule.
 func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o replicate.Outcome) {
 	rep := &r.Reply
 	if o.Kind = deed.Kind(a.Deed, r); rep.Kind == wire.NoReply {
@@ -405,21 +411,21 @@ func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o repli
 	return o
 }
 
-// stub says that a server's answer shows what the guard, or a client's mg N, leaves
-// there while a value is rebuilt. No other server is to have that.
+// stub reports whether r shows the placeholder that the guard, or a client's mg N,
+// leaves while a value is rebuilt. It must not be copied to other servers.
 func stub(r *upstream.Result) bool {
 	return r.Reply.Body.Len() == 0 && deed.Arg(r, 'f') == "0" && (r.Reply.Letters.Has('W') || r.Reply.Letters.Has('Z'))
 }
 
-// replyTo is what the client is answered for an outcome of an ask that was not in its
-// own words.
+// replyTo translates the outcome of an ask that was not in the client's own words to
+// the client's reply.
 var replyTo = map[replicate.Kind]wire.Kind{
 	replicate.Stored: wire.Stored, replicate.NotStored: wire.NotStored, replicate.Exists: wire.Exists, replicate.NotFound: wire.NotFound,
 }
 
-// settle answers the client as the rule has settled, unless the answer is not sure any
-// more. A read that is not sure is led again with what is known now. A write can't be:
-// it may have been carried out.
+// settle answers the client with the result of the rule, unless the result no longer
+// counts. A read then starts again with the new states. A write can't, because it may
+// have run.
 func (c *command) settle(t *task.Task, s replicate.Settlement) {
 	told := s.Verdict == replicate.Answered || s.Verdict == replicate.Done || s.Verdict == replicate.Absent && c.rule.Asked()
 	if told && !c.sure(t, s) {
@@ -442,7 +448,7 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 	case replicate.Answered:
 		a := &c.asks[s.Answer]
 		if k, ok := replyTo[a.kind]; ok && (a.respelled || a.Deed != replicate.Forward && a.Deed != replicate.Store) {
-			if k == wire.NotFound { // memcached answers NOT_STORED to a replace of a key that is gone
+			if k == wire.NotFound { // memcached answers NOT_STORED to a replace of a missing key
 				k = task.Absence(t)
 			}
 			t.AnswerKind(k)
@@ -453,7 +459,7 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 		if rep := &a.result.Reply; rep.Unique.Len() > 0 || rep.Letters.Has('c') {
 			identity := c.identity(t, a.Member)
 			token = func(n uint64) uint64 {
-				if t.Op == wire.Get && a.Member != c.authority { // a binary client's read of another member: its cas would decide nothing at the authority
+				if t.Op == wire.Get && a.Member != c.authority { // a binary client's read of another member: a cas of it has no meaning at the primary
 					return wire.NoMatch
 				}
 				return castoken.Seal(n, identity)
@@ -491,20 +497,20 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 	}
 }
 
-// finish notes in the ledger which members have missed the write or are in doubt, gives
-// up the key's line, and asks for repairs. No ask of the command is open any more.
+// finish records in the ledger which members have missed the write or are in doubt. It
+// releases the key's line and requests repairs. The command has no open asks then.
 func (c *command) finish(t *task.Task, s replicate.Settlement) {
 	e := c.e
-	if !t.ClientDone { // it is parked or runnable: Lead begins it anew
+	if !t.ClientDone { // the task is parked or runnable: Lead starts it again
 		return
 	}
 	through := t.Route.Copies.ReadThrough
-	t.Deadline = e.Now + int64(t.Route.Timeouts.Deadline) // of the deletes and repairs that follow
+	t.Deadline = e.Now + int64(t.Route.Timeouts.Deadline) // for the deletes and repairs that follow
 	if n := c.rule.Rounds(); n > 0 && t.Op == wire.Delete {
 		e.Count.DeleteRounds[min(n, stats.MaxDeleteRounds)-1]++
 	}
 	handed := c.rule.Asked() && c.handedOver(t)
-	if handed { // it becomes like who decides now, which is before it; what others have missed they have missed
+	if handed { // a member before c.authority is the primary now, and c.authority is repaired from it; the members after c.authority keep what they missed
 		behind := ^(replicate.Mask(1)<<c.authority - 1)
 		s = replicate.Settlement{Verdict: replicate.Unmet, Dirty: s.Dirty & behind, Undo: s.Undo & behind, Overwrite: s.Overwrite&behind | 1<<c.authority, Source: -1}
 	}
@@ -514,15 +520,15 @@ func (c *command) finish(t *task.Task, s replicate.Settlement) {
 			m.notice(e)
 		}
 		switch {
-		case doubt && c.spared && i == c.authority: // it is left as it is: see behind
+		case doubt && c.spared && i == c.authority: // it stays unchanged: see behind
 		case doubt && !c.isRepair:
 			m.inDoubt(e, entries.Entry{Hash: t.Hash, Key: t.Key, Through: through, Overwrite: i != c.authority || handed}, s.Dirty.Has(i))
-		case missed && s.Verdict == replicate.Unmet && m.ledger.rate > 0: // what it has may be all that is left
+		case missed && s.Verdict == replicate.Unmet && m.ledger.rate > 0: // its value may be the only one left
 			m.inDoubt(e, entries.Entry{Hash: t.Hash, Key: t.Key, Through: through, Overwrite: true}, true)
 		case missed:
 			m.MissedWrite(t.Hash, t.Key, c.keyAt(t, i), through)
-		case s.Clean.Has(i) && c.isRepair && s.Verdict != replicate.Answered: // it was deleted there, and is yet to be copied
-			if through { // else its miss would be believed
+		case s.Clean.Has(i) && c.isRepair && s.Verdict != replicate.Answered: // it was deleted there, and is still to be copied
+			if through { // otherwise its miss would be believed
 				m.Clean(t.Hash)
 			}
 		case s.Clean.Has(i):
@@ -536,7 +542,7 @@ func (c *command) finish(t *task.Task, s replicate.Settlement) {
 		c.move.failed = c.move.failed || s.Verdict != replicate.Answered
 		c.move.next()
 	} else if c.isRepair {
-		if e.Copying == background { // the ledger may wait for the room
+		if e.Copying == background { // the ledger may wait for room
 			e.At(link.ResyncTimer, e.Now)
 		}
 		e.Copying--
@@ -551,10 +557,10 @@ func (c *command) finish(t *task.Task, s replicate.Settlement) {
 	}
 }
 
-// repair asks for repairs of the members that the command has found or left different.
-// Those in doubt are repaired from the ledger, when they answer again.
+// repair requests repairs of the members that differ after the command. The ledger
+// repairs members in doubt, once they answer again.
 func (c *command) repair(t *task.Task, s *replicate.Settlement) {
-	if s.Source < 0 || c.e.pauses() || c.stage != c.e.stage { // they may not be its holders any more
+	if s.Source < 0 || c.e.pauses() || c.stage != c.e.stage { // the members may no longer be replicas of the key
 		return
 	}
 	for i, m := range c.members {

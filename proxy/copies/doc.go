@@ -1,90 +1,103 @@
-// Package copies keeps several copies of a key alike.
+// Package copies runs the commands on keys that have several replicas, and repairs
+// replicas that differ.
 //
-// Package replicate says which holders of a key a command goes to, and whose answer
-// counts. This package carries that out: it spells the requests (requests.go), tells
-// how far each holder can be trusted now (trust.go), gives the client its answer
-// (copies.go), and remembers in a ledger for each pool what its members are missing
-// (ledger.go). Each loop has ledgers of its own, of the keys that it leads. Whose key it is
-// to have a copy of, the routes say (holders.go).
+// Package replicate decides which replicas of a key get a command, and which reply the
+// client gets. This package carries that out. It formats the requests (requests.go)
+// and knows how far each replica can be trusted at the moment (trust.go). It replies
+// to the client (copies.go). A ledger for each pool records what the members of the
+// pool, its servers, are missing (ledger.go). The keepers of package health are
+// informed of that. Each loop has its own ledgers, for the keys that it owns. The
+// routes say which servers keep a replica of a key (holders.go).
 //
-// A get is none of these commands where the copy that is read first has a value: package
-// direct reads it, on the client's loop, at the copy that Copies.ReadAt names (read.go).
+// Plain hits don't use this path. Package direct sends a get on the client's loop to
+// the replica that Copies.ReadAt returns (read.go). Only if that replica has no value
+// does the get become a command here.
 //
-// # What it promises
+// # Guarantees
 //
-//   - One loop of the process leads all commands on a key, but for gets that a value
-//     answers. Of those that change the key, repairs included, one is at work at a time. So
-//     what a repair has read is still true when it writes, unless another Ringside has
-//     written meanwhile.
-//   - A member that missed a write, or may have run one that nobody has acknowledged,
-//     does not decide a read of that key until it has been repaired: on the loop that leads
-//     the key, and on no other that is asked behind the answer to the write (Copies.doubt).
-//   - In strict mode a set (with ack: all) and a delete that a server carries out late remove
-//     nothing that was stored there meanwhile: replicate, Late writes. Nothing goes behind them.
-//   - A member that has come back empty decides no miss until it is filled.
-//   - No ledger flushes a server. One that can only be emptied is taken out by the keepers,
-//     so that every Ringside knows; and whatever pool's keepers flush a server, each ledger
-//     that has the server hears of it, and they hear of each whether the server may have
-//     the only copy of a key.
-//   - A read never waits for a repair, and a write only for one of its own key. Repairs
-//     are limited in rate (repair) and number. Those that a read asks for are
-//     dropped and counted at the limit; those that the ledger asks for wait.
-//   - What is asked of the ledger changes nothing in it. It notices flushes before a
-//     command uses it or adds to it (notice), and acts when it is tended (Tend).
-//   - A reload changes nothing in the ledger of the same servers. Keys that it gives to
-//     other holders stay where they are until all Ringsides have it. From then on nothing is
-//     decided about a key, and no miss believed, before it has left its former holders
-//     (move.go, package handover).
+//   - One loop of the process, the owner of the key, runs all commands on it, except
+//     plain hits. Commands that change the key, repairs included, wait in the line of
+//     the key, a queue, and run one at a time. So what a repair has read is still true
+//     when it writes, unless another instance has written in between.
+//   - A member may have missed a write, or may have run one without an
+//     acknowledgement. It then does not decide a read of that key until it has been
+//     repaired. This holds on the loop that owns the key. It also holds on every other
+//     loop, for reads that are sent after the reply to the write (Copies.doubt).
+//   - In strict mode, a set (with ack: all) or a delete that a server runs late does
+//     not remove a newer value there: see replicate, Late writes. Ringside sends
+//     nothing after such a write.
+//   - A miss of a member that has rejoined empty does not count until the member is
+//     filled.
+//   - A ledger does not flush a server. If only a flush can help, the keepers eject
+//     the server, so that all instances know. Each ledger is informed of every flush
+//     of its servers, whatever pool's keepers send it. The keepers are informed which
+//     servers may have the only replica of a key.
+//   - A read never waits for a repair, and a write waits only for a repair of its own
+//     key. Repairs are limited in rate (repair) and number. At the limit, repairs for
+//     reads are dropped and counted, and repairs for the ledger wait.
+//   - Queries do not change the ledger. It checks for flushes before a command uses it
+//     or adds to it (notice). It acts only in Tend.
+//   - A reload that keeps the servers of a pool keeps its ledger. If a reload assigns
+//     keys to other servers, the keys stay until all instances have the new
+//     configuration. From then on, a command decides nothing about a key, and no miss
+//     counts, before the key has left its former servers (move.go, package handover).
 //
 // # What a member may be missing
 //
-//	a member is    because                                     its reads                          until
-//	dirty          it missed a write to this key               are asked of others                the key is deleted there, and copied again (stale.go)
-//	overflowed     it missed more writes than DirtyKeys        are asked of others, for all keys  it has been flushed on its way back; then it is incomplete
-//	incomplete     it was flushed on its way back, restarted,  count if they hit; a miss is       the keys of the others have been listed, and copied
-//	               or given keys by a reload                   asked of others                    to it (resync.go); after a minute if repairs are off
-//	gone           no server of its pool answers this process  are asked of others, and writes    a server of the pool answers; then it is
-//	               (without strict)                            leave it out                       dirty for what was written
-//	unidentified   it has a new connection, and may be         as incomplete                      it has said since when it runs (stats)
+//	a member is    because                                    its reads                         until
+//	dirty          it missed a write to this key              use other members                 the key is deleted there, and copied again (stale.go)
+//	overflowed     it missed more writes than DirtyKeys       use other members, for all keys   it was flushed before it rejoined; then it is incomplete
+//	incomplete     it was flushed before it rejoined,         count if they hit; a miss uses    the keys of the other members have been listed and
+//	               restarted, or got keys by a reload         other members                     copied to it (resync.go); 1 minute if repairs are off
+//	gone           no server of its pool answers this         use other members; writes         a server of the pool answers; then it is dirty for
+//	               process (without strict)                   skip it                           the keys written
+//	unidentified   it has a new connection, so it may be      as for incomplete                 it has sent its start time (stats)
 //	               another process
 //
-// There is one entry for each key that a member may have wrong. It passes through these states:
+// The ledger has one entry for each key that a member may have wrong. It passes
+// through these states:
 //
 //	a write was missed ─► ToDelete ─ it answers ─► Deleting ─► ToCopy ─ another surely has it ─► Copying ─► forgotten
 //	                         ▲                        │          ▲                                  │
-//	                         └── no answer ───────────┘          └── failed, five times at most ────┘
+//	                         └── no answer ───────────┘          └── failed, at most five times ────┘
 //
-// A write in doubt, and a key that a late delete has taken, begin at ToCopy. Where a route
-// doesn't ask others for what one misses (read_through: off), the key is Known behind the
-// delete, and dirty, for the miss would be believed; likewise where repairs are off.
+// A key starts at ToCopy if its write is in doubt, because no reply has arrived. It
+// also starts there if a late delete has removed it. That is a delete that Ringside
+// sent after a write that had timed out. On a route with read_through: off a miss is
+// believed. There the key is Known after the delete, and stays dirty. The same is true
+// if repairs are off.
 //
-// # Where keys are repaired from
+// # Sources of repairs
 //
-// A member is given copies at one rate, the highest that a route sets for it, and one loop
-// makes so many at once. Who is nearer to a read goes first:
+// A member receives copies at one rate, the highest that a route sets for it. One loop
+// runs a limited number of copies at once. Copies that are nearer to a read have
+// priority:
 //
-//	what                  found by                                     in                    waits
-//	one key, at once      a command that saw members differ            repair, in copier.go  not at all: a queue would hold what nobody
-//	                                                                                         may read again, and who does asks again
-//	keys that are stale   a write that was missed or is in doubt       copyLost, in stale.go as an entry, for room and for a source
-//	all keys of a member  a flush or a restart                         resync, in resync.go  behind those, as a listing: as entries its keys
-//	                                                                                         would need room for all that a server has
+//	what                  found by                                     in                    if there is no room
+//	one key, at once      a command that saw members differ            repair, in copier.go  it is dropped: if the key is read again, that
+//	                                                                                         read requests the repair again
+//	keys that are stale   a write that was missed or is in doubt       copyLost, in stale.go it waits as an entry, for room and for a source
+//	all keys of a member  a flush or a restart                         resync, in resync.go  it waits after these, as a listing: entries for
+//	                                                                                         all keys of a server would need too much memory
 //
-// All three ask hasRoom and end in copyKey, a command of its own by the rule
+// All three call hasRoom and then copyKey, which runs a command with the rule
 // replicate.Mend.
 //
-// # What it does not do
+// # Limits
 //
-//   - It does not agree with other Ringsides about what is missing. Each repairs what it
-//     knows of. Only the process's own keepers hear that a member is incomplete
-//     (health.View.SayIncomplete), so that they don't let the last copies be flushed. They
-//     tell others in the roll call, who refuse a person's order by it, and eject as ever.
-//   - It does not remember anything over a restart of the process: all members
-//     count as complete then.
-//   - It does not look what it removes when it deletes a stale key at one member (ToDelete).
-//     If that delete comes late, it takes a newer value there, which is copied again from
-//     another member.
-//   - It does not compare values. Copies that differ without a missed write, because two
-//     Ringsides have written at once, stay so until the next write or until they expire.
-//   - It does not decide who is out: package health does, and failover hosts it.
+//   - It does not agree with other instances about what is missing. Each instance
+//     repairs what it knows of. Only the keepers of the same process are informed that
+//     a member is incomplete (health.View.SayIncomplete), so that they don't flush the
+//     last replica. They report it in the roll call. Other instances then reject an
+//     operator's override that would lose data, but still eject as usual.
+//   - It does not remember anything over a restart of the process: all members count
+//     as complete then.
+//   - It does not check what it removes when it deletes a stale key at one member
+//     (ToDelete). If that delete runs late, it removes a newer value, which is copied
+//     again from another member.
+//   - It does not compare values. Two instances that write at once can make replicas
+//     differ without a missed write. These replicas differ until the next write or
+//     until they expire.
+//   - It does not decide which servers are ejected: package health does, and package
+//     failover runs it.
 package copies

@@ -8,9 +8,9 @@ import (
 	"ringside/proxy/copies/entries"
 )
 
-// TestEntriesAreBounded: a member misses writes to keys that are repaired meanwhile, again
-// and again, and loses others, while nothing is done about it. There is one entry for each
-// key, and no more than can be remembered.
+// TestEntriesAreBounded makes a member miss writes to keys that are repaired in
+// between, again and again. It also loses other keys, while no repair runs. There must
+// be one entry for each key, and at most DirtyKeys dirty ones.
 func TestEntriesAreBounded(t *testing.T) {
 	s := conversation.New(t)
 	s.Line("pool main servers=s1,s2")
@@ -47,8 +47,8 @@ func TestEntriesAreBounded(t *testing.T) {
 	}
 }
 
-// TestEntriesStayDirty: a key is not read at a member that has missed a write to it until
-// it is right again, whatever becomes of it in between.
+// TestEntriesStayDirty checks that a member that has missed a write to a key is not
+// read for that key until it is repaired. This must hold in all states of its entry.
 func TestEntriesStayDirty(t *testing.T) {
 	s := conversation.New(t)
 	s.Line("pool main servers=s1,s2")
@@ -70,9 +70,9 @@ func TestEntriesStayDirty(t *testing.T) {
 	}
 }
 
-// TestOverflowedDecides: a member that has missed more writes than are remembered is dirty for
-// all keys, and still the one that decides: other Ringsides know nothing of what it missed, and
-// count there. So it gets the value of another one, and counts on.
+// TestOverflowedDecides checks that an overflowed member, which is dirty for all keys,
+// is still the primary. Other instances don't know of the missed writes, and count
+// there. So it must get the value of another member before it counts.
 func TestOverflowedDecides(t *testing.T) {
 	s := conversation.New(t)
 	s.Line("pool main servers=s1,s2")

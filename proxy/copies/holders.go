@@ -1,7 +1,7 @@
 package copies
 
-// Who is to have which keys, by the routes of the present table, and each holder with
-// what the ledger says of it.
+// The replicas of a key by the routes of the present routing table, with their
+// accounts in the ledger.
 
 import (
 	"cmp"
@@ -13,15 +13,16 @@ import (
 	"ringside/replicate"
 )
 
-// copyOf is a holder of a key, and what the ledger says of it.
+// copyOf is a replica of a key: its server, and the account of that server in the
+// ledger.
 type copyOf struct {
 	routing.Holder
 	*account
 }
 
-// copyAt is a holder of a key with what the ledger says of it. A command that was
-// parked during a reload may name a pool that is no more: it gets a ledger of its own,
-// which nobody keeps.
+// copyAt returns the replica at h with its account. A command that was parked during a
+// reload may name a pool that no longer exists. It gets a temporary ledger, which is
+// not stored.
 func (e *Copies) copyAt(h routing.Holder) copyOf {
 	w := e.Ledgers[h.Pool.Pool.Name]
 	if w == nil || w.bp != h.Pool && !slices.Equal(w.Servers, h.Pool.Servers) {
@@ -30,8 +31,8 @@ func (e *Copies) copyAt(h routing.Holder) copyOf {
 	return copyOf{Holder: h, account: &w.Members[h.Index]}
 }
 
-// copiesOf appends the copies by which a route serves key. While a reload has not reached
-// all Ringsides they are those of before.
+// copiesOf appends the replicas that serve key on a route. Until all instances have
+// applied a reload, these are the replicas by the former routing table.
 func (e *Copies) copiesOf(list []copyOf, rt *routing.Route, key []byte) []copyOf {
 	if h := e.handover; h != nil && h.Serving != nil {
 		if before := e.byArrangement(list, h.Serving, rt, key); len(before) > len(list) {
@@ -41,7 +42,7 @@ func (e *Copies) copiesOf(list []copyOf, rt *routing.Route, key []byte) []copyOf
 	return e.present(list, rt, key)
 }
 
-// present appends the copies that a route is to keep of key.
+// present appends the replicas of key by the present routing table.
 func (e *Copies) present(list []copyOf, rt *routing.Route, key []byte) []copyOf {
 	var room [replicate.Max]routing.Holder
 	for _, h := range rt.Holders(room[:0], key) {
@@ -50,9 +51,9 @@ func (e *Copies) present(list []copyOf, rt *routing.Route, key []byte) []copyOf 
 	return list
 }
 
-// homes are the routes that keep copies of the key which servers know as key, each with
-// the holders of the key on it: a route may strip a prefix, so one name on the servers can
-// be a key of several. The holders are valid until the next call.
+// homes yields the routes that keep replicas of the key that servers know as key, each
+// with these replicas. Routes may strip a prefix, so one name on the servers can be a
+// key of several routes. The yielded slice is valid until the next call.
 func (e *Copies) homes(key []byte) iter.Seq2[*routing.Route, []copyOf] {
 	return func(yield func(*routing.Route, []copyOf) bool) {
 		for _, l := range e.InOrder {
@@ -77,7 +78,8 @@ func (e *Copies) homes(key []byte) iter.Seq2[*routing.Route, []copyOf] {
 	}
 }
 
-// shared finds a route on which to is a holder of key, and from is one or was.
+// shared finds a route on which to is a replica of key, and from is one or was one
+// before a handover.
 func (e *Copies) shared(key []byte, from, to *upstream.Server) (rt *routing.Route, a, b copyOf, ok bool) {
 	for rt, members := range e.homes(key) {
 		found := 0
@@ -98,8 +100,8 @@ func (e *Copies) shared(key []byte, from, to *upstream.Server) (rt *routing.Rout
 	return nil, a, b, false
 }
 
-// leaver finds a route on which srv was a holder of key and is none any more, and all such
-// servers.
+// leaver finds a route on which srv was a replica of key before a handover and no
+// longer is, and all such servers.
 func (e *Copies) leaver(key []byte, srv *upstream.Server) (rt *routing.Route, formers []copyOf, ok bool) {
 	for rt, members := range e.homes(key) {
 		formers := e.formersOf(rt, key, members)
@@ -110,8 +112,8 @@ func (e *Copies) leaver(key []byte, srv *upstream.Server) (rt *routing.Route, fo
 	return nil, nil, false
 }
 
-// sourcesOf are the servers that may have keys of a member of bp, the member's own server
-// excepted, in the same order at every loop.
+// sourcesOf returns the servers that may have keys of a member of bp, without the
+// member's own server. The order is the same on every loop.
 func (e *Copies) sourcesOf(bp *routing.BoundPool, to *upstream.Server) (list []copyOf) {
 	seen := map[*upstream.Server]bool{to: true}
 	for _, l := range e.InOrder {

@@ -1,7 +1,7 @@
 package copies
 
-// The ledger: what each member of a pool is missing, and how that is found out. The doc
-// of this package has the table of it.
+// The ledger: what each member of a pool is missing, and how that is detected. The
+// package comment has a table of the states.
 
 import (
 	"slices"
@@ -16,36 +16,36 @@ import (
 	"ringside/proxy/wire"
 )
 
-// ledger is what one loop knows of how complete the members of a pool are. It stays
-// over reloads, and its members have the order of the pool's servers.
+// ledger is what one loop knows about how complete the members of a pool are. It
+// survives reloads. Its members have the order of the pool's servers.
 type ledger struct {
-	bp      *routing.BoundPool // the pool in the present table
-	Servers []*upstream.Server // of bp, when the ledger was made
-	rate    int                // keys a second that a member may be given; 0: repairs are off
+	bp      *routing.BoundPool // the pool in the present routing table
+	Servers []*upstream.Server // servers of bp when the ledger was created
+	rate    int                // maximum number of keys per second to copy to a member; 0: repairs are off
 	Members []account
 }
 
-// account is what the ledger says of one member. Times are on the loop's clock.
+// account is the state of one member in the ledger. Times are on the loop's clock.
 type account struct {
 	ledger *ledger
 	index  int // of the member in the pool
 
-	*entries.Table              // of the keys that it has wrong
-	numbers        []lastNumber // of its server, by the views that have one, as notice saw them last
-	Incomplete     bool         // it has come back empty: a miss there decides nothing
-	Resync         *resync      // what fills it; nil: nothing does
-	until          int64        // when Incomplete ends by itself, where repairs are off
+	*entries.Table              // entries of the keys that it has wrong
+	numbers        []lastNumber // phase numbers of its server when notice last saw them, one per view
+	Incomplete     bool         // it has rejoined empty, so a miss there decides nothing
+	Resync         *resync      // the resync that fills it; nil: none
+	until          int64        // when Incomplete ends without a resync, if repairs are off
 	doomed         bool         // the keepers of another pool are about to flush its server
-	left           bool         // in a handover: it has no keys any more that it is not to have
+	left           bool         // in a handover: it no longer has keys that it must not keep
 
-	tokens   float64 // copies that it may be given now: a token bucket
-	filledAt int64   // when tokens was counted
+	tokens   float64 // token bucket: number of copies that it may receive now
+	filledAt int64   // when tokens was computed
 }
 
-const incompleteTime = time.Minute // how long a member that nobody fills counts as incomplete
+const incompleteTime = time.Minute // how long a member counts as incomplete if repairs are off
 
-// KeepLedger lets the pool bp keep the ledger that it had before a reload, if its
-// servers are the same.
+// KeepLedger keeps the ledger of the pool bp over a reload, if the servers are the
+// same. Otherwise it creates a new one.
 func (e *Copies) KeepLedger(bp *routing.BoundPool) {
 	old := e.Ledgers[bp.Pool.Name]
 	if old != nil && slices.Equal(old.Servers, bp.Servers) {
@@ -59,17 +59,17 @@ func (e *Copies) KeepLedger(bp *routing.BoundPool) {
 	old.stop()
 }
 
-// newLedger makes the ledger of a pool whose ledger was old; nil: it had none. What a
-// server has wrong is taken over, since it stays wrong.
+// newLedger returns a new ledger of a pool. old is its former ledger, or nil. The
+// entries of servers in both are kept, because these keys are still wrong.
 func (e *Copies) newLedger(bp *routing.BoundPool, old *ledger) *ledger {
 	w := &ledger{bp: bp, Servers: slices.Clone(bp.Servers), Members: make([]account, len(bp.Servers))}
 	for i, srv := range bp.Servers {
 		m := &w.Members[i]
 		m.ledger, m.index = w, i
 		m.Table = &entries.Table{Keys: map[uint64]*entries.Entry{}}
-		// When the process starts nobody can know what a server has, and it counts as
-		// complete. One whose release is known was in use for other keys, and never
-		// had those that the pool has now given it.
+		// When the process starts, it can't know what a server has, so the server counts as
+		// complete. A server with a known release was already in use, for other keys. It has
+		// none of the keys that the pool assigns to it now.
 		m.Incomplete = old != nil || srv.Release != (wire.Release{})
 		m.until = e.Now + int64(incompleteTime)
 		if old == nil {
@@ -82,7 +82,7 @@ func (e *Copies) newLedger(bp *routing.BoundPool, old *ledger) *ledger {
 	return w
 }
 
-// server is the server of the member in the present table.
+// server returns the server of the member in the present routing table.
 func (m *account) server() *upstream.Server { return m.ledger.bp.Servers[m.index] }
 
 // stop ends the resyncs of all members. w may be nil.
@@ -94,8 +94,8 @@ func (w *ledger) stop() {
 	}
 }
 
-// TakeCopies drops the ledgers of pools that keep no copies any more, and sets the
-// repair rates of the others. It is called when the routes of a new table are bound.
+// TakeCopies drops the ledgers of pools without replicated keys, and sets the repair
+// rates of the others. It is called after the routes of a new routing table are bound.
 func (e *Copies) TakeCopies() {
 	for name, w := range e.Ledgers {
 		if !slices.Contains(e.Pools, w.bp) {
@@ -109,7 +109,8 @@ func (e *Copies) TakeCopies() {
 	e.takeArrangement()
 }
 
-// repairRate is the highest rate, in keys a second, that a route sets for members of bp.
+// repairRate returns the highest rate, in keys per second, that a route sets for
+// members of bp.
 func (e *Copies) repairRate(bp *routing.BoundPool) (rate int) {
 	for _, l := range e.InOrder {
 		for i := range l.Routes {
@@ -121,15 +122,16 @@ func (e *Copies) repairRate(bp *routing.BoundPool) (rate int) {
 	return rate
 }
 
-// incomplete reports whether a member has come back empty and is not filled yet, or may be
-// flushed at any time. Where repairs are off nobody fills it, and it counts as complete after
+// incomplete reports whether a member has rejoined empty and is not filled yet, or may
+// be flushed at any time. If repairs are off, the member counts as complete after
 // incompleteTime.
 func (m *account) incomplete(e *Copies) bool {
 	return m.doomed || m.Incomplete && (m.ledger.rate > 0 || e.Now < m.until)
 }
 
-// lastNumber is the number of a member's server, which says how often that was flushed, as a
-// view has it: that of the member's pool, or of another pool that names the server.
+// lastNumber is the phase number of a member's server in a view. The number shows how
+// often the server was flushed. The view is that of the member's pool, or of another
+// pool with the same server.
 type lastNumber struct {
 	view   *health.View
 	member int
@@ -137,14 +139,14 @@ type lastNumber struct {
 	n      uint32 // see health.View.N
 }
 
-// notice looks whether the server was flushed, by the keepers of the member's pool or of
-// another. It is called before what the ledger says is used or added to: a miss behind a
-// flush decides nothing, and what the member misses behind it must not be forgotten with
-// what it missed before.
+// notice checks whether the server was flushed, by the keepers of the member's pool or
+// of another pool. It must be called before the account is used or changed. A miss
+// after a flush decides nothing. And a write missed after the flush must not be
+// forgotten together with those missed before it.
 //
-// A view that has learned nothing yet, after a start or a reload, says nothing: its
-// numbers would seem to grow when it learns them. Those of the member's own pool go on
-// with another view, which is of the same servers.
+// A view that has not learned its numbers yet, after a start or a reload, is ignored.
+// Its numbers would seem to grow when it learns them. The numbers of the member's own
+// pool continue with a new view of the same servers.
 func (m *account) notice(e *Copies) {
 	view := m.ledger.bp.View
 	if len(m.numbers) == 0 {
@@ -169,10 +171,10 @@ func (m *account) notice(e *Copies) {
 	m.numbers = numbers
 }
 
-// compare takes what the i-th view says now, and notes if there was a flush since the last
-// time. If the keeper of another pool has flushed, what is known of the member's keys is
-// kept: a server that refuses to be flushed counts as flushed in that pool, where its keys
-// are renamed.
+// compare stores the number that the i-th view has now, and marks the member empty if
+// there was a flush since the last call. After a flush by another pool, the entries of
+// the member's keys are kept. The reason is that a server that rejects flushes counts
+// as flushed in that pool, which renames its keys instead.
 func (m *account) compare(e *Copies, i int, now lastNumber) {
 	before := m.numbers[i]
 	m.numbers[i] = now
@@ -182,10 +184,10 @@ func (m *account) compare(e *Copies, i int, now lastNumber) {
 	}
 }
 
-// markEmpty notes that a member is empty, because it was flushed or started anew. All
-// Ringsides wait for a flush, so nothing stale is left behind one. After a restart
-// another Ringside may have filled the member already, with values of which this one
-// knows that they are stale: what is known of its keys is kept.
+// markEmpty records that a member is empty, because it was flushed or restarted. All
+// instances wait for a flush, so no stale value can be there after it. After a
+// restart, another instance may have filled the member already, also with values that
+// this instance knows to be stale. So the entries are kept then.
 func (m *account) markEmpty(e *Copies, flushed bool) {
 	m.stop()
 	if flushed {
@@ -195,10 +197,11 @@ func (m *account) markEmpty(e *Copies, flushed bool) {
 	e.At(link.ResyncTimer, e.Now)
 }
 
-// othersComplete reports whether the member can be emptied without losing the only
-// copy of a key, as far as this loop knows. An empty member can be filled, one with
-// stale keys that nobody remembers can't be mended. Of several that have overflowed the
-// one with the lowest index goes first, and the others wait until it is filled.
+// othersComplete reports whether the member can be flushed without losing the only
+// replica of a key, as far as this loop knows. An empty member can be filled, but a
+// member with unknown stale keys can't be repaired. If several members have
+// overflowed, the one with the lowest index is flushed first. The others wait until it
+// is filled.
 func (m *account) othersComplete() bool {
 	for i := range m.ledger.Members {
 		o := &m.ledger.Members[i]
@@ -209,12 +212,12 @@ func (m *account) othersComplete() bool {
 	return true
 }
 
-// Tend looks after all members of all pools, at every turn of ResyncTimer. It sets the
-// timer again, at most lookTime from now, while there is a ledger.
+// Tend updates the members of all pools. ResyncTimer calls it. While there is a
+// ledger, Tend sets the timer again, to lookTime from now at most.
 func (e *Copies) Tend() {
 	e.reassure()
 	e.proceed()
-	for _, bp := range e.Pools { // in the table's order
+	for _, bp := range e.Pools { // in the order of the routing table
 		w := e.Ledgers[bp.Pool.Name]
 		if w == nil {
 			continue
@@ -230,9 +233,9 @@ func (e *Copies) Tend() {
 	e.endHandover()
 }
 
-// tend does for a member what its ledger says is to be done, in the order in which it
-// matters to reads: what is stale is deleted, single keys are copied, then all others. As
-// long as the member is not complete it tells the keepers of this process.
+// tend does the pending work for a member, in the order that matters to reads: it
+// deletes stale keys, then copies single keys, then all others. While the member is
+// incomplete, it informs the keepers of this process.
 func (m *account) tend(e *Copies) {
 	bp, srv := m.ledger.bp, m.server()
 	if m.Incomplete = m.incomplete(e); m.lacks() {
@@ -247,7 +250,7 @@ func (m *account) tend(e *Copies) {
 		m.copyLost(e)
 	}
 	if srv.Unidentified && !srv.Down || srv.StartedAt == 0 && srv.Conns[0].State == upstream.ConnUp {
-		e.Keepers.Identify(srv) // reads go to others first, so no command may ever ask for it
+		e.Keepers.Identify(srv) // reads prefer other members, so no command might ever identify it
 	}
 	leaves := !m.Incomplete && e.leaves(m)
 	switch f := m.Resync; {
@@ -262,11 +265,12 @@ func (m *account) tend(e *Copies) {
 	}
 }
 
-// lacks reports whether the member has less than it is to have.
+// lacks reports whether the member has less than it should have.
 func (m *account) lacks() bool { return m.Incomplete || m.HasLess() }
 
-// defend tells the keepers of other pools that have the server of a member whether that may
-// have the only copy of a key: they would flush it, and don't see what this pool's servers lack.
+// defend protects the member's server if it may have the only replica of a key. It
+// informs the keepers of other pools with the same server. They could flush it,
+// because they don't know what this pool's servers are missing.
 func (m *account) defend(e *Copies) {
 	view := m.ledger.bp.View
 	if p := view.Phase(m.index); p == health.Leaving || p == health.Out || p == health.Returning {
@@ -285,8 +289,7 @@ func (m *account) defend(e *Copies) {
 	}
 }
 
-// StartedAnew notes that another process answers at srv, which has lost what the one before
-// it had.
+// StartedAnew records that srv was restarted, so it has lost all items.
 func (e *Copies) StartedAnew(srv *upstream.Server) {
 	for _, m := range e.Keepers.Registrations[srv] {
 		if w := e.Ledgers[m.Pool]; w != nil && m.Member < len(w.Members) {
@@ -295,10 +298,10 @@ func (e *Copies) StartedAnew(srv *upstream.Server) {
 	}
 }
 
-// AddTo adds to the statistics what members lack, as this loop knows it. Each loop's
-// ledger is of other keys, so the numbers add up.
+// AddTo adds to the statistics what the members are missing, as this loop knows it.
+// The loops own different keys, so the numbers can be added.
 func (e *Copies) AddTo(into *stats.Snapshot) {
-	e.proceed() // a loop to which nothing comes is told by Tend alone
+	e.proceed() // without requests, only Tend calls proceed
 	into.Moving, into.Unsettled = into.Moving || e.handover != nil, max(into.Unsettled, e.unsettled())
 	for pool, w := range e.Ledgers {
 		for i := range w.Members {

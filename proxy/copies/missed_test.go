@@ -9,9 +9,9 @@ import (
 	"ringside/proxy/wire"
 )
 
-// TestMissedBehindTheFlush: a write that a server misses right after it was flushed is
-// remembered, though nothing was done with its ledger between the two; also one that was
-// begun before the flush.
+// TestMissedBehindTheFlush checks that a write is remembered that a server misses
+// right after it was flushed, although its ledger was not used between the two. The
+// same must hold for a write that started before the flush.
 func TestMissedBehindTheFlush(t *testing.T) {
 	for _, begun := range []string{"RETURN", "WARM"} {
 		tr := newTroupe(t, "pool main servers=s1,s2\nroute - main copies=2 ack=one repair=0\n")
@@ -23,7 +23,7 @@ func TestMissedBehindTheFlush(t *testing.T) {
 		tr.SetPhase("s2", "OUT")
 		later()
 		tr.SetPhase("s2", begun)
-		tr.servers["s2"].items["1.1"] = copyItem{value: "older"} // another Ringside's, which this one now replaces
+		tr.servers["s2"].items["1.1"] = copyItem{value: "older"} // stored by another instance; this one replaces it now
 		tr.servers["s2"].mute = "set"
 		if got := tr.client("set 1.1 0 0 1\r\nx"); got != "STORED\r\n" {
 			t.Fatalf("%s: got %q", begun, got)
@@ -40,7 +40,8 @@ func TestMissedBehindTheFlush(t *testing.T) {
 	}
 }
 
-// TestMarksAreCounted: what becomes of marks is counted by what they are for.
+// TestMarksAreCounted checks that tombstones are counted by their result and by their
+// purpose.
 func TestMarksAreCounted(t *testing.T) {
 	tr := newTroupe(t, "pool main servers=s1,s2\nroute - main copies=2 repair=0\n")
 	marks := &tr.Engine.Count.Marks
@@ -74,9 +75,9 @@ func TestMarksAreCounted(t *testing.T) {
 	}
 }
 
-// TestLateDeleteBehindTheFlush: what went behind a late write takes a key right after the
-// server was flushed, before anybody has noticed that. The key's miss is not believed, also
-// when all others are.
+// TestLateDeleteBehindTheFlush makes a late delete remove a key right after the server
+// was flushed, before the flush is noticed. The miss of that key must not be believed,
+// even when all other misses are.
 func TestLateDeleteBehindTheFlush(t *testing.T) {
 	tr := newTroupe(t, "pool main servers=s1,s2\nroute - main copies=2 repair=0\n")
 	later := func(d time.Duration) {

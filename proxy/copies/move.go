@@ -1,8 +1,8 @@
 package copies
 
-// Keys go to other holders because a reload has changed weights, servers, or how many
-// copies there are: see package handover. Former holders are asked before anything is
-// decided, and lose what they have.
+// Moving keys to other servers, because a reload has changed weights, servers, or the
+// number of replicas: see package handover. Before a command decides anything about a
+// key, the key is moved away from its former servers.
 
 import (
 	"bytes"
@@ -21,12 +21,13 @@ import (
 )
 
 const (
-	maxLeft   = 64 << 10                     // keys that are remembered to have left their former holders
-	moveAgain = int64(50 * time.Millisecond) // until a key is moved again that could not be
+	maxLeft   = 64 << 10                     // number of keys remembered that have left their former servers
+	moveAgain = int64(50 * time.Millisecond) // delay before a key is moved again after a failure
 )
 
-// byArrangement appends who holds a key of rt, a route of the present table, by the
-// arrangement a. Servers that the present table doesn't know are left out.
+// byArrangement appends the replicas of a key of rt by the arrangement a. rt is a
+// route of the present routing table. Servers that the present routing table does not
+// have are omitted.
 func (e *Copies) byArrangement(list []copyOf, a *handover.Arrangement, rt *routing.Route, key []byte) []copyOf {
 	for _, h := range a.Holders(rt, key) {
 		for _, bp := range e.Pools {
@@ -38,7 +39,8 @@ func (e *Copies) byArrangement(list []copyOf, a *handover.Arrangement, rt *routi
 	return list
 }
 
-// takeArrangement begins a handover if a reload has changed who holds which keys.
+// takeArrangement starts a handover if a reload has changed which servers keep which
+// keys.
 func (e *Copies) takeArrangement() {
 	before := e.arranged
 	e.arranged = handover.Arrange(e.Listeners)
@@ -65,7 +67,8 @@ func (e *Copies) takeArrangement() {
 	}
 }
 
-// stages are where all Ringsides are with the present arrangement, pool by pool.
+// stages returns, pool by pool, the stage that all instances have reached with the
+// present arrangement.
 func (e *Copies) stages() (list []barrier.Stage) {
 	for _, w := range e.Ledgers {
 		list = append(list, w.bp.View.Handover.Standing().Stage(e.arranged.Hash()))
@@ -73,7 +76,7 @@ func (e *Copies) stages() (list []barrier.Stage) {
 	return list
 }
 
-// proceed goes on to the next stage of the handover when all Ringsides do.
+// proceed enters the next stage of the handover when all instances do.
 func (e *Copies) proceed() {
 	h := e.handover
 	if h == nil || h.Moving() || !h.Proceed(e.stages()) {
@@ -85,14 +88,14 @@ func (e *Copies) proceed() {
 	e.enter()
 }
 
-// pauses reports whether nothing may be given to holders that change.
+// pauses reports whether replicas that are about to move must not be changed.
 func (e *Copies) pauses() bool {
 	e.proceed()
 	return e.handover.Pauses()
 }
 
-// unsettled is when to look again whether another table may come: see barrier.Standing.Open. 0:
-// it may.
+// unsettled returns after how long to check again whether another routing table may be
+// applied: see barrier.Standing.Open. 0: it may be applied now.
 func (e *Copies) unsettled() time.Duration {
 	for _, w := range e.Ledgers {
 		if !w.bp.View.Handover.Standing().Open() {
@@ -102,7 +105,8 @@ func (e *Copies) unsettled() time.Duration {
 	return 0
 }
 
-// enter begins another stage: keys may have other holders and former holders in it.
+// enter starts a new stage. In it, keys may have other replicas and other former
+// servers.
 func (e *Copies) enter() {
 	e.stage++
 	e.left, e.moves = map[uint64]struct{}{}, map[uint64]*move{}
@@ -114,7 +118,7 @@ func (e *Copies) enter() {
 	})
 }
 
-// every reports whether something is true of every member.
+// every reports whether is returns true for every member.
 func (e *Copies) every(is func(m *account) bool) bool {
 	for _, w := range e.Ledgers {
 		for i := range w.Members {
@@ -126,25 +130,27 @@ func (e *Copies) every(is func(m *account) bool) bool {
 	return true
 }
 
-// leaves reports whether the member may lose what it is not to have any more: all others
-// have been given it.
+// leaves reports whether the keys that the member must no longer keep may be moved
+// away: all other members have been filled.
 func (e *Copies) leaves(m *account) bool {
 	return e.handover.Moving() && !m.left && e.every(func(o *account) bool { return !o.Incomplete })
 }
 
-// endHandover ends it when all have what they are to have, and nothing of others.
+// endHandover ends the handover when all members have what they should have, and
+// nothing else.
 func (e *Copies) endHandover() {
 	if !e.handover.Moving() || !e.every(func(m *account) bool { return m.left && !m.Incomplete }) {
 		return
 	}
 	e.handover = nil
 	e.enter()
-	if e.Moving.Add(-1) == 0 { // the other loops, which have other keys, are done too
+	if e.Moving.Add(-1) == 0 { // the other loops, which own other keys, are done too
 		e.Log.Info("keys with copies are all where this configuration wants them")
 	}
 }
 
-// formersOf are the servers that may have a key of rt though they are none of its holders.
+// formersOf returns the servers that may have a key of rt, although they are not among
+// its holders.
 func (e *Copies) formersOf(rt *routing.Route, key []byte, holders []copyOf) (list []copyOf) {
 	if e.handover == nil {
 		return nil
@@ -161,9 +167,9 @@ func (e *Copies) formersOf(rt *routing.Route, key []byte, holders []copyOf) (lis
 	return list
 }
 
-// keeps reports whether a route of the present table keeps the key on srv.
+// keeps reports whether a route of the present routing table keeps the key on srv.
 func (e *Copies) keeps(srv *upstream.Server, key []byte) bool {
-	defer func(room []copyOf) { e.holders = room }(e.holders) // homes may be at work
+	defer func(room []copyOf) { e.holders = room }(e.holders) // a caller may be iterating over homes
 	e.holders = nil
 	for _, members := range e.homes(key) {
 		if slices.ContainsFunc(members, func(m copyOf) bool { return m.Server == srv }) {
@@ -173,8 +179,8 @@ func (e *Copies) keeps(srv *upstream.Server, key []byte) bool {
 	return false
 }
 
-// rebind gives t, which may have been parked since before a reload, the route of the present
-// table. It reports whether there is one.
+// rebind sets t's route to that of the present routing table, because t may have been
+// parked since before a reload. It fails t and returns false if there is none.
 func (e *Copies) rebind(t *task.Task) bool {
 	if l := e.Listeners[t.Route.Listener]; l != nil {
 		if rt := l.Fitting(append([]byte(t.Route.Strip), t.Key...)); rt != nil && rt.Strip == t.Route.Strip && rt.Copies.Copies != 0 {
@@ -187,10 +193,10 @@ func (e *Copies) rebind(t *task.Task) bool {
 	return false
 }
 
-// awaitHandover parks t while a former holder of its key may have it, or the key's holders
-// change. It reports whether t waits, or has failed. A read comes here when it has missed. If
-// a former holder can't be asked it fails where the route asks all copies for what one misses
-// (read_through), and misses elsewhere.
+// awaitHandover parks t while a former server of its key may have the key, or while
+// the key's replicas are about to change. It returns true if t waits or has failed.
+// For a read it is called after a miss. If a former server can't be asked, the read
+// fails on routes with read_through, and is a miss on others.
 func (e *Copies) awaitHandover(t *task.Task, read bool) bool {
 	e.proceed()
 	if e.handover == nil || e.Unasked {
@@ -221,7 +227,8 @@ func (e *Copies) awaitHandover(t *task.Task, read bool) bool {
 	return e.await(t, why, func() bool { return m.over && e.Now >= m.again })
 }
 
-// await parks t until there is more to be known. It reports true.
+// await parks t until known returns true, or until t's deadline. It always returns
+// true.
 func (e *Copies) await(t *task.Task, why string, known func() bool) bool {
 	t.WaitReason = why
 	e.Park(t, t.Deadline, func() uint64 {
@@ -233,22 +240,22 @@ func (e *Copies) await(t *task.Task, why string, known func() bool) bool {
 	return true
 }
 
-// move is a key on its way from its former holders.
+// move moves a key away from its former servers.
 type move struct {
 	e       *Copies
-	stage   uint64 // in which it began
+	stage   uint64 // stage of the handover when it started
 	rt      *routing.Route
 	key     []byte
 	hash    uint64
-	formers []copyOf // that have not been asked yet
-	failed  bool     // one could not be asked, or a holder could not get what it had
+	formers []copyOf // former servers that have not been asked yet
+	failed  bool     // a former server could not be asked, or a replica could not get the value
 	over    bool
-	again   int64   // when the key may be moved once more
-	resync  *resync // that it is a part of; nil: of none
+	again   int64   // when the key may be moved again, on the loop's clock
+	resync  *resync // the resync that it belongs to; nil: none
 }
 
-// move begins to move a key. It stands in no line of the key: what it writes is guarded at
-// the servers, as against what another Ringside may be doing to the key.
+// move starts to move a key. It does not wait in the key's line: its writes are
+// guarded by cas at the servers, as against writes of other instances.
 func (e *Copies) move(rt *routing.Route, key []byte, hash uint64, formers []copyOf, f *resync) *move {
 	m := &move{e: e, stage: e.stage, rt: rt, key: bytes.Clone(key), hash: hash, formers: formers, resync: f}
 	e.moves[hash] = m
@@ -256,14 +263,14 @@ func (e *Copies) move(rt *routing.Route, key []byte, hash uint64, formers []copy
 	return m
 }
 
-// next asks the next former holder.
+// next asks the next former server.
 func (m *move) next() {
 	e := m.e
 	for len(m.formers) > 0 && e.stage == m.stage {
 		from := m.formers[0]
 		m.formers = m.formers[1:]
 		switch phase := from.Pool.View.Phase(from.Index); {
-		case phase == health.Out || phase == health.Returning: // it is flushed before it is read
+		case phase == health.Out || phase == health.Returning: // it is flushed before it is read again
 		case !from.reachable(e, m.key):
 			m.failed = true
 		default:
@@ -289,20 +296,21 @@ func (m *move) next() {
 	e.Soon(link.ParkedTimer)
 }
 
-// reachable reports whether the server of a holder can be asked, as others would.
+// reachable reports whether the server of a replica can be asked, and its value can be
+// copied.
 func (m *copyOf) reachable(e *Copies, key []byte) bool {
 	return !m.Server.Down && !m.Pool.View.Suspected(m.Index) && !m.Server.HasLateDelete(key) && m.lends(e.Now)
 }
 
-// ask lets the key leave one former holder. Where that has missed a write, what it has goes
-// without a copy.
+// ask moves the key away from one former server. If that server has missed a write to
+// the key, its value is removed without a copy.
 func (m *move) ask(from copyOf) {
 	e := m.e
 	c := &command{e: e, isRepair: true, move: m, members: []copyOf{from}, stage: e.stage}
 	var to, away replicate.Mask
 	dirty := false
 	for _, h := range e.copiesOf(nil, m.rt, m.key) {
-		if len(c.members) == replicate.Max { // who is left is filled by its resync
+		if len(c.members) == replicate.Max { // the remaining replicas are filled by their resync
 			break
 		}
 		bit := replicate.Mask(1) << len(c.members)

@@ -1,6 +1,6 @@
 package copies
 
-// Which copy a get may ask without a task, and when: see package direct.
+// Which replica a get may use without a task, and when: see package direct.
 
 import (
 	"ringside/proxy/routing"
@@ -10,17 +10,17 @@ import (
 	"ringside/replicate"
 )
 
-// Copied is what the loop of a client does for copies.
+// Copied returns e, for the loop of a client.
 func (e *Copies) Copied() *Copies { return e }
 
-// ReadAt is the connection by which a client reads key, which has that hash as servers know it, at
-// the copy that is read first, without a task; nil: a task is needed. owner is the server that
-// the key belongs to.
+// ReadAt returns the connection on which a client may read key without a task, at the
+// replica that is read first. It returns nil if a task is needed. hash is the hash of
+// the key as servers know it. owner is the server that the key belongs to.
 //
-// A value there is the answer while nobody in the process knows of a write that the copy has
-// missed, or may run yet: that is for the loop that leads the key to know, which may be another
-// one. It says so before the write is answered (doubt), so who reads behind a write that was
-// acknowledged sees it.
+// A value of that replica is a valid reply, unless the process knows of a write that
+// the replica has missed or may still run. Another loop may own the key and know of
+// such a write. It calls doubt before it answers the write. So a read that is sent
+// after the reply to a write sees the doubt.
 func (e *Copies) ReadAt(client uint64, rt *routing.Route, owner *upstream.Server, key []byte, hash uint64) *upstream.Conn {
 	if !rt.AllIn() || e.handover != nil || e.Doubtful.Load() > 0 && !(e.Loops.Owner(hash) == e.Tasks && e.clean(rt, key, hash)) {
 		return nil
@@ -36,7 +36,8 @@ func (e *Copies) ReadAt(client uint64, rt *routing.Route, owner *upstream.Server
 	return c
 }
 
-// nextOf is the copy of key that is read first where that is not always the same.
+// nextOf returns the replica of key to read first, if the policy does not always read
+// the same one.
 func (e *Copies) nextOf(rt *routing.Route, key []byte) *upstream.Server {
 	var room [replicate.Max]routing.Holder
 	list := rt.Holders(room[:0], key)
@@ -55,8 +56,8 @@ func (e *Copies) nextOf(rt *routing.Route, key []byte) *upstream.Server {
 	return list[0].Server
 }
 
-// clean reports whether no copy of a key has missed a write, as far as this loop knows, which
-// leads the key.
+// clean reports whether no replica of a key has missed a write. The caller must be the
+// loop that owns the key.
 func (e *Copies) clean(rt *routing.Route, key []byte, hash uint64) bool {
 	e.holders = e.copiesOf(e.holders[:0], rt, key)
 	for i := range e.holders {
@@ -67,8 +68,8 @@ func (e *Copies) clean(rt *routing.Route, key []byte, hash uint64) bool {
 	return true
 }
 
-// doubt tells the other loops, before what made it known is answered, that a member has missed
-// a write or may run one late. Tend takes that back.
+// doubt informs the other loops that a member has missed a write or may run one late.
+// It must be called before the write is answered. reassure ends the doubt.
 func (e *Copies) doubt() {
 	if !e.doubts {
 		e.doubts = true
@@ -76,7 +77,8 @@ func (e *Copies) doubt() {
 	}
 }
 
-// reassure takes doubt back, if nothing is left to be known of any member.
+// reassure ends the doubt of this loop, if no entry of a member and no late delete is
+// left.
 func (e *Copies) reassure() {
 	if !e.doubts || e.LateDeletes > 0 {
 		return
@@ -92,8 +94,8 @@ func (e *Copies) reassure() {
 	e.Doubtful.Add(-1)
 }
 
-// TakesOver is the rule of a task that takes over from a get: r is what the copy at from
-// has answered, or why it has not, and the copy is not asked again.
+// TakesOver returns the rule of a task that continues a get. r is the result of the
+// get at the replica from, which the task does not ask again.
 func TakesOver(r *upstream.Result, from table.Target) task.Rule {
 	return &command{first: r, firstFrom: from}
 }

@@ -1,6 +1,6 @@
 package copies_test
 
-// Refills of many keys, against small memcacheds that answer by themselves.
+// Tests of filling members with many keys, with simulated memcacheds.
 
 import (
 	"bytes"
@@ -23,26 +23,26 @@ import (
 	"ringside/proxy/upstream"
 )
 
-// copyServer is a memcached that knows what copies need.
+// copyServer simulates a memcached with all commands that copies uses.
 type copyServer struct {
 	pid   int
 	cas   int
 	items map[string]copyItem
 	dumps []string
-	mute  string // commands that begin so are not answered
+	mute  string // prefix of commands that get no reply
 }
 
 type copyItem struct {
 	value string
 	cas   int
-	flags string // empty: 0
+	flags string // empty means 0
 }
 
-// troupe is a harness whose servers answer by themselves.
+// troupe is a harness with simulated servers.
 type troupe struct {
 	*conversation.Harness
 	servers map[string]*copyServer
-	most    int // picks of one member at a time
+	most    int // highest number of picks of a member
 }
 
 func newTroupe(t *testing.T, script string) *troupe {
@@ -59,7 +59,7 @@ func newTroupe(t *testing.T, script string) *troupe {
 	return tr
 }
 
-// play lets the servers answer until nobody asks.
+// play delivers requests and replies until no request is left.
 func (tr *troupe) play() {
 	for busy := true; busy; {
 		busy = false
@@ -73,7 +73,7 @@ func (tr *troupe) play() {
 			if m == nil {
 				continue
 			}
-			if a.Link == nil { // what it has not read is lost
+			if a.Link == nil { // unread requests are lost
 				a.Got.Reset()
 			}
 			for a.Link != nil {
@@ -98,7 +98,7 @@ func (tr *troupe) play() {
 	}
 }
 
-// answer serves the first request in b and says how long that is.
+// answer serves the first request in b, and returns its length.
 func (m *copyServer) answer(b []byte) (string, int) {
 	end := bytes.Index(b, []byte("\r\n"))
 	if end < 0 || m.mute != "" && strings.HasPrefix(string(b), m.mute) {
@@ -185,7 +185,7 @@ func (m *copyServer) answer(b []byte) (string, int) {
 	return "ERROR\r\n", n
 }
 
-// restart empties a server and ends its connections.
+// restart empties a server and closes its connections.
 func (tr *troupe) restart(name string) {
 	m := tr.servers[name]
 	m.pid++
@@ -203,7 +203,7 @@ func (tr *troupe) hangUp(name string) {
 	}
 }
 
-// client sends a command to Ringside and returns what comes back.
+// client sends a command to the proxy and returns the reply.
 func (tr *troupe) client(text string) string {
 	c := tr.Endpoint("c1")
 	tr.Wakeup(func() { tr.Engine.Bytes(c.Link, []byte(text+"\r\n")) })
@@ -212,7 +212,7 @@ func (tr *troupe) client(text string) string {
 	return c.Got.String()
 }
 
-// pass lets time pass until ok, and says how much; it fails after an hour.
+// pass advances the clock until ok, and returns by how much. It fails after an hour.
 func (tr *troupe) pass(what string, ok func() bool) time.Duration {
 	tr.T.Helper()
 	begin := tr.Now
@@ -246,7 +246,7 @@ func (tr *troupe) whole(names ...string) func() bool {
 	}
 }
 
-// notice makes Ringside see that servers were started anew.
+// notice makes the proxy notice that servers were restarted.
 func (tr *troupe) notice() {
 	for i := range 3 {
 		tr.client(fmt.Sprintf("get none%d", i+1))
@@ -255,7 +255,7 @@ func (tr *troupe) notice() {
 
 const twoOfThree = "pool main servers=s1,s2,s3\nroute - main copies=2\n"
 
-// TestRefill fills a server with more keys than are remembered at once.
+// TestRefill fills a server with more keys than the window of a pass.
 func TestRefill(t *testing.T) {
 	const keys = 3*copies.Window + 100
 	tr := newTroupe(t, twoOfThree)
@@ -291,7 +291,7 @@ func TestRefill(t *testing.T) {
 	}
 }
 
-// TestRefillByHash: a server whose listings are complete is listed once.
+// TestRefillByHash checks that a server with complete listings is listed once.
 func TestRefillByHash(t *testing.T) {
 	tr := newTroupe(t, "pool main servers=s1,s2\nroute - main copies=2\n")
 	tr.Release = "1.6.31"
@@ -305,8 +305,8 @@ func TestRefillByHash(t *testing.T) {
 	}
 }
 
-// TestRefillBoth: two that came back empty, one after the other, have in the
-// end what either got meanwhile.
+// TestRefillBoth empties two servers, one after the other. In the end both must have
+// the keys that either of them got in between.
 func TestRefillBoth(t *testing.T) {
 	tr := newTroupe(t, "pool main servers=s1,s2\nroute - main copies=2 repair=10\n")
 	tr.notice()
@@ -326,7 +326,8 @@ func TestRefillBoth(t *testing.T) {
 	}
 }
 
-// TestRefillInterrupted: whatever happens in the middle, it is completed.
+// TestRefillInterrupted checks that a refill is completed after each kind of
+// interruption.
 func TestRefillInterrupted(t *testing.T) {
 	for name, f := range map[string]func(tr *troupe){
 		"the source's connections end": func(tr *troupe) { tr.hangUp("s2") },
@@ -385,8 +386,8 @@ func TestRefillInterrupted(t *testing.T) {
 	}
 }
 
-// TestRefillRoutes: only what routes keep copies of is copied, under the name
-// that servers know.
+// TestRefillRoutes checks that only keys of routes with replicas are copied, under the
+// names that servers know.
 func TestRefillRoutes(t *testing.T) {
 	tr := newTroupe(t, "pool main servers=s1,s2,s3\nroute sess: main copies=2 strip\nroute one: main\nroute two: main copies=2\nroute two:not main\nroute - main\nroute - main match=*:never\n")
 	tr.notice()
@@ -402,8 +403,8 @@ func TestRefillRoutes(t *testing.T) {
 		got = append(got, key)
 	}
 	slices.Sort(got)
-	// Servers can't tell one:a1 from what sess:one:a1 would be; on s1 it does no
-	// harm, for keys of one copy are read from where they belong.
+	// Servers can't tell one:a1 from the key of sess:one:a1. The copy on s1 does no harm,
+	// because a key with one replica is read from its own server.
 	want := []string{"g1", "one:a1", "two:b1", "two:notc1"}
 	if !slices.Equal(got, want) {
 		t.Errorf("s1 has %q, want %q", got, want)
@@ -413,8 +414,8 @@ func TestRefillRoutes(t *testing.T) {
 	}
 }
 
-// TestRefillNewServers: when a reload changes who is in the pool, everybody is
-// filled.
+// TestRefillNewServers checks that all servers are filled after a reload has changed
+// the servers of the pool.
 func TestRefillNewServers(t *testing.T) {
 	tr := newTroupe(t, "pool main servers=s1,s2\nroute - main\n")
 	for i := range 50 {
@@ -445,7 +446,8 @@ func TestRefillNewServers(t *testing.T) {
 	}
 }
 
-// TestRefillOff: without repairs time ends it, with nothing copied.
+// TestRefillOff checks that without repairs a member counts as complete after a time,
+// with nothing copied.
 func TestRefillOff(t *testing.T) {
 	tr := newTroupe(t, "pool main servers=s1,s2\nroute - main copies=2 repair=0\n")
 	tr.notice()
@@ -461,9 +463,9 @@ func TestRefillOff(t *testing.T) {
 	}
 }
 
-// TestViewMadeAnew: a reload that changes only how a pool fails over makes its view anew. What
-// that learns is no flush, unless the number is higher than it was: what a member has
-// missed is remembered.
+// TestViewMadeAnew checks a reload that changes only the failover settings of a pool,
+// which creates a new view. The numbers that the view learns are no flush, unless one
+// is higher than before. So missed writes stay remembered.
 func TestViewMadeAnew(t *testing.T) {
 	tr := newTroupe(t, "pool main servers=s1,s2\nroute - main copies=2 ack=one\n")
 	while := func() {
@@ -476,7 +478,7 @@ func TestViewMadeAnew(t *testing.T) {
 	tr.SetPhase("s2", "IN")
 	while()
 	m := &tr.Engine.Ledgers["main"].Members[1]
-	m.MissedWrite(1, []byte("key"), []byte("key"), false) // stays dirty when it is deleted there
+	m.MissedWrite(1, []byte("key"), []byte("key"), false) // stays dirty after its delete there
 	before := tr.Engine.Pools[0].View
 	view := health.NewView(before.Len())
 	learn := func(n uint32) {
@@ -495,9 +497,9 @@ func TestViewMadeAnew(t *testing.T) {
 	}
 }
 
-// TestOverfull: a server that missed more writes than can be remembered is not read, and
-// not flushed by the ledger, of which other Ringsides would not hear: the keepers are
-// asked to take it out. Not while another server is not complete.
+// TestOverfull checks that an overflowed server is not read. The ledger must not flush
+// it, because other instances would not know. Instead it asks the keepers to eject it,
+// but not while another server is incomplete.
 func TestOverfull(t *testing.T) {
 	tr := newTroupe(t, "pool main servers=s1,s2\nroute - main copies=2 ack=one\n")
 	tr.notice()
@@ -534,8 +536,8 @@ func TestOverfull(t *testing.T) {
 	}
 }
 
-// TestFlushedOnTheWayBackToAnotherPool: whoever keeps a ledger of a server hears of every
-// flush of it, also of one by another pool's keeper.
+// TestFlushedOnTheWayBackToAnotherPool checks that every ledger with a server notices
+// each flush of it, also a flush by another pool's keepers.
 func TestFlushedOnTheWayBackToAnotherPool(t *testing.T) {
 	tr := newTroupe(t, "pool main servers=s1,s2\npool also servers=s1,s2\nroute a: also copies=2\nroute - main copies=2\n")
 	tr.notice()
@@ -547,7 +549,7 @@ func TestFlushedOnTheWayBackToAnotherPool(t *testing.T) {
 		}
 	}
 	clear(tr.servers["s2"].items)
-	tr.client("get a:2.1") // a miss, of which the ledger is asked
+	tr.client("get a:2.1") // a miss, which uses the ledger
 	if !tr.Engine.Ledgers["also"].Members[1].Incomplete {
 		t.Error("the other pool takes s2 for whole")
 	}

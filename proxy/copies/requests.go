@@ -1,7 +1,6 @@
 package copies
 
-// The request that each deed of package replicate is, and what is read back from its
-// answer.
+// The request of each deed of package replicate.
 
 import (
 	"bytes"
@@ -15,11 +14,11 @@ import (
 	"ringside/replicate"
 )
 
-// line is the request of an ask. The answer is parsed by its op and dialect, which may be
-// other ones than the client's.
+// line returns the request of an ask. It records the op and dialect by which the reply
+// is parsed, which may differ from the client's.
 func (c *command) line(t *task.Task, a *copyAsk) []byte {
 	line := c.spell(t, a)
-	if len(t.Raw) > 0 && &line[0] == &t.Raw[0] { // the client's own, which is parsed
+	if len(t.Raw) > 0 && &line[0] == &t.Raw[0] { // the client's own request, which is parsed already
 		t.Loop.Plain = t.Req
 		t.Loop.Plain.Flags &^= wire.Binary
 	} else {
@@ -29,8 +28,8 @@ func (c *command) line(t *task.Task, a *copyAsk) []byte {
 	return line
 }
 
-// spell writes the request of an ask. The comments at package replicate's deeds say what
-// each has to show.
+// spell formats the request of an ask. The comments of the deeds in package replicate
+// say what each reply must show.
 func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 	r, key := &t.Req, c.keyAt(t, a.Member)
 	chosen := ""
@@ -49,7 +48,7 @@ func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 		return c.forward(t, a, key, chosen)
 	case replicate.Store:
 		switch {
-		case t.Op == wire.Delete && c.token != nil: // which has fitted before
+		case t.Op == wire.Delete && c.token != nil: // the client's token has matched before
 			return t.WithKey(key, task.Edit{At: t.TokenSpan(), With: []byte(guard[len(" C"):])})
 		case t.Op == wire.Delete:
 			return t.WithKey(key, a.show(t, 0, guard))
@@ -102,8 +101,8 @@ func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 	return deed.Spell(t, a.Deed, key, guard, markTime(t))
 }
 
-// forward is the client's own request with the key and the cas of the member, and with
-// the flags by which the answer shows what the rule needs to know.
+// forward returns the client's own request with the key and the cas of the member. It
+// adds the flags that make the reply show what the rule needs.
 func (c *command) forward(t *task.Task, a *copyAsk, key []byte, chosen string) []byte {
 	r := &t.Req
 	if r.Dialect == wire.Text && (t.Op == wire.Append || t.Op == wire.Prepend) {
@@ -128,18 +127,20 @@ func (c *command) forward(t *task.Task, a *copyAsk, key []byte, chosen string) [
 	return t.WithKey(key, edits...)
 }
 
-// ofSet says that an ask is the client's own set, whose answer shows no cas.
+// ofSet reports whether an ask is the client's own set, which has no cas in its reply.
 func (c *command) ofSet(t *task.Task, ask int) bool {
 	return c.asks[ask].Deed == replicate.Forward && t.Op == wire.Set
 }
 
-// expired says that what t stores is gone at once, by an exptime that has passed.
+// expired reports whether the value that t stores expires at once, because its exptime
+// has passed.
 func (c *command) expired(t *task.Task) bool {
 	return divert.CapTTL(wire.Signed(t.Req.Exptime.Of(t.Raw)), 1, c.e.Wall) < 0
 }
 
-// after is what t's command makes of an item: its size after an append, its number after
-// an incr. seen is the answer to a Preview of the item, size its size there.
+// after returns what t's command makes of an item: the size after an append, or the
+// number after an incr. seen is the reply to a Preview of the item, and size the
+// item's size there.
 func after(t *task.Task, seen []byte, rep *wire.Reply, size uint64) uint64 {
 	if t.Op == wire.Append || t.Op == wire.Prepend {
 		return size + uint64(len(t.Body()))
@@ -151,14 +152,15 @@ func after(t *task.Task, seen []byte, rep *wire.Reply, size uint64) uint64 {
 	return n - min(n, t.Delta())
 }
 
-// show is deed.Show for an ask, whose answer settle shows without what was added.
+// show is deed.Show for an ask. It records the added flag, which settle removes from
+// the reply.
 func (a *copyAsk) show(t *task.Task, letter byte, more string) (edit task.Edit) {
 	edit, a.added = deed.Show(t, letter, more)
 	return edit
 }
 
-// markTime is the TTL of a mark in seconds. It is longer than the deadline of a command,
-// so whoever has made the mark has ended before it expires.
+// markTime returns the TTL of a tombstone in seconds. It is longer than the deadline
+// of a command, so the command ends before its tombstone expires.
 func markTime(t *task.Task) int {
 	return max(5, int((t.Route.Pool.Timeouts.Deadline+time.Second-1)/time.Second)+2)
 }

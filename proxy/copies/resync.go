@@ -1,7 +1,7 @@
 package copies
 
-// A resync fills a member that has come back empty: the keys of the other servers are
-// listed, and those that the member is to have too are copied to it.
+// A resync fills a member that has rejoined empty: it lists the keys of the other
+// servers, and copies those that the member should have.
 
 import (
 	"bytes"
@@ -23,74 +23,74 @@ import (
 	"ringside/replicate"
 )
 
-// A listing (lru_crawler metadump) is read as fast as it comes. If its reader waited,
-// memcached's crawler would keep its lock, and whoever asked for another listing would
-// block one of the server's worker threads, with all clients on it (measured on 1.6.18).
-// So a listing is never held up for want of memory. A pass keeps a window of it, and
-// what doesn't fit is listed again:
+// A listing (lru_crawler metadump) is read as fast as it arrives. If its reader
+// waited, memcached's crawler would hold its lock. The next request for a listing
+// would then block one of the server's worker threads, with all its clients (measured
+// on 1.6.18). So a listing must not wait for memory. A pass keeps only a window of it,
+// and a later pass lists the rest again:
 //
-//	pass 1: of all keys the window of those with the lowest hashes ► copied, as fast as the rate allows
-//	pass 2: the window of the lowest hashes above those ► …
-//	the pass in which the window holds all that is left ► the round is over
+//	pass 1: the window of the keys with the lowest hashes ► copied, as fast as the rate allows
+//	pass 2: the window of the lowest hashes above these ► …
+//	the pass in which the window holds all remaining keys ► the round is over
 //
-// A pass in which a copy failed is made again. Servers before 1.6.19 leave out of a
-// listing what is in use at that moment. On those there are further rounds, until one
-// has found nothing that was missing. A key that is in use in each round is left out
-// all the same.
+// A pass with a failed copy is repeated. Servers before 1.6.19 omit items from a
+// listing that are in use at that moment. For these servers there are further rounds,
+// until one finds no missing key. A key that is in use in each round is still omitted.
 //
-// Each loop fills members with the keys that it leads, and lists for itself: n loops
-// list n times, and need not tell each other anything.
+// Each loop fills members with the keys that it owns, and lists servers itself: n
+// loops list n times, without any coordination.
 const (
 	Window      = 8192             // keys that a pass remembers
-	lookTime    = time.Second      // between looks for members that are incomplete
-	dumpSilence = 10 * time.Second // a listing that brings nothing for so long is given up
+	lookTime    = time.Second      // between checks for incomplete members
+	dumpSilence = 10 * time.Second // a listing without data for this time is given up
 	retryFirst  = 100 * time.Millisecond
 	retryMax    = 10 * time.Second
 	noBound     = uint64(math.MaxUint64)
 
 	dumpConn     = 1 << 31 // number of the dedicated connection; those of keepers count from 1
-	dumpReady    = 0       // number of the ask whether the connection is idle
-	dumpListing  = 1       // number of the ask that is the listing
+	dumpReady    = 0       // number of the request that checks whether the connection is idle
+	dumpListing  = 1       // number of the request for the listing
 	dumpReadyAsk = "mn\r\n"
 	dumpAll      = "lru_crawler metadump all\r\n"
-	dumpHash     = "lru_crawler metadump hash\r\n" // from 1.6.19 on: leaves nothing out
+	dumpHash     = "lru_crawler metadump hash\r\n" // since 1.6.19: omits nothing
 	dumpEnd      = wire.AnswerEnd
 	dumpRefused  = "can't list its keys: "
 )
 
-// resync fills one member.
+// resync fills one member. In a handover it can also move away the keys that a member
+// must no longer keep. Only its loop uses it.
 type resync struct {
 	m     *account
-	bp    *routing.BoundPool // that its pass was begun for; a reload may bring another
+	bp    *routing.BoundPool // pool of the present pass; a reload may replace it
 	index int                // of the member in bp
-	to    *upstream.Server   // the member's
+	to    *upstream.Server   // server of the member
 
-	leaving bool // in a handover: what it has and is not to have any more goes to whom it belongs to
+	leaving bool // in a handover: moves the keys that the member must no longer keep to the servers that should have them
 
-	sources []copyOf // servers whose keys are listed in this pass
-	listed  int      // how many of them have been
-	dump    *dump    // the listing at work; nil: none
+	sources []copyOf // servers to list in this pass
+	listed  int      // number of sources already listed
+	dump    *dump    // the listing in progress; nil: none
 
 	from   uint64 // keys with lower hashes are done
 	Picks  []pick // the window of this pass
-	bound  uint64 // no pick has a higher hash; noBound: nothing was left out of the window
-	picked bool   // Picks is complete and in order
+	bound  uint64 // highest hash in the window; noBound: the window has omitted nothing
+	picked bool   // Picks is complete and sorted
 
-	repairing int    // repairs at work
+	repairing int    // copies in progress
 	failed    int    // keys of this pass that were not copied
 	filled    uint64 // keys that were copied, in all rounds
 	found     int    // keys that were copied, in this round
-	gaps      bool   // a listing of this round may have left something out
+	gaps      bool   // a listing of this round may have omitted keys
 
-	at, wait int64  // nothing is done before at, on the loop's clock; wait grows while nothing works
-	why      string // the reason for waiting that was logged last
+	at, wait int64  // at: nothing is done before it, on the loop's clock; wait: the next delay, which grows with each failure
+	why      string // the last reason that was logged
 }
 
 // pick is a key that the member may be missing.
 type pick struct {
 	hash uint64
 	key  string           // as servers know it
-	from *upstream.Server // that has listed it
+	from *upstream.Server // the server that has listed it
 }
 
 // stop ends the resync of a member, if there is one.
@@ -106,10 +106,9 @@ func (m *account) stop() {
 	}
 }
 
-// advance takes the next step that can be taken now: a listing, or copies of what has
-// been listed.
+// advance performs the next possible step: a listing, or copies of listed keys.
 func (f *resync) advance(e *Copies, bp *routing.BoundPool) {
-	if f.bp != bp { // it begins, or a reload may have changed which keys the member has
+	if f.bp != bp { // it starts, or a reload may have changed the keys of the member
 		if d := f.dump; d != nil {
 			f.dump = nil
 			d.srv.CloseDedicated(dumpConn)
@@ -130,7 +129,7 @@ func (f *resync) advance(e *Copies, bp *routing.BoundPool) {
 	}
 }
 
-// pass begins a pass over the keys from the hash f.from on.
+// pass starts a pass over the keys with hashes from f.from on.
 func (f *resync) pass(e *Copies) {
 	f.sources, f.listed = e.sourcesOf(f.bp, f.to), 0
 	if f.leaving {
@@ -140,8 +139,8 @@ func (f *resync) pass(e *Copies) {
 	f.failed = 0
 }
 
-// retry lets the resync wait before it goes on, each time longer. why is logged if it is
-// another reason than the last.
+// retry delays the resync, longer each time. It logs why, unless that was the last
+// reason logged.
 func (f *resync) retry(e *Copies, why string) {
 	f.at = e.Now + f.wait
 	f.wait = min(2*f.wait, int64(retryMax))
@@ -162,18 +161,18 @@ type dump struct {
 	f             *resync
 	srv           *upstream.Server
 	conn          *upstream.Conn
-	named         []byte // prefix of its keys, since it refused to be flushed; else empty
-	engines, mine uint64 // number of loops, and index of this one: keys are filled by hash modulo loops
+	named         []byte // prefix of the keys, if the server has rejected a flush; otherwise empty
+	engines, mine uint64 // number of loops, and index of this one: each loop fills the keys with its hash modulo the number of loops
 }
 
-// list begins to list the keys of a source, on a connection of its own. It first asks
-// whether the connection is idle, with an mn: memcached lists nothing behind another
-// command.
+// list starts to list the keys of a source, on a dedicated connection. First it checks
+// with an mn that the connection is idle, because memcached does not list anything
+// after another command.
 func (f *resync) list(e *Copies, from copyOf) {
 	srv := from.Server
 	switch phase := from.Pool.View.Phase(from.Index); {
 	case phase == health.Out, phase == health.Returning, from.Overflowed:
-		f.listed++ // it is about to be flushed, so what it has is not copied
+		f.listed++ // the server is about to be flushed, so its keys are not copied
 		e.At(link.ResyncTimer, e.Now)
 		return
 	case srv.Down:
@@ -230,7 +229,7 @@ func (d *dump) Answered(id int, r *upstream.Result) {
 	}
 }
 
-// listing receives a listing key by key, and its last line as a whole answer.
+// listing receives a listing key by key, and its last line as a complete reply.
 type listing struct {
 	upstream.Collector
 	d *dump
@@ -244,8 +243,8 @@ func (l *listing) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b 
 	return l.Collector.Reply(c, a, r, b)
 }
 
-// listed takes one key of the listing, where it is escaped like in a URL. A key that the
-// source itself has missed a write to is not taken.
+// listed adds one key of the listing, in which keys are URL-encoded. It skips a key if
+// the source itself has missed a write to it.
 func (d *dump) listed(escaped []byte) {
 	e, f := d.e, d.f
 	if f.dump != d {
@@ -273,8 +272,9 @@ func (d *dump) listed(escaped []byte) {
 	}
 }
 
-// trim sorts the picks, keeps each key once, and cuts them to the window. Keys with the
-// same hash stay together, since the next pass goes on behind a hash.
+// trim sorts the picks, removes duplicate keys, and cuts the picks to the window. It
+// does not separate keys with the same hash, because the next pass starts after a
+// hash.
 func (f *resync) trim() {
 	slices.SortFunc(f.Picks, func(a, b pick) int {
 		return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.key, b.key))
@@ -291,15 +291,15 @@ func (f *resync) trim() {
 	}
 }
 
-// copy copies what was picked, as fast as the rate allows. A key that is in use just now
-// counts as failed: the pass is made again.
+// copy copies the picked keys, as fast as the rate allows. A key that is in use at the
+// moment counts as failed, so the pass is repeated.
 func (f *resync) copy(e *Copies) {
 	if !f.picked {
 		f.trim()
 		f.picked = true
 	}
 	for len(f.Picks) > 0 {
-		if !f.m.hasRoom(e, background) || f.leaving && f.repairing >= background { // moved goes on
+		if !f.m.hasRoom(e, background) || f.leaving && f.repairing >= background { // moved schedules the next call
 			return
 		}
 		p := f.Picks[0]
@@ -309,7 +309,7 @@ func (f *resync) copy(e *Copies) {
 			continue
 		}
 		rt, from, to, ok := e.shared([]byte(p.key), p.from, f.to)
-		if !ok || !from.reachable(e, []byte(p.key)) || from.Dirty(p.hash) || e.LineFull(task.KeyLine(p.hash)) { // not now
+		if !ok || !from.reachable(e, []byte(p.key)) || from.Dirty(p.hash) || e.LineFull(task.KeyLine(p.hash)) { // not possible now
 			f.failed++
 			continue
 		}
@@ -321,7 +321,7 @@ func (f *resync) copy(e *Copies) {
 	}
 }
 
-// give lets a picked key leave the member.
+// give moves a picked key away from the member.
 func (f *resync) give(e *Copies, p pick) {
 	rt, formers, ok := e.leaver([]byte(p.key), f.to)
 	switch {
@@ -335,7 +335,7 @@ func (f *resync) give(e *Copies, p pick) {
 	}
 }
 
-// moved is told how one of f's moves has ended.
+// moved records the end of one of f's moves.
 func (f *resync) moved(e *Copies, ok bool) {
 	f.repairing--
 	e.At(link.ResyncTimer, e.Now)
@@ -346,8 +346,8 @@ func (f *resync) moved(e *Copies, ok bool) {
 	}
 }
 
-// repaired is told how one of f's repairs, c, has ended. One that found the key already
-// there has not filled anything.
+// repaired records the end of one of f's copies, c. If the key was already there,
+// nothing was filled.
 func (f *resync) repaired(e *Copies, c *command, ok bool) {
 	f.repairing--
 	e.At(link.ResyncTimer, e.Now)
@@ -360,7 +360,8 @@ func (f *resync) repaired(e *Copies, c *command, ok bool) {
 	}
 }
 
-// passed ends a pass: the next one, another round, or the member is complete.
+// passed ends a pass. It starts the next pass or another round, or the member is
+// complete.
 func (f *resync) passed(e *Copies) {
 	m := f.m
 	switch {

@@ -1,7 +1,7 @@
 package copies
 
-// What is done about single keys that a member has wrong. As soon as it answers again, what
-// it still has of a key is deleted, and then the key is copied to it.
+// Repair of single keys that a member has wrong. Once the member answers again, its
+// stale value is deleted, and then the key is copied to it.
 
 import (
 	"bytes"
@@ -19,16 +19,17 @@ import (
 )
 
 const (
-	maxDeletes = 64 // deletes of stale keys that have no answer yet, for one member
-	maxCopying = 5  // attempts to copy a key; after that it is left to the reads that miss it
+	maxDeletes = 64 // deletes of stale keys at one member without a reply
+	maxCopying = 5  // attempts to copy a key; after these, reads that miss it repair it
 )
 
-// deleteStale deletes at the member what it may. A key waits while a command has its line,
-// and while no other member is in and filled: another Ringside may have written the key
-// since, and that would be the only copy.
+// deleteStale deletes the stale keys of the member that it may delete now. A key waits
+// while a command has its line. It also waits while no other member is in and filled.
+// Another instance may have written the key since, so the value could be the only
+// replica.
 func (m *account) deleteStale(e *Copies) {
 	limit, list := m.ledger.bp.Pool.Timeouts, &m.Lists[entries.ToDelete]
-	for range list.Len() { // one that fails at once is at the end of the list again
+	for range list.Len() { // an entry that fails at once is at the end of the list again
 		if list.Len() == 0 || m.DeletesSent >= maxDeletes {
 			return
 		}
@@ -47,7 +48,7 @@ func (m *account) deleteStale(e *Copies) {
 	}
 }
 
-// standsAside says whether the key can do without what the member has of it.
+// standsAside reports whether the member's value of the key may be removed.
 func (m *account) standsAside(e *Copies, key []byte) bool {
 	others := false
 	for _, members := range e.homes(key) {
@@ -63,8 +64,8 @@ func (m *account) standsAside(e *Copies, key []byte) bool {
 	return !others
 }
 
-// filled says whether the member is in, as far as this process knows, and lacks nothing that it
-// has not written down.
+// filled reports whether the member is in, as far as this process knows, and is
+// missing only keys that have entries.
 func (m *copyOf) filled(e *Copies) bool {
 	return m.Pool.View.Phase(m.Index) == health.In && !m.Server.Down && !m.Pool.View.Suspected(m.Index) && !m.incomplete(e)
 }
@@ -81,7 +82,7 @@ func (d *deletion) Client() uint64 { return 0 }
 func (d *deletion) Answered(_ int, r *upstream.Result) {
 	e, m, l := d.e, d.m, d.of
 	m.DeletesSent--
-	current := m.Keys[l.Hash] == l && l.State == entries.Deleting // if not, it was repaired meanwhile, or another write was missed
+	current := m.Keys[l.Hash] == l && l.State == entries.Deleting // false: it was repaired in between, or another write was missed
 	deleted := r.Reply.Kind == wire.Deleted
 	switch gone := r.Foreign || deleted || r.Reply.Kind == wire.NotFound; {
 	case current && !gone:
@@ -91,7 +92,7 @@ func (d *deletion) Answered(_ int, r *upstream.Result) {
 		m.Lost(e, *l, false)
 	case current:
 		m.Rest(l)
-	case deleted && m.Pending(l.Hash) == nil: // the delete took a repair that had come on another connection
+	case deleted && m.Pending(l.Hash) == nil: // the delete has removed a value that a repair stored by another connection
 		m.Lost(e, *l, false)
 	}
 	if m.DeletesSent == 0 {
@@ -99,9 +100,10 @@ func (d *deletion) Answered(_ int, r *upstream.Result) {
 	}
 }
 
-// Lost notes that a delete has taken the member's copy of l's key. The key is queued to be
-// copied again, or there would be a copy too few, unless repairs are off or too many keys
-// wait. It is not read before that if it is dirty, or if its miss would be believed.
+// Lost records that a delete has removed the member's value of l's key. The key is
+// queued to be copied again, because a replica is missing. It is not queued if repairs
+// are off or too many keys wait. Until the copy, the key is not read there if it is
+// dirty, or if its miss would be believed.
 func (m *account) Lost(e *Copies, l entries.Entry, dirty bool) {
 	e.doubt()
 	l = entries.Entry{Hash: l.Hash, Key: bytes.Clone(l.Key), Through: l.Through, LateDeleted: l.LateDeleted, Overwrite: l.Overwrite, Failed: l.Failed}
@@ -121,23 +123,22 @@ func (m *account) Lost(e *Copies, l entries.Entry, dirty bool) {
 	}
 }
 
-// inDoubt notes that the member may have run a write that nobody has acknowledged, or may
-// run it yet. It is made like the others when it answers. dirty: it is not read before
-// that.
+// inDoubt records that the member may have run, or may still run, a write without an
+// acknowledgement. It is repaired once it answers. dirty: until then it is not read.
 func (m *account) inDoubt(e *Copies, l entries.Entry, dirty bool) {
-	if before := m.Keys[l.Hash]; before == nil || before.State != entries.ToDelete { // else it surely has a stale value, which is deleted first
+	if before := m.Keys[l.Hash]; before == nil || before.State != entries.ToDelete { // otherwise it surely has a stale value, which is deleted first
 		m.Lost(e, l, dirty)
 	}
 }
 
-// LateDeleted notes that what was sent behind a late mutation (see
-// upstream/latedelete.go) has replaced something at a server: what the mutation left
-// there, or what was written or copied there since on another connection. If the server
-// is to have a copy of the key, it gets it anew.
+// LateDeleted records that the command sent after a late mutation (see
+// upstream/latedelete.go) has removed something on a server. That is the mutation's
+// value, or a value stored since on another connection. If the server should have a
+// replica of the key, the key is copied again.
 func (e *Copies) LateDeleted(srv *upstream.Server, there []byte) {
 	key := divert.Undivert(there)
 	hash := e.Loops.HashKey(key)
-	if len(e.Ledgers) == 0 || e.Loops.Owner(hash) != e.Tasks { // a write to copies would have been led here, by the owner of the key
+	if len(e.Ledgers) == 0 || e.Loops.Owner(hash) != e.Tasks { // only the owner of the key has led writes to its replicas
 		return
 	}
 	for rt, members := range e.homes(key) {
@@ -148,9 +149,9 @@ func (e *Copies) LateDeleted(srv *upstream.Server, there []byte) {
 		m := members[at]
 		m.notice(e)
 		if !bytes.Equal(there, divert.AppendKey(nil, uint64(m.Pool.View.Renamed(m.Index)), key)) {
-			continue // the server's keys have other names now, so nobody reads this one
+			continue // the server's keys have been renamed, so this name is never read
 		}
-		if rt.Copies.ReadThrough && !srv.HasLateDelete(key) { // what it has from now on is another Ringside's, and may be the only copy
+		if rt.Copies.ReadThrough && !srv.HasLateDelete(key) { // a value stored there from now on is of another instance, and may be the only replica
 			m.Clean(hash)
 		}
 		m.Lost(e, entries.Entry{Hash: hash, Key: key, Through: rt.Copies.ReadThrough, LateDeleted: true, Overwrite: at > 0}, false)
@@ -162,7 +163,7 @@ func (e *Copies) LateDeleted(srv *upstream.Server, there []byte) {
 func (m *account) copyLost(e *Copies) {
 	list, waiting := &m.Lists[entries.ToCopy], 0
 	for range list.Len() {
-		if list.Len() == 0 || waiting >= maxCopies || !m.hasRoom(e, background) { // as many bound what one wakeup looks at
+		if list.Len() == 0 || waiting >= maxCopies || !m.hasRoom(e, background) { // limits the work of one wakeup
 			return
 		}
 		l := list.Front().Value.(*entries.Entry)
@@ -170,7 +171,7 @@ func (m *account) copyLost(e *Copies) {
 		case later || rt != nil && e.Lines[task.KeyLine(l.Hash)] != nil:
 			list.MoveToBack(l.In)
 			waiting++
-		case rt == nil || rt.Copies.RepairRate == 0: // the key belongs to others now, all have lost it, or the route wants no repairs
+		case rt == nil || rt.Copies.RepairRate == 0: // the member has no replica of the key any more, all others have lost it, or the route wants no repairs
 			m.GiveUp(l)
 		default:
 			m.Becomes(l, entries.Copying)
@@ -181,9 +182,10 @@ func (m *account) copyLost(e *Copies) {
 }
 
 // sourceOf finds the route on which the member keeps l's key, and another member that
-// surely has what is to be copied. later: there may be one later. If there is neither a
-// route nor a later, there will be none: the key is not the member's any more, or all others
-// have lost it too, or are in doubt as well and come behind this one in the key's order.
+// surely has the value to copy. later: there may be a source later. If there is no
+// route and later is false, there will be none. There are three such cases. The key is
+// not the member's any more; all others have lost it too; the only others are in doubt
+// as well, and follow this one in the key's order.
 func (m *account) sourceOf(e *Copies, l *entries.Entry) (rt *routing.Route, from, to copyOf, later bool) {
 	for home, members := range e.homes(l.Key) {
 		at := slices.IndexFunc(members, func(o copyOf) bool { return o.account == m })
@@ -195,7 +197,7 @@ func (m *account) sourceOf(e *Copies, l *entries.Entry) (rt *routing.Route, from
 			theirs := o.Pending(l.Hash)
 			inDoubt := theirs != nil && theirs.Overwrite && theirs.State >= entries.ToCopy
 			switch {
-			case o.Server == m.server() || theirs != nil && theirs.State == entries.ToCopy && !theirs.Overwrite: // it has nothing
+			case o.Server == m.server() || theirs != nil && theirs.State == entries.ToCopy && !theirs.Overwrite: // it has no value
 			case l.Overwrite && inDoubt && i > at:
 				doubted++
 			case theirs != nil && !l.Overwrite || !o.filled(e) || o.Dirty(l.Hash) && !(l.Overwrite && inDoubt) || o.Server.HasLateDelete(l.Key):
@@ -204,15 +206,15 @@ func (m *account) sourceOf(e *Copies, l *entries.Entry) (rt *routing.Route, from
 				return home, o, members[at], false
 			}
 		}
-		if doubted > 0 && !later { // what it has is as good as what they have
+		if doubted > 0 && !later { // its own value is as good as theirs
 			return nil, from, to, false
 		}
 	}
 	return nil, from, to, later
 }
 
-// repairFailed notes that a copy of a key to the member has failed. If the ledger has
-// asked for it, it is tried again.
+// repairFailed records that a copy of a key to the member has failed. If the ledger
+// had requested it, it is tried again.
 func (m *account) repairFailed(e *Copies, hash uint64) {
 	l := m.Keys[hash]
 	if l == nil || l.State != entries.Copying {

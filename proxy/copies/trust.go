@@ -1,7 +1,7 @@
 package copies
 
-// How far each holder of a key can be trusted now, and whether an answer still counts
-// when it is to be told.
+// How far each replica of a key can be trusted now, and whether a reply still counts
+// when the client gets it.
 
 import (
 	"ringside/proxy/health"
@@ -12,15 +12,15 @@ import (
 	"ringside/replicate/castoken"
 )
 
-// stateOf is what is known of member i for this key. With suspicion a server that a
-// keeper suspects counts as one that can't be reached, though it is up for this loop.
-// Suspicion may come from another loop, and may last longer than its reason.
+// stateOf returns the state of member i for this key. If suspicion is set, a server
+// that a keeper suspects counts as unreachable, even if it is up for this loop.
+// Suspicion may be reported by another loop, and may last longer than its reason.
 //
-// A write waits for a member that can't be reached, in relaxed mode too: others may
-// still read there, and only this process would know what the member has missed. It
-// would wait for ever where no server of the member's pool answers, since the phases are
-// agreed on there. So in relaxed mode each process then leaves the member out, and keeps
-// what it has missed in its ledger.
+// A write waits for an unreachable member, in relaxed mode too. Other instances may
+// still read there, and only this process would know what the member has missed. But
+// if no server of the member's pool answers, the phases can't change, and the write
+// would wait forever. So in relaxed mode each process then skips the member, and
+// records the missed writes in its ledger.
 func (c *command) stateOf(t *task.Task, i int, suspicion bool) replicate.Member {
 	m := &c.members[i]
 	strict := m.Pool.Pool.Failover.Strict
@@ -35,7 +35,7 @@ func (c *command) stateOf(t *task.Task, i int, suspicion bool) replicate.Member 
 		out.State = replicate.Gone
 	case phase == health.In && (m.Server.Down || (suspicion || strict) && m.Pool.View.Suspected(m.Index)):
 		out.State = replicate.Suspect
-	case suspicion && phase != health.Out && phase != health.Leaving && m.Server.HasLateDelete(t.Key): // it would take what is written now
+	case suspicion && phase != health.Out && phase != health.Leaving && m.Server.HasLateDelete(t.Key): // the late delete would remove what is written now
 		out.State = replicate.Suspect
 	case phase == health.In && m.Dirty(t.Hash):
 		out.State = replicate.Dirty
@@ -57,7 +57,8 @@ func (c *command) stateOf(t *task.Task, i int, suspicion bool) replicate.Member 
 	return out
 }
 
-// generation changes when the phase of any server of the members' pools does.
+// generation returns a number that changes with the phase of any server of the
+// members' pools.
 func (c *command) generation() (sum uint64) {
 	for i := range c.members {
 		sum += c.members[i].Pool.View.Gen()
@@ -65,9 +66,9 @@ func (c *command) generation() (sum uint64) {
 	return sum
 }
 
-// phaseNumbers is the sum of the members' phase numbers. They only grow, so it changes
-// when one of the members comes to another phase. Suspicion is left out: what a suspected
-// server has answered is still true.
+// phaseNumbers returns the sum of the members' phase numbers. They only grow, so the
+// sum changes when a member enters another phase. Suspicion does not count, because
+// the replies of a suspected server are still true.
 func (c *command) phaseNumbers() (sum uint64) {
 	for i := range c.members {
 		m := &c.members[i]
@@ -76,8 +77,8 @@ func (c *command) phaseNumbers() (sum uint64) {
 	return sum
 }
 
-// keyAt is the name of t's key at member i. A server that refused to be flushed still
-// has stale values under the plain names, so its keys have other names since.
+// keyAt returns the name of t's key at member i. A server that has rejected a flush
+// still has stale values under the plain names, so its keys have been renamed.
 func (c *command) keyAt(t *task.Task, i int) []byte {
 	m := &c.members[i]
 	n := m.Pool.View.Renamed(m.Index)
@@ -87,15 +88,17 @@ func (c *command) keyAt(t *task.Task, i int) []byte {
 	return divert.AppendKey(nil, uint64(n), t.Key)
 }
 
-// leased reports whether this process has a lease on the member, without which a strict
-// pool answers nothing from it: others may have moved its keys. Relaxed pools need none.
+// leased reports whether this process has a lease on the member. Without a lease, a
+// strict pool must not use its replies, because other instances may have moved its
+// keys. Relaxed pools need no lease.
 func (m *copyOf) leased(now int64) bool {
 	return !m.Pool.Pool.Failover.Strict || now < m.Pool.View.ValidUntil(m.Index)
 }
 
-// lends reports whether what the member has may be copied to others: nobody has done without
-// it yet. A copy claims first, and asks the member behind that, so a delete that does without
-// it comes behind the claim, and takes that. The lease is looked at before the phase: see sure.
+// lends reports whether the member can be the source of a repair: no write can have
+// skipped it so far. A copy places a claim at the target first, and reads the source
+// after it. So a delete that skips the source comes after the claim, and removes it.
+// The lease is checked before the phase: see sure.
 func (m *copyOf) lends(now int64) bool {
 	if !m.leased(now) {
 		return false
@@ -104,9 +107,9 @@ func (m *copyOf) lends(now int64) bool {
 	return phase == health.In || phase == health.Warming || phase == health.Settling
 }
 
-// outlook changes when a phase does, when a lease on a member ends or comes back, and
-// when what lies behind a late set of t's key has run there. A command that is parked is
-// led again then.
+// outlook returns a number that changes when a parked command should start again. That
+// is when a phase changes, when a lease on a member ends or returns, and when the late
+// delete of t's key has run.
 func (c *command) outlook(t *task.Task) uint64 {
 	usable := uint64(0)
 	for i := range c.members {
@@ -117,14 +120,18 @@ func (c *command) outlook(t *task.Task) uint64 {
 	return c.generation()<<replicate.Max | usable
 }
 
-// sure reports whether the answer that the rule has settled on still counts. In a strict
-// pool the phases must be those that the command began with, and there must be leases:
-// for a read on the member whose answer it is, for a write on all that have taken it,
-// at a moment behind the last answer; and the leases are looked at before the phases, as
-// they are published behind them (health.View.Publish). Else another Ringside may have given the key to other members in between. In any pool
-// the process that has decided a write must still be there: one that has been restarted
-// has lost the value, and nobody knows which of the copies have it. A client error has
-// decided nothing.
+// sure reports whether the reply that the rule has settled on still counts.
+//
+// In a strict pool the phases must be the same as at the start of the command, and
+// leases must still be valid. A read needs a lease on the member that has answered, a
+// write on all members that have stored it. Without them, another instance may have
+// moved the key to other members in between. The leases are checked at a time after
+// the last reply. They are checked before the phases, because a view publishes them
+// after the phases (health.View.Publish).
+//
+// In any pool, the server process that has decided a write must still run. A restarted
+// process has lost the value, and it is unknown which replicas have it. A client error
+// has decided nothing.
 func (c *command) sure(t *task.Task, s replicate.Settlement) bool {
 	if c.writes && s.Answer >= 0 && c.asks[s.Answer].kind != replicate.ClientError && c.asks[s.Answer].result.Void() {
 		return false
@@ -146,18 +153,18 @@ func (c *command) sure(t *task.Task, s replicate.Settlement) bool {
 	return !strict || c.phases == c.phaseNumbers()
 }
 
-// handedOver reports whether another member than the authority of t's command, a write that
-// the authority decides, may decide about the key by now, here or at another Ringside. It
-// was on its way back when the command began. SETTLE lasts two pings in relaxed mode, and a
-// command on a slow server may take longer.
+// handedOver reports whether another member may be the primary of t's key by now, here
+// or at another instance. t is a write that the primary decides. That member was
+// rejoining when the command started. SETTLE lasts only two pings in relaxed mode, and
+// a command on a slow server may last longer.
 func (c *command) handedOver(t *task.Task) bool {
 	if !c.writes || c.isRepair || c.authority < 0 || t.Op == wire.Set || t.Op == wire.Add || t.Op == wire.Delete {
-		return false // all decide those
+		return false // all members decide these
 	}
 	for i := range c.members[:c.authority] {
 		m := &c.members[i]
 		switch phase := m.Pool.View.Phase(m.Index); {
-		case m.Pool.View.Gone() || c.gone.Has(i): // it has been left out, and may answer again since
+		case m.Pool.View.Gone() || c.gone.Has(i): // it was skipped, and may answer again since
 		case phase == health.In || phase == health.Settling:
 			return true
 		}
@@ -165,8 +172,8 @@ func (c *command) handedOver(t *task.Task) bool {
 	return false
 }
 
-// identity is what cas tokens of t's key at member i are sealed for: see package
-// replicate.
+// identity returns the identity for which cas tokens of t's key at member i are
+// sealed: see package replicate.
 func (c *command) identity(t *task.Task, i int) uint64 {
 	m := &c.members[i]
 	target := &m.Server.Target
@@ -174,10 +181,10 @@ func (c *command) identity(t *task.Task, i int) uint64 {
 		uint64(m.Server.StartedAt), uint64(m.Server.Pid), uint64(health.Emptied(m.Pool.View.N(m.Index))))
 }
 
-// unidentified is the index of a member whose server has not said yet since when it
-// runs, if t needs that for a cas token; -1: there is none. To open a token the present
-// process must be known. To seal one the last known process is enough: if that has ended
-// the token fits nothing, which is the truth.
+// unidentified returns the index of a member without a known start time, if t needs
+// that for a cas token; -1: none. To open a token, the present process must be known.
+// To seal one, the last known process is enough. If that process has ended, the token
+// matches nothing, which is correct.
 func (c *command) unidentified(t *task.Task, states []replicate.Member) int {
 	_, opens := t.Token()
 	shows := t.Op == wire.Gets || t.Op == wire.Gats || t.Op == wire.Get && t.Req.Flags&wire.Binary != 0 || t.Req.Letters.Has('c')
@@ -197,8 +204,8 @@ func (c *command) unidentified(t *task.Task, states []replicate.Member) int {
 	return -1
 }
 
-// awaitIdentity parks t until the server of member i has said since when it runs, or is
-// down, or a phase changes.
+// awaitIdentity parks t until the server of member i has reported its start time, or
+// is down, or a phase changes.
 func (c *command) awaitIdentity(t *task.Task, i int) {
 	srv, was := c.members[i].Server, c.outlook(t)
 	c.e.Keepers.Identify(srv)

@@ -1,6 +1,6 @@
 package guard
 
-// Counting in guarded values.
+// incr and decr of guarded values.
 
 import (
 	"bytes"
@@ -13,7 +13,8 @@ import (
 	"ringside/proxy/wire"
 )
 
-// count is incr and decr.
+// count serves incr and decr. It sends the command unchanged, unless the value may be
+// old or may have tags.
 func (l *rule) count(t *task.Task) {
 	if l.Stale > 0 || l.tags != nil {
 		l.countOver(t)
@@ -31,8 +32,9 @@ func (l *rule) count(t *task.Task) {
 	})
 }
 
-// noNumber goes on where there may be nothing to count: a stub is nothing. A command
-// that creates its item begins again without it.
+// noNumber handles the cases in which there may be no value to count. It calls value
+// if there is one. A placeholder counts as none. A meta command that creates its item
+// deletes the placeholder and calls again.
 func (l *rule) noNumber(t *task.Task, s *item.Seen, via upstream.Via, value, again func()) {
 	switch creates := t.Req.Dialect == wire.Meta && t.Req.Letters.Has('N'); {
 	case !l.gone(s):
@@ -51,7 +53,8 @@ func (l *rule) noNumber(t *task.Task, s *item.Seen, via upstream.Via, value, aga
 	}
 }
 
-// countOver counts only what was seen not to be deleted.
+// countOver counts only if the item is still the one that a look has found, so it does
+// not change a deleted value.
 func (l *rule) countOver(t *task.Task) {
 	l.look(t, func(s *item.Seen, via upstream.Via) {
 		l.noNumber(t, s, via, func() {
@@ -84,7 +87,8 @@ func (l *rule) countOver(t *task.Task) {
 	})
 }
 
-// recount is incr and decr of a value with tags.
+// recount serves incr and decr of a value with tags: it computes the number and stores
+// it with the head.
 func (l *rule) recount(t *task.Task, s *item.Seen, again func()) {
 	n, err := strconv.ParseUint(string(bytes.TrimRight(l.tags.body, " ")), 10, 64)
 	if err != nil {

@@ -1,60 +1,73 @@
-// Package guard lets one client at a time rebuild a value that is missing.
+// Package guard is the dogpile guard: it lets one client at a time rebuild a value
+// that is missing, while other clients wait or get the old value.
 //
-// Clients that know only get, set and delete need to know nothing of it. A guarded
-// get is one mg with N and, where old values are of use, R: memcached itself says
-// which client rebuilds, and leaves a stub for the others. Every miss that a client is
-// told of is recorded (package misses), with the cas of the item that it has left or
-// seen. The set that answers it is stored only if nothing has touched the key since, so
-// it can't bring back what was deleted meanwhile. The others get the old value, where
-// there is one that may be served, or are held.
+// Clients need only get, set and delete. A guarded get is one mg with the flag N. It
+// also has R on routes that rebuild values before they expire or serve old ones.
+// memcached itself then grants the rebuild to one client, the lease holder (flag W),
+// and stores an empty placeholder. Other clients see the flag Z. They get the old
+// value if it may still be served. Otherwise they wait.
 //
-// What must hold for all Ringsides is on the servers: stubs, the marks W, Z and X, and
-// cas. A Ringside that dies loses its misses and the gets that it holds, and nothing else.
-// In doubt a set is answered NOT_STORED, and what is stored stays.
+// The guard records every miss that it reports to a client (package misses), with the
+// cas of the item that the get left or saw. The set that answers the miss is stored
+// only if the key has not changed since. So it can't restore a value that was deleted
+// in between.
+//
+// All state that instances must share is on the servers: placeholders, the flags W, Z
+// and X, and cas. An instance that dies loses only its recorded misses and its waiting
+// gets. If the guard is not sure, it answers a set with NOT_STORED and keeps the
+// stored item.
 //
 // # What is on a server
 //
-//	stub            empty, client flags 0, and one of W, Z, X is shown: made by mg N, nothing to clients
-//	empty value     of a client, with flags 0: kept with the flags 0x52530000, shown with 0
-//	Z, TTL < R      somebody rebuilds it before it expires; the others get it
-//	X               deleted, kept to be served while it is rebuilt (stale); nothing to all other commands
+//	placeholder     empty, client flags 0, with one of W, Z, X: created by mg N; clients see a miss
+//	empty value     of a client, with flags 0: stored with the flags 0x52530000, shown with 0
+//	Z, TTL < R      another client rebuilds the value before it expires; other clients get it
+//	X               deleted, kept to be served during the rebuild (stale); a miss for all other commands
 //
 // # Commands
 //
-//	            sent                                             W                Z on a stub
-//	get         mg k f v c t N R k                               miss             held, then a value or a miss
-//	gets        mg k f v c t N k                                 miss             held; an old value is never given
-//	set         after a miss: ms k C<cas>; HD: stored; NF, EX: NOT_STORED; without: ms k
+//	            sent                                             W                Z on a placeholder
+//	get         mg k f v c t N R k                               miss             waits, then a value or a miss
+//	gets        mg k f v c t N k                                 miss             waits; never gets an old value
+//	set         after a miss: ms k C<cas>; HD: stored; NF, EX: NOT_STORED; without a miss: ms k
 //	delete      mg k s f c t R0, md k; with stale: md k I C<cas> T<stale>
-//	add         after a miss of a stub or X: as set; of a value: NOT_STORED; without: ms k ME; NS: look; stub, X: ms k C<cas>
-//	replace     after a miss: as set, with MR; of a stub: NOT_STORED
-//	replace, append, prepend: look; ms k MR C<cas>, MA, MP; a stub, X: NOT_STORED
-//	incr, decr  as they are; no number: look; with stale: look, ma k C<cas>
-//	touch, gat  look, then as they are, with the longer time
-//	cas, mg with N or R, ms with C or I, md with I or C, me: as they are
+//	add         after a miss of a placeholder or X: as set; of a value: NOT_STORED; without a miss: ms k ME;
+//	            on NS: look; placeholder, X: ms k C<cas>
+//	replace     after a miss: as set, with MR; of a placeholder: NOT_STORED
+//	replace, append, prepend: look; ms k MR C<cas>, MA, MP; a placeholder, X: NOT_STORED
+//	incr, decr  unchanged; if there is no number: look; with stale: look, ma k C<cas>
+//	touch, gat  look, then unchanged, with the longer time
+//	cas, mg with N or R, ms with C or I, md with I or C, me: unchanged
+//
+// "look" is an mg that does not start a rebuild (rule.look).
 //
 // # A key
 //
-//	none ► mg N: W ► stub(Z) ► ms C ► value ► TTL < R: W ► due(Z) ► ms C ► value
-//	stub ► its lease ends, it is given back, md ► none
+//	none ► mg N: W ► placeholder(Z) ► ms C ► value ► TTL < R: W ► due(Z) ► ms C ► value
+//	placeholder ► its lease ends or is canceled, md ► none
 //	value ► delete, stale: md I ► X ► mg: W ► X(Z) ► ms C ► value
-//	Z for a lease with one cas ► given back by whoever sees it
+//	Z for a lease with one cas ► lease canceled by an instance that sees it
 //
-// # Several copies
+// To cancel a lease means to remove the placeholder, or to mark the item with md I, so
+// that the next get rebuilds.
 //
-// What is asked of a key of several copies is a step of its command, which package
-// copies leads: see package copied.
+// # Replicated keys
 //
-// All asks of one key are led by one loop of the process, which has its misses
-// and those who wait for it; hits alone don't go there.
+// For a key with several replicas the guard does not send commands to servers itself.
+// It runs each one as a step of the client's command, and package copies carries out
+// the step: see package copied.
 //
-// # What it does not do
+// All tasks of one key run on one loop of the process. That loop has the misses and
+// the waiting gets of the key. Plain hits do not use it.
 //
-//   - It does not see that a key is rebuilt once only: a lease that ends, a stub that its
-//     server has lost, and a wait that is over let one more client rebuild each.
-//   - It does not bind a set without a miss: that stores as on any route, unless the route
-//     has sets: after_miss.
-//   - It keeps no values. Package near does, and memcached keeps the old ones.
+// # Limits
+//
+//   - It does not guarantee that a key is rebuilt only once. A lease that ends, a
+//     placeholder that its server has lost, and a wait that times out each let one
+//     more client rebuild.
+//   - It does not check a set without a miss: that set is stored as on any route,
+//     unless the route has sets: after_miss.
+//   - It does not keep values. Package near does, and memcached keeps the old ones.
 package guard
 
-// The package's manual.
+// Package documentation.

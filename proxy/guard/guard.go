@@ -1,6 +1,7 @@
 package guard
 
-// What one loop knows of guarded keys, and who leads their commands.
+// The guard of one loop: its state for guarded keys, and the entry point for their
+// commands.
 
 import (
 	"log/slog"
@@ -22,29 +23,29 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Guard is what one loop does for guarded keys: it leads the commands on those
-// that are its own.
+// Guard is the dogpile guard of one loop. It serves the commands on guarded keys that
+// belong to this loop. Only its loop may use it.
 type Guard struct {
 	*task.Tasks
 	EachLoop func(f func(*Guard))              // runs f on all loops of the process; on this one before it returns
-	OnLoop   func(hash uint64, f func(*Guard)) // runs f on the loop that leads the keys with that hash; on this one before it returns
-	Ablation Ablation                          // what tests leave out
+	OnLoop   func(hash uint64, f func(*Guard)) // runs f on the loop that owns the keys with that hash; on this one before it returns
+	Ablation Ablation                          // rules that tests turn off
 
 	misses *misses.Table
 
-	polls    []*poll                    // one for each key that somebody waits for
-	polling  map[string]*poll           // the same, by pool and name
-	waiting  int                        // gets held
-	nextPoll map[*upstream.Server]int64 // when each may be polled again, on the loop's clock
+	polls    []*poll                    // one for each key that has waiting gets
+	polling  map[string]*poll           // the same, by pool and key: see nameOf
+	waiting  int                        // number of waiting gets
+	nextPoll map[*upstream.Server]int64 // per server: earliest time of the next poll, on the loop's clock
 
-	neverFilled misses.NeverFilled             // by hash
-	winners     misses.Winners                 // that have not come back yet, by hash
-	off         map[*upstream.Server]offReason // for whom the guard is off
+	neverFilled misses.NeverFilled             // keys that clients don't fill, by hash
+	winners     misses.Winners                 // lease holders that have not filled their key yet, by hash
+	off         map[*upstream.Server]offReason // servers for which the guard is off
 
 	chance *rand.Rand
 }
 
-// New is the guard of the loop number n.
+// New returns the guard of the loop with the number n, which seeds its random numbers.
 func New(tasks *task.Tasks, n uint64) *Guard {
 	return &Guard{
 		Tasks: tasks, misses: misses.NewTable(), polling: map[string]*poll{}, nextPoll: map[*upstream.Server]int64{},
@@ -52,22 +53,22 @@ func New(tasks *task.Tasks, n uint64) *Guard {
 	}
 }
 
-// nameOf tells keys apart: the same name in another pool is another key. Listeners
-// and prefixes that are stripped may lead to the same one.
+// nameOf returns the name of t's key across pools: the same key in another pool is
+// another key. Different listeners and stripped prefixes can refer to the same key.
 func nameOf(t *task.Task) string { return t.Route.Pool.Name + "\x00" + string(t.Key) }
 
-// party is a client of guarded routes, as all loops see it.
+// party is a client of guarded routes. All loops of the process share it.
 type party struct {
 	misses.Client
-	g         *Guard        // of the client's loop
-	followers atomic.Uint64 // requests that came before all others were answered
-	held      atomic.Int64  // gets of it that wait
+	g         *Guard        // of the loop that has the client's connection
+	followers atomic.Uint64 // counts requests that arrived before all earlier ones were answered
+	held      atomic.Int64  // number of its waiting gets
 	gone      atomic.Bool
-	sets      []uint64 // keys, by hash, that it stores while it may have a miss of them; used by its loop
+	sets      []uint64 // hashes of the keys of its pending sets that may answer a miss; used only by its own loop
 }
 
-// Enroll tells t who its client is. It must be called where the client is, before t
-// is admitted.
+// Enroll attaches its client to t. It must be called on the client's loop, before t is
+// admitted.
 func (g *Guard) Enroll(s *client.Session, x *client.Exchange, t *task.Task) {
 	p, _ := s.Companion.(*party)
 	if p == nil {
@@ -89,12 +90,12 @@ func (g *Guard) Enroll(s *client.Session, x *client.Exchange, t *task.Task) {
 		p.addSet(t.Hash)
 	}
 	if x.Next != nil {
-		l.followers-- // somebody waits for it already
+		l.followers-- // the next request has arrived already, so the get must not wait
 	}
 }
 
-// overlaps notes that the connection is shared if its client waits for x and another answer
-// at once.
+// overlaps marks the connection as shared if its client waits for x and for another
+// reply at the same time.
 func (p *party) overlaps(s *client.Session, x *client.Exchange) {
 	if p.Shared.Load() || x.Quiet() {
 		return
@@ -107,8 +108,8 @@ func (p *party) overlaps(s *client.Session, x *client.Exchange) {
 	}
 }
 
-// Followed notes that x has come before the requests before it were answered. It ends the
-// waiting of these.
+// Followed records that x arrived before the earlier requests were answered. It ends
+// the waits of these requests.
 func (p *party) Followed(s *client.Session, x *client.Exchange) {
 	p.overlaps(s, x)
 	p.followers.Add(1)
@@ -117,7 +118,7 @@ func (p *party) Followed(s *client.Session, x *client.Exchange) {
 	}
 }
 
-// addSet notes that a set of a key has come that may answer a miss.
+// addSet records a pending set that may answer a miss.
 func (p *party) addSet(hash uint64) {
 	if len(p.sets) == cap(p.sets) {
 		p.dropSets()
@@ -125,13 +126,13 @@ func (p *party) addSet(hash uint64) {
 	p.sets = append(p.sets, hash)
 }
 
-// dropSets forgets the keys whose sets are over.
+// dropSets removes the keys without a pending set from p.sets.
 func (p *party) dropSets() {
 	p.sets = slices.DeleteFunc(p.sets, func(hash uint64) bool { return !p.g.Works(p.ID, hash) })
 }
 
-// Gone gives back what the client was to rebuild. What it has sent before is carried out still:
-// a set that waits answers its miss as if the client were there.
+// Gone cancels the leases of the client, because its connection is closed. Requests
+// that it sent before still run: a pending set answers its miss as usual.
 func (p *party) Gone() {
 	p.gone.Store(true)
 	p.dropSets()
@@ -139,16 +140,17 @@ func (p *party) Gone() {
 	p.g.EachLoop(func(g *Guard) { g.leave(p, sets) })
 }
 
-// Lead serves t, or parks it.
+// Lead serves t, or parks it until the state of its servers is known. It returns false
+// if t is not served by the guard.
 func (g *Guard) Lead(t *task.Task) bool {
 	if t.Route.Guard == nil {
 		return false
 	}
-	if t.IsStep() { // of the guard's own
+	if t.IsStep() { // sent by the guard itself
 		return t.Route.Copies.Copies == 0 && failover.SingleCopy{}.Lead(t)
 	}
 	l, _ := t.Rule.(*rule)
-	if l == nil { // the key was not guarded yet when it was sent
+	if l == nil { // the key was not guarded yet when the request arrived
 		l = &rule{party: &party{g: g, Client: misses.Client{ID: t.Asker}}}
 	}
 	l.g, l.Guard = g, t.Route.Guard
@@ -178,7 +180,8 @@ func (g *Guard) Lead(t *task.Task) bool {
 	return l.lead(t, old) || failover.SingleCopy{}.Lead(t)
 }
 
-// locate finds where t's key is served now, and by what name: see Spot.Locate.
+// locate finds the server of t's key, and the name that the key has there: see
+// Spot.Locate.
 func (l *rule) locate(t *task.Task, read bool) (trouble upstream.Failure, parked bool) {
 	trouble, parked = l.Locate(t, read)
 	if l.at = 0; l.Role == health.Returning {
@@ -188,17 +191,18 @@ func (l *rule) locate(t *task.Task, read bool) (trouble upstream.Failure, parked
 	return trouble, parked
 }
 
-// leadCopied is Lead for a key of several copies.
+// leadCopied is Lead for a key with several replicas.
 func (l *rule) leadCopied(t *task.Task) bool {
 	l.name, l.copies = t.Key, copied.Of(t.Route, t.Key)
 	return l.copies != nil && l.lead(t, false)
 }
 
-// lead serves t, whose key is found. It reports false if t is as on a route without a guard,
-// which it is where the server is an old one, that can't have any.
+// lead serves t after its key has been located. It returns false if t must be served
+// as on a route without a guard. That is also so for all commands on an old server,
+// because such a server has no guarded items.
 func (l *rule) lead(t *task.Task, old bool) bool {
 	switch why := unfit(t); {
-	case !old && l.copies == nil && passes(t) && l.takesOwn(t): // what is there stays, for it is all that it may change
+	case !old && l.copies == nil && passes(t) && l.takesOwn(t): // rejecting it needs no other step: it could only have changed the version that its client has seen
 		t.Reject(wire.AppendClientError(nil, ownFlags))
 	case !old && passes(t) && compares(t):
 		l.rewrite(t)
@@ -217,7 +221,8 @@ func (l *rule) lead(t *task.Task, old bool) bool {
 	return true
 }
 
-// passes says that a command runs the scheme itself, or shows what is there.
+// passes reports whether t is sent as the client wrote it. That is so if the client
+// uses the guard's meta flags itself, compares a cas, or inspects the item.
 func passes(t *task.Task) bool {
 	if t.Op == wire.Debug || t.Op == wire.Cas && t.Route.Tags == nil {
 		return true
@@ -228,7 +233,7 @@ func passes(t *task.Task) bool {
 	has := t.Req.Letters.Has
 	switch {
 	case t.Route.Tags != nil && t.Op <= wire.Cas:
-		return false // what is stored has a head
+		return false // a stored value has a head
 	case t.Op == wire.Get:
 		return has('N') || has('R')
 	case t.Op == wire.Incr || t.Op == wire.Decr:
@@ -237,12 +242,12 @@ func passes(t *task.Task) bool {
 	return has('C') || has('I')
 }
 
-// compares says that t is to change only the version that its client has seen.
+// compares reports whether t may change only the version that its client has seen.
 func compares(t *task.Task) bool {
 	return t.Op == wire.Cas || t.Req.Flags&wire.Binary != 0 && t.Req.Letters.Has('C')
 }
 
-// unfit says why a meta command can't be done on t's route; "" if it can.
+// unfit returns why a meta command can't run on t's route, or "".
 func unfit(t *task.Task) string {
 	switch has := t.Req.Letters.Has; {
 	case t.Req.Dialect == wire.Text:
@@ -254,21 +259,21 @@ func unfit(t *task.Task) string {
 	return ""
 }
 
-// AppendFlags appends the flags of a guarded read; fresh: of one that may not meet an old
-// value.
+// AppendFlags appends the meta flags of a guarded read to dst. If fresh is set, the
+// read must not return an old value.
 func (g *Guard) AppendFlags(dst []byte, rt *routing.Guard, fresh, hide bool) []byte {
 	return item.AppendFlags(dst, rt, fresh, hide, g.chance)
 }
 
-// Tick does what time demands.
+// Tick ends waits that have timed out, and polls servers for the other waiting gets.
 func (g *Guard) Tick() {
-	for i := 0; i < len(g.polls); i++ { // may grow
+	for i := 0; i < len(g.polls); i++ { // g.polls may grow
 		g.polls[i].tick()
 	}
 	g.tidy()
 }
 
-// tidy forgets the polls that nobody waits for.
+// tidy forgets the polls without waiting gets.
 func (g *Guard) tidy() {
 	kept := g.polls[:0]
 	for _, p := range g.polls {
@@ -283,7 +288,7 @@ func (g *Guard) tidy() {
 	g.polls = kept
 }
 
-// Drain ends all waiting.
+// Drain ends all waits.
 func (g *Guard) Drain() {
 	for _, p := range g.polls {
 		for len(p.held) > 0 {
@@ -292,16 +297,16 @@ func (g *Guard) Drain() {
 	}
 }
 
-// What a server lacks for which the guard is off.
+// Missing features of a server that turn the guard off for it.
 const (
 	noMeta = "it knows no meta commands"
 	noCas  = "it has no cas: start it without -C"
 )
 
-// offReason says why the guard is off for a server.
+// offReason is the reason why the guard is off for a server.
 type offReason struct {
 	why string
-	via upstream.Via // of the answer that has shown it; none: a connection says so itself
+	via upstream.Via // connection epoch of the reply that has shown it; zero: the connection itself reports it
 }
 
 func (g *Guard) turnOff(srv *upstream.Server, is offReason) {
@@ -312,15 +317,15 @@ func (g *Guard) turnOff(srv *upstream.Server, is offReason) {
 	}
 }
 
-// Heard learns whether the server that said s has cas.
+// Heard turns the guard off for srv if the reply s shows that the server has no cas.
 func (g *Guard) Heard(srv *upstream.Server, via upstream.Via, s *item.Seen) {
 	if string(s.Cas) == "0" {
 		g.turnOff(srv, offReason{noCas, via})
 	}
 }
 
-// Blind says that the server at the other end of c has shown that it has no cas.
-// Another process at its address may have.
+// Blind reports whether the server process at the other end of c has no cas, so that
+// the guard is off. Another process at the same address may have cas.
 func (g *Guard) Blind(c *upstream.Conn) bool {
 	if len(g.off) == 0 || c == nil {
 		return false
@@ -329,20 +334,20 @@ func (g *Guard) Blind(c *upstream.Conn) bool {
 	return known && c.Reaches(is.via)
 }
 
-// Ablation leaves rules of the guard out, for tests that show what each is for. The
-// zero Ablation leaves out nothing.
+// Ablation turns rules of the guard off, for tests that show what breaks without each
+// rule. The zero Ablation turns nothing off.
 type Ablation struct {
-	Late     bool // a miss because a wait is over is not recorded
-	Failed   bool // nor is one because no server has answered
-	Life     bool // a miss binds sets to its cas whatever process is at the server's address
-	Phase    bool // and wherever the key is by now
-	Touch    bool // touch does not look whether there is a stub
-	Watch    bool // nobody sees that a winner does not come back
-	GiveBack bool // every client that leaves gives back the items of its misses
-	Rest     bool // of several copies, the others get a set at once when the authority has it
-	Former   bool // of several copies, nobody asks who has kept the key before a reload
-	Pause    bool // and nobody pauses before keys leave those who have kept them
-	Sight    bool // of several copies, sets and deletes replace what they have not seen, in strict mode too
-	Stamp    bool // a set has the versions that tags have then, not at its miss
-	Order    bool // nobody looks whether a tag that a set names first is older than its miss
+	Late     bool // a miss after a wait that timed out is not recorded
+	Failed   bool // a miss that replaces an error of the servers is not recorded
+	Life     bool // a miss binds sets to its cas, even after another process has started at the server's address
+	Phase    bool // a miss binds sets to its cas, even after the key has moved to another server
+	Touch    bool // touch does not check whether the item is a placeholder
+	Watch    bool // a lease holder that never fills its key is not detected
+	GiveBack bool // when a client leaves, the leases of all its misses are canceled, its own or not
+	Rest     bool // replicas: followers get a bound set as soon as the primary has it
+	Former   bool // replicas: the servers that had the key before a reload are not asked
+	Pause    bool // replicas: writes do not pause before keys move away from their former servers
+	Sight    bool // replicas: sets and deletes replace items that they have not seen, in strict mode too
+	Stamp    bool // a set is stamped with the tag versions of the set, not of its miss
+	Order    bool // a set does not check whether a tag that it names first is older than its miss
 }

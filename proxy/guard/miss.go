@@ -1,6 +1,6 @@
 package guard
 
-// Misses that clients were told of, and the sets that answer them.
+// Recording of misses, and the sets that answer them.
 
 import (
 	"slices"
@@ -18,7 +18,7 @@ import (
 	"ringside/proxy/wire"
 )
 
-// here is where l's key is served now.
+// here returns the server and the name that t's key has now.
 func (l *rule) here(t *task.Task) misses.Spot {
 	if l.copies != nil {
 		return l.copies.Spot(t.Route, t.Key)
@@ -30,7 +30,7 @@ func (l *rule) here(t *task.Task) misses.Spot {
 	return s
 }
 
-// scope is what a set of the client must share with a miss to be its rebuild.
+// scope returns what a set must share with a miss to count as its rebuild.
 func (l *rule) scope() misses.Scope {
 	return misses.Scope{
 		Shared:    l.Clients == table.Shared || l.Clients == table.Detected && l.party.Shared.Load(),
@@ -39,28 +39,28 @@ func (l *rule) scope() misses.Scope {
 	}
 }
 
-// misses are the outstanding misses of t's key in the scope of its client; nil: there are
-// none.
+// misses returns the outstanding misses of t's key in the scope of its client, or nil.
 func (l *rule) misses(t *task.Task) *misses.Miss {
 	return l.g.misses.Of(l.scope(), &l.party.Client, nameOf(t))
 }
 
-// event is an event of now.
+// event returns an event of kind k that happens now.
 func (l *rule) event(k misses.Kind) misses.Event {
 	ev := misses.At(l.Guard, l.g.Now)
 	ev.Kind = k
 	return ev
 }
 
-// missed is a get that is about to be answered "not found".
+// missed describes a get that is about to be answered "not found".
 type missed struct {
-	s   *item.Seen   // what it has seen; nil: nothing that a set can be bound to
-	via upstream.Via // of that
-	at  int64        // when it was sent; 0: now
+	s   *item.Seen   // the item that the get has seen; nil: a set can't be bound to any
+	via upstream.Via // connection epoch of s
+	at  int64        // when the get was sent, on the loop's clock; 0: now
 	won bool
 }
 
-// record records a miss that t's client is about to be told of.
+// record records a miss before t's client gets the reply. If the client has gone, it
+// cancels the lease and returns nil.
 func (l *rule) record(t *task.Task, what missed) *misses.Miss {
 	g := l.g
 	if l.Hide || l.party == nil {
@@ -88,8 +88,8 @@ func (l *rule) record(t *task.Task, what missed) *misses.Miss {
 	return g.misses.Record(l.scope(), &l.party.Client, nameOf(t), seen, max(g.Clients.Limits.Tickets/max(loops, 1), 1))
 }
 
-// knows ends the miss of a sequential client that is shown a value (Found), or whose
-// delete is answered (Deleted).
+// knows ends the miss of a client that sends one request at a time. The reason is that
+// the client gets the value (Found) or the reply to its delete (Deleted).
 func (l *rule) knows(t *task.Task, k misses.Kind) {
 	if l.Hide || l.party == nil {
 		return
@@ -109,8 +109,8 @@ func Expects(s *client.Session) bool {
 	return p != nil && p.HasMisses()
 }
 
-// Found ends the miss that the client of s may have of key on rt, because an ordinary
-// exchange shows it the value.
+// Found ends the miss of key on rt that the client of s may have. It is called when
+// the client gets the value by an ordinary exchange, without a task.
 func (g *Guard) Found(s *client.Session, rt *routing.Route, key []byte) {
 	p, _ := s.Companion.(*party)
 	hash := g.Loops.HashKey(key)
@@ -125,7 +125,8 @@ func (g *Guard) Found(s *client.Session, rt *routing.Route, key []byte) {
 	})
 }
 
-// reachable reports whether a set that is bound to o, sent on c, meets the item of its cas or none.
+// reachable reports whether a set bound to o and sent on c can only meet the item with
+// that cas, or no item.
 func (g *Guard) reachable(o *misses.Origin, here misses.Spot, c *upstream.Conn) bool {
 	if elsewhere := o.Spot != here; g.Ablation.Phase && elsewhere || g.Ablation.Life && !elsewhere {
 		return c != nil
@@ -133,13 +134,13 @@ func (g *Guard) reachable(o *misses.Origin, here misses.Spot, c *upstream.Conn) 
 	return o.Reachable(here, c)
 }
 
-// conn is where the next ask of t goes.
+// conn returns the connection on which t's next command will be sent, or nil.
 func (l *rule) conn(t *task.Task) *upstream.Conn {
 	c, _, _ := l.server(t).Pick(t.Asker, t.ClientDone)
 	return c
 }
 
-// decide decides on a set, add or replace. m is nil if there is no miss.
+// decide returns what to do with a set, add or replace. m is nil if there is no miss.
 func (l *rule) decide(t *task.Task, k misses.Kind) (m *misses.Miss, act misses.Act, cas uint64) {
 	if l.Hide {
 		return nil, misses.Write, 0
@@ -148,16 +149,16 @@ func (l *rule) decide(t *task.Task, k misses.Kind) (m *misses.Miss, act misses.A
 		_, act, _ = misses.Decide(l.scope(), misses.Entry{}, l.event(k))
 		return nil, act, 0
 	}
-	if c := l.conn(t); (c != nil || l.copies != nil) && !l.g.reachable(&m.Origin, l.here(t), c) { // a server that can't be asked says so itself
+	if c := l.conn(t); (c != nil || l.copies != nil) && !l.g.reachable(&m.Origin, l.here(t), c) { // without a connection the request fails anyway
 		l.g.misses.Apply(l.scope(), m, l.event(misses.Unplaced))
 	}
 	act, cas = l.g.misses.Apply(l.scope(), m, l.event(k))
 	return m, act, cas
 }
 
-// rebuild serves a command that stores in a mode, S or R, if it answers a miss of its
-// client, or may not be stored without one. It reports false, and has done nothing, if
-// the command is to be served as if there were no miss.
+// rebuild serves a command that stores in the meta mode S or R, if it answers a miss
+// of its client. It also rejects a command that may not be stored without a miss.
+// Otherwise it does nothing and returns false.
 func (l *rule) rebuild(t *task.Task, k misses.Kind, mode byte) bool {
 	m, act, cas := l.decide(t, k)
 	switch act {
@@ -180,7 +181,7 @@ func (l *rule) rebuild(t *task.Task, k misses.Kind, mode byte) bool {
 	return true
 }
 
-// bind stores t's value over the item of that cas.
+// bind stores t's value only over the item with that cas.
 func (l *rule) bind(t *task.Task, m *misses.Miss, mode byte, cas uint64) {
 	b := m.Bind(cas)
 	l.bound = b
@@ -199,7 +200,8 @@ func (l *rule) bind(t *task.Task, m *misses.Miss, mode byte, cas uint64) {
 	})
 }
 
-// release ends the set that t has sent bound to a miss, if it has.
+// release ends the bound set of t, if there is one, and runs the sets that have waited
+// for it.
 func (l *rule) release(o misses.Outcome, cas uint64, via upstream.Via) {
 	b := l.bound
 	if b == nil {
@@ -213,7 +215,7 @@ func (l *rule) release(o misses.Outcome, cas uint64, via upstream.Via) {
 	}
 }
 
-// refuse ends one miss of a set that Ringside itself rejects.
+// refuse uses up one miss, for a set that Ringside itself rejects.
 func (l *rule) refuse(t *task.Task) {
 	if m, act, _ := l.decide(t, misses.Set); act == misses.Bind {
 		l.bound = m.Bind(m.CAS)
@@ -221,8 +223,8 @@ func (l *rule) refuse(t *task.Task) {
 	}
 }
 
-// came learns that a set of a key has come, though it is not stored: the key is one that is
-// filled.
+// came records that a set of the key has arrived, even if it is not stored. So the key
+// no longer counts as one that clients never fill.
 func (l *rule) came(t *task.Task, w *misses.Win) {
 	w.End(true)
 	delete(l.g.neverFilled, t.Hash)
@@ -238,7 +240,8 @@ func (l *rule) filled(t *task.Task, b *misses.Bound) {
 	}
 }
 
-// tooLate counts a set that was not stored, and learns from it.
+// tooLate counts a bound set that was not stored. If the rebuild took longer than the
+// lease, the guard learns a longer lease.
 func (l *rule) tooLate(t *task.Task, b *misses.Bound, k wire.Kind) {
 	l.came(t, b.Win)
 	if k == wire.Exists {
@@ -252,15 +255,15 @@ func (l *rule) tooLate(t *task.Task, b *misses.Bound, k wire.Kind) {
 	}
 }
 
-// leave forgets a client that has gone, and gives back what it was to rebuild. Sets of keys with
-// these hashes are still to come.
+// leave forgets a client that has gone, and cancels its leases. It keeps the misses of
+// the keys in sets, because these have pending sets.
 func (g *Guard) leave(p *party, sets []uint64) {
 	g.endWaits(p)
 	for _, m := range g.misses.Leave(&p.Client, sets) {
 		rt := m.Route
 		l := rule{Guard: rt, g: g, party: p}
 		_, act, _ := misses.Decide(l.scope(), m.Entry, l.event(misses.Closed))
-		live := m.Won && !m.Gone && rt.Stale > 0 && !l.scope().Shared // it is served as an old value meanwhile
+		live := m.Won && !m.Gone && rt.Stale > 0 && !l.scope().Shared // if the lease is not canceled, the old value is served until it ends
 		if act != misses.GiveBack && !live && !(g.Ablation.GiveBack && m.CAS != 0) {
 			continue
 		}

@@ -1,7 +1,6 @@
 package guard
 
-// Reads of guarded keys that are led by a task: all but those that a value answers
-// at once.
+// Reads of guarded keys that need a task. Package fast serves plain hits without one.
 
 import (
 	"bytes"
@@ -24,18 +23,20 @@ import (
 	"ringside/proxy/wire"
 )
 
-// touches says that t is a read that gives a value a new time to live.
+// touches reports whether t is a read that sets a new time to live.
 func touches(t *task.Task) bool {
 	return t.Op == wire.Gat || t.Op == wire.Gats || t.Op == wire.Get && t.Req.Dialect == wire.Meta && t.Req.Letters.Has('T')
 }
 
-// mustBeFresh says that t asks for a token, or changes the item: neither may meet an old
-// value. A get of a binary client, which always shows a token, does not ask for it.
+// mustBeFresh reports whether t asks for a cas or changes the item, so that it must
+// not get an old value. A binary get does not count, although its reply always shows a
+// cas.
 func mustBeFresh(t *task.Task) bool {
 	return t.Op == wire.Gets || touches(t) || t.Req.Dialect == wire.Meta && t.Req.Letters.Has('c') && t.Req.Flags&wire.Binary == 0
 }
 
-// readLine asks for t's key; general: in the form that any waiter understands.
+// readLine returns the mg that reads t's key. If general is set, its reply fits any
+// waiting client.
 func (l *rule) readLine(t *task.Task, general bool) []byte {
 	flags := l.g.AppendFlags(nil, l.Guard, mustBeFresh(t), l.Hide)
 	if general || t.Req.Dialect == wire.Text || touches(t) {
@@ -44,7 +45,7 @@ func (l *rule) readLine(t *task.Task, general bool) []byte {
 	return t.WithKey(l.name, appendToLine(t, l.more(t, flags)))
 }
 
-// more are the flags that t's own mg lacks.
+// more returns the flags that the guard needs and that the client's mg lacks.
 func (l *rule) more(t *task.Task, flags []byte) (more string) {
 	letters := "fcs"
 	if l.tags != nil {
@@ -72,9 +73,9 @@ func (l *rule) read(t *task.Task) {
 	})
 }
 
-// readCopies reads as the route's copies are read. What is there and not to be rebuilt
-// is served. For all else the authority is asked as the server of any other key: it says
-// who is to rebuild.
+// readCopies reads a key with several replicas as the route says. A value that need
+// not be rebuilt is served. For any other reply it asks the primary with the guard's
+// flags, which can grant the lease.
 func (l *rule) readCopies(t *task.Task) {
 	flags := l.g.AppendFlags(nil, l.Guard, mustBeFresh(t), l.Hide)
 	meta := t.Req.Dialect == wire.Meta && !touches(t)
@@ -99,8 +100,9 @@ func (l *rule) readCopies(t *task.Task) {
 	})
 }
 
-// foundCopy is found for the authority of several copies. Where it has a mark it says
-// that there is nothing: somebody deletes the key, or copies it, and is soon done.
+// foundCopy is found for the reply of the primary. A miss without a placeholder
+// means that the primary has a tombstone. Another client is deleting or copying the
+// key, which ends soon, so t waits the first time.
 func (l *rule) foundCopy(t *task.Task, r *upstream.Result) {
 	if r.Reply.Kind == wire.Miss && !l.copies.Looked && !l.Hide {
 		l.copies.Looked = true
@@ -111,15 +113,15 @@ func (l *rule) foundCopy(t *task.Task, r *upstream.Result) {
 	l.found(t, r)
 }
 
-// FastAnswer is what a get has brought that was sent as an ordinary exchange (package
+// FastAnswer is the reply to a get that was sent as an ordinary exchange (package
 // fast).
 type FastAnswer struct {
 	*upstream.Result             // nil: there was none
-	Name             []byte      // of the key that it asked for
-	Known            stamp.Known // versions of tags that came with it
+	Name             []byte      // the key as it was sent to the server
+	Known            stamp.Known // versions of tags that were read with it
 }
 
-// Resume makes a task of a read that found more or less than a value.
+// Resume starts a task for a read if the reply is not simply a value.
 func (g *Guard) Resume(x *client.Exchange, share int32, rt *routing.Route, whole []byte, fast FastAnswer) {
 	req := &g.Clients.Req
 	before := *req
@@ -137,8 +139,8 @@ func (g *Guard) Resume(x *client.Exchange, share int32, rt *routing.Route, whole
 	g.Admit(t)
 }
 
-// resume goes on with what an ordinary exchange has found, unless the key is
-// elsewhere by now.
+// resume continues with the reply to an ordinary exchange. If the key has moved in
+// between, it reads again.
 func (l *rule) resume(t *task.Task) {
 	r := l.fast.Result
 	if r.Bytes != nil && (r.Server.Target.Address != l.server(t).Target.Address || !bytes.Equal(l.fast.Name, l.name)) {
@@ -151,7 +153,7 @@ func (l *rule) resume(t *task.Task) {
 	l.found(t, r)
 }
 
-// giveFastBack gives back what an ordinary exchange has won, if it was anything.
+// giveFastBack cancels the lease that an ordinary exchange was granted, if any.
 func (l *rule) giveFastBack() {
 	if r := l.fast.Result; r != nil && r.Reply.Kind != wire.NoReply {
 		if s := item.See(&r.Reply, r.Bytes); s.Wins() {
@@ -163,12 +165,12 @@ func (l *rule) giveFastBack() {
 	}
 }
 
-// found goes on with a server's answer to a read.
+// found handles a server's reply to a read.
 func (l *rule) found(t *task.Task, r *upstream.Result) {
 	l.judged(t, l.at, r, func(r *upstream.Result, v stamp.Verdict) { l.judge(t, r, v) })
 }
 
-// judge is found for an answer of which it is known whether its value stands.
+// judge handles a reply after its tags were checked; v is the result.
 func (l *rule) judge(t *task.Task, r *upstream.Result, v stamp.Verdict) {
 	if !r.Reply.Kind.Answered() {
 		l.unanswered(t, r)
@@ -186,7 +188,7 @@ func (l *rule) judge(t *task.Task, r *upstream.Result, v stamp.Verdict) {
 		return
 	}
 	switch {
-	case s.Absent(): // there was no memory for a stub
+	case s.Absent(): // the server had no memory for a placeholder
 		l.miss(t, missed{})
 	case s.Mark():
 		l.late(t, r, &s)
@@ -207,24 +209,25 @@ func (l *rule) judge(t *task.Task, r *upstream.Result, v stamp.Verdict) {
 	}
 }
 
-// old says that a value is to be rebuilt, and may be served only to those who want it
-// all the same.
+// old reports whether a value has to be rebuilt, so that only clients that accept an
+// old value may get it.
 func (l *rule) old(s *item.Seen) bool {
 	return s.Soft() || s.Taken() && s.Left() <= int64(l.Stale/time.Second)
 }
 
-// waitsFirst reports whether gets wait for a rebuild before they are served the old value.
+// waitsFirst reports whether gets wait for a rebuild before they get the old value.
 func (l *rule) waitsFirst() bool { return l.Stale > 0 && l.Late == table.LateStale }
 
-// servesOld reports whether t is answered with the old value s now, while another client
-// rebuilds it.
+// servesOld reports whether t gets the old value s now, while another client rebuilds
+// it.
 func (l *rule) servesOld(t *task.Task, s *item.Seen) bool {
 	return l.Stale > 0 && (l.final || !l.waitsFirst()) && !mustBeFresh(t) && !l.rebuilds(t, s)
 }
 
-// unanswered ends a read that no server could answer. Where that is shown as a
-// miss, the client may well store what it reads elsewhere now; nobody knows what
-// happens to the key meanwhile, so that is not kept.
+// unanswered ends a read that no server has answered. If the route shows such a
+// failure as a miss, the client may rebuild the value and set it. The guard can't know
+// what happens to the key in between. So it records a miss without a cas, and that set
+// is not stored.
 func (l *rule) unanswered(t *task.Task, r *upstream.Result) {
 	if t.Op <= wire.Gats && !t.Route.GetErrors && l.g != nil && !l.g.Ablation.Failed {
 		l.record(t, missed{})
@@ -232,12 +235,13 @@ func (l *rule) unanswered(t *task.Task, r *upstream.Result) {
 	t.Answer(r, nil)
 }
 
-// failed is unanswered for a read that was answered, and can't be used.
+// failed is unanswered for a read with a reply that can't be used.
 func (l *rule) failed(t *task.Task, why string, o stats.Outcome) {
 	l.unanswered(t, &upstream.Result{Failure: upstream.Failure{Why: why, Outcome: o}})
 }
 
-// Refused is told of a task that nobody has led: its client may be shown a miss.
+// Refused is called for a task that no handler has served. Its client may be shown a
+// miss, which Refused records.
 func (g *Guard) Refused(t *task.Task) {
 	if l, _ := t.Rule.(*rule); l != nil && t.Route.Guard != nil && t.Op <= wire.Gats && !t.Route.GetErrors {
 		l.g, l.Guard = g, t.Route.Guard
@@ -245,15 +249,15 @@ func (g *Guard) Refused(t *task.Task) {
 	}
 }
 
-// miss tells the client that there is nothing, and records it.
+// miss answers t with a miss and records it.
 func (l *rule) miss(t *task.Task, what missed) *misses.Miss {
 	m := l.record(t, what)
 	t.AnswerKind(task.Absence(t))
 	return m
 }
 
-// won lets the client rebuild. While its server is filling up, the interim server
-// may still have the value.
+// won handles a reply that grants the lease. While the server of the key is warming
+// up, won first looks for the value on the interim server.
 func (l *rule) won(t *task.Task, r *upstream.Result, s *item.Seen) {
 	seen := s.Clone()
 	what := missed{s: &seen, via: r.Via, at: r.Asked, won: true}
@@ -271,15 +275,16 @@ func (l *rule) won(t *task.Task, r *upstream.Result, s *item.Seen) {
 	l.winner(t, what)
 }
 
-// winner lets the client rebuild what its get has seen, if its set can be bound to that.
+// winner grants the lease to t, if a set can be bound to the item. Otherwise it reads
+// the item again first.
 func (l *rule) winner(t *task.Task, what missed) {
 	if l.copies != nil {
 		l.crown(t, what)
 		return
 	}
 	if c, _, _ := l.server(t).Pick(t.Asker, false); c == nil || !c.Reaches(what.via) {
-		// The answer came to another loop, and the connection on which the set will go is
-		// younger: the item is looked at once more, before the client is told anything.
+		// Another loop got the reply, and the connection that will carry the set is newer. So
+		// the item is read again before the client gets its reply.
 		l.look(t, func(s *item.Seen, via upstream.Via) {
 			what.won, what.via = string(s.Cas) == string(what.s.Cas), via
 			if what.s = s; s.Absent() {
@@ -292,7 +297,8 @@ func (l *rule) winner(t *task.Task, what missed) {
 	l.crown(t, what)
 }
 
-// crown tells the client the miss by which it is to rebuild.
+// crown answers t with a miss, and records the client as the lease holder if what.won
+// is still set.
 func (l *rule) crown(t *task.Task, what missed) {
 	l.Learned.Won(l.g.Now)
 	strike := l.g.neverFilled.Won(t.Hash, l.Guard, l.g.Now)
@@ -301,7 +307,8 @@ func (l *rule) crown(t *task.Task, what missed) {
 	}
 }
 
-// bring stores what the interim server has, guarded by the stub of this very get.
+// bring copies the value of the interim server to the key's own server, over the
+// placeholder that this get has created.
 func (l *rule) bring(t *task.Task, r *upstream.Result, what missed) {
 	rep := &r.Reply
 	l.View.CountWarmRead(l.First.Server, false)
@@ -310,7 +317,7 @@ func (l *rule) bring(t *task.Task, r *upstream.Result, what missed) {
 		return
 	}
 	s := item.See(rep, r.Bytes)
-	if s.Nothing() { // somebody was to rebuild it there
+	if s.Nothing() { // it was about to be rebuilt on the interim server
 		l.winner(t, what)
 		return
 	}
@@ -319,21 +326,21 @@ func (l *rule) bring(t *task.Task, r *upstream.Result, what missed) {
 		flags += " T" + strconv.Itoa(left)
 	}
 	l.ask(t, t.Meta("ms", l.name, flags, rep.Body.Of(r.Bytes)), func(r *upstream.Result) {
-		if l.answered(t, r) { // there, or others came in between
+		if l.answered(t, r) { // the value is stored, or the item has changed in between
 			l.again(t, func() { l.read(t) })
 		}
 	})
 }
 
-// late goes on with a read behind which another client rebuilds: t's waits, or is told a
-// miss too.
+// late handles a reply that says that another client rebuilds. t waits, or gets a
+// miss.
 func (l *rule) late(t *task.Task, r *upstream.Result, s *item.Seen) {
 	if l.Hide {
 		l.miss(t, missed{})
 		return
 	}
 	what := missed{s: s, via: r.Via, at: r.Asked}
-	if m := l.misses(t); l.rebuilds(t, s) { // it must not wait for itself
+	if m := l.misses(t); l.rebuilds(t, s) { // the lease holder must not wait for its own rebuild
 		what.won = m.Won
 		won := m.Win
 		if m = l.record(t, what); m != nil {
@@ -355,8 +362,9 @@ func (l *rule) late(t *task.Task, r *upstream.Result, s *item.Seen) {
 	l.missLate(t, what)
 }
 
-// missLate tells a client that there is nothing though somebody else rebuilds. Its set
-// is bound all the same: it may come after the other's, and after a delete of that.
+// missLate answers t with a miss although another client rebuilds. The set of t's
+// client is bound too. It could otherwise overwrite the other client's newer value, or
+// restore it after a delete.
 func (l *rule) missLate(t *task.Task, what missed) {
 	if l.g.Ablation.Late {
 		t.AnswerKind(task.Absence(t))
@@ -365,19 +373,22 @@ func (l *rule) missLate(t *task.Task, what missed) {
 	l.miss(t, what)
 }
 
-// rebuilds says that t's client has been told already to rebuild what a read has
-// found. It must neither wait for itself nor get the value that it replaces.
+// rebuilds reports whether t's client already has a miss of the item s, so it is
+// expected to rebuild it. It must not wait for itself, and must not get the value that
+// it replaces.
 func (l *rule) rebuilds(t *task.Task, s *item.Seen) bool {
 	own, scope := l.misses(t), l.scope()
 	return own != nil && misses.Cas(own.CAS) == string(s.Cas) && !scope.Shared && !scope.AfterMiss
 }
 
-// Overdue says that who is to rebuild an item of that cas has not come back for a lease.
+// Overdue reports whether the lease holder of the item with that cas has not filled it
+// for a whole lease.
 func (g *Guard) Overdue(rt *routing.Guard, hash uint64, cas []byte) bool {
 	return g.winners.Overdue(rt, hash, cas, g.Now)
 }
 
-// watch lets another client rebuild when a winner has not come back for a lease.
+// watch cancels the lease if its holder has not filled the item for a whole lease. The
+// next get then rebuilds.
 func (l *rule) watch(t *task.Task, r *upstream.Result, s *item.Seen) {
 	g := l.g
 	if s.Mark() || len(s.Cas) == 0 || g.Ablation.Watch || g.winners.New(t.Hash, s.Cas, g.Now) || !g.Overdue(l.Guard, t.Hash, s.Cas) {
@@ -388,7 +399,7 @@ func (l *rule) watch(t *task.Task, r *upstream.Result, s *item.Seen) {
 	delete(g.winners, t.Hash)
 }
 
-// serve answers with the value that a read has found.
+// serve answers t with the value r.
 func (l *rule) serve(t *task.Task, r *upstream.Result, s *item.Seen) {
 	number := l.Place(l.at).Number
 	tag := func(cas uint64) uint64 { return divert.TagCas(cas, number) }
@@ -400,7 +411,7 @@ func (l *rule) serve(t *task.Task, r *upstream.Result, s *item.Seen) {
 		l.retouch(t, tag)
 	case touches(t):
 		l.touch(t, tag)
-	case t.Req.Dialect == wire.Meta && !l.own: // somebody else's answer: it has not the flags that this client wants
+	case t.Req.Dialect == wire.Meta && !l.own: // the reply is of another client's mg: it lacks the flags that this client wants
 		l.inspect(t, l.at, t.WithKey(l.name, appendToLine(t, l.more(t, nil))), func(r *upstream.Result) {
 			l.own = true
 			l.found(t, r)
@@ -410,8 +421,8 @@ func (l *rule) serve(t *task.Task, r *upstream.Result, s *item.Seen) {
 	}
 }
 
-// serveOld is serve for a value that no cas may store anything made of. It has no
-// token: a frame says wire.NoMatch then.
+// serveOld is serve for an old value. The reply has no cas, so no client can store a
+// value that it derived from this one. A binary reply has the cas wire.NoMatch.
 func (l *rule) serveOld(t *task.Task, r *upstream.Result, s *item.Seen) {
 	l.Learned.Count(stats.GuardStale)
 	l.watch(t, r, s)
@@ -419,7 +430,7 @@ func (l *rule) serveOld(t *task.Task, r *upstream.Result, s *item.Seen) {
 	l.serve(t, r, s)
 }
 
-// show gives the client the value r in its own dialect.
+// show answers t with the value r in the client's protocol.
 func (l *rule) show(t *task.Task, r *upstream.Result, s *item.Seen, tag task.Token) {
 	if !l.outdated {
 		l.knows(t, misses.Found)
@@ -434,12 +445,13 @@ func (l *rule) show(t *task.Task, r *upstream.Result, s *item.Seen, tag task.Tok
 	t.Answer(t.Result(l.server(t), b), tag)
 }
 
-// asMeta is the answer r without what the client has not asked for.
+// asMeta returns the reply r without the flags that the client has not asked for.
 func (l *rule) asMeta(t *task.Task, r *upstream.Result, s *item.Seen) []byte {
 	return item.AppendMeta(nil, t.Req.Letters, int64(l.Stale/time.Second), &r.Reply, r.Bytes, s)
 }
 
-// touch gives a value that is there the time that the client asks for.
+// touch sends the client's own read, which sets a new time to live, after a read has
+// found the value.
 func (l *rule) touch(t *task.Task, tag func(uint64) uint64) {
 	l.ask(t, t.WithKey(l.name), func(r *upstream.Result) {
 		rep := &r.Reply

@@ -1,6 +1,6 @@
 package guard
 
-// The rule of a command on a guarded key, and what all commands have in common.
+// The state of one command on a guarded key, and what all commands share.
 
 import (
 	"strconv"
@@ -20,38 +20,39 @@ import (
 	"ringside/proxy/wire"
 )
 
-// rule leads one command.
+// rule runs one command on a guarded key.
 type rule struct {
 	failover.Spot
 	*routing.Guard
 	g         *Guard
 	party     *party
-	since     int64  // when the command came
-	followers uint64 // of the party, when the command came
-	many      bool   // it is one key of several
-	quiet     bool   // its client does not wait for its answer before it goes on
+	since     int64  // when the command arrived, on the loop's clock
+	followers uint64 // value of party.followers when the command arrived
+	many      bool   // the command is one key of a request with several keys
+	quiet     bool   // the client sends its next request without waiting for this reply
 
-	at   int    // where the key is read: 0 First, 1 Interim
-	name []byte // of the key there
+	at   int    // server that is used: 0 First, 1 Interim
+	name []byte // of the key on that server
 
 	fast FastAnswer
 
-	named  []stamp.Tag  // by the client
-	tags   *tagged      // nil: the route has none
-	copies *copied.Copy // nil: the key has one
+	named  []stamp.Tag  // tags that the client has named
+	tags   *tagged      // nil: the route has no tags
+	copies *copied.Copy // nil: the key has one replica only
 
-	then     []func(r *upstream.Result) // what goes on when ask i has ended
+	then     []func(r *upstream.Result) // callbacks of the commands sent, by their number; nil: the reply is ignored
 	tries    int
-	own      bool // a read has asked in the client's own words
-	sealed   bool // what it stores is not to be refreshed
-	wrote    bool // a server has done something: in strict it may have to be undone
-	final    bool // its wait is over: an old value is served now
-	outdated bool // it is served an old value
+	own      bool // the read was sent with the client's own meta flags
+	sealed   bool // the stored value must not be refreshed early: see item.Longer
+	wrote    bool // a server has stored something, which a failed command has to undo
+	final    bool // the wait is over, so an old value is served now
+	outdated bool // the value served is an old one
 
-	bound *misses.Bound // the set that it has sent bound to a miss; nil: none
+	bound *misses.Bound // the set that was sent bound to a miss; nil: none
 }
 
-// maxTries is how often a command begins again because somebody came in between.
+// maxTries is how often a command starts again because the item has changed in
+// between.
 const maxTries = 3
 
 func (l *rule) server(t *task.Task) *upstream.Server {
@@ -61,7 +62,7 @@ func (l *rule) server(t *task.Task) *upstream.Server {
 	return t.Route.Member(l.Place(l.at).Server)
 }
 
-// ask sends line to the server that the key is read from.
+// ask sends line to the server of the key. then gets the reply.
 func (l *rule) ask(t *task.Task, line []byte, then func(r *upstream.Result)) {
 	l.askAt(t, l.at, line, then)
 }
@@ -75,7 +76,7 @@ func (l *rule) askAt(t *task.Task, at int, line []byte, then func(r *upstream.Re
 	t.Ask(len(l.then)-1, t.Route.Member(l.Place(at).Server), line)
 }
 
-// step asks by a step of t, which package copies leads.
+// step runs line as a step of t, which package copies carries out.
 func (l *rule) step(t *task.Task, line []byte, then func(r *upstream.Result)) {
 	t.Step(line, func(r *upstream.Result, token task.Token) {
 		heard := *r
@@ -106,7 +107,7 @@ func (l *rule) Begin(t *task.Task) {
 	}
 }
 
-// deleteAt deletes what one of the servers has of a key that is between two.
+// deleteAt deletes the key at one of its two servers, while it moves between them.
 func (l *rule) deleteAt(t *task.Task, at int, then func()) {
 	l.askAt(t, at, t.Meta("md", l.Keys[at], "", nil), func(r *upstream.Result) {
 		if !r.Reply.Kind.Answered() {
@@ -117,7 +118,7 @@ func (l *rule) deleteAt(t *task.Task, at int, then func()) {
 	})
 }
 
-// broken ends a write that could not be done everywhere.
+// broken ends a write that at least one server has not done.
 func (l *rule) broken(t *task.Task, r *upstream.Result) {
 	l.release(misses.Failed, 0, upstream.Via{})
 	l.undo(t)
@@ -131,7 +132,8 @@ func (l *rule) undo(t *task.Task) {
 	}
 }
 
-// end answers a write by f, when all servers have done it and if that is safe.
+// end calls f, which answers a write. Before, it deletes an older item on the other
+// server if the key is returning, and checks that all instances see the write.
 func (l *rule) end(t *task.Task, f func()) {
 	l.g.wake(t)
 	safely := func() {
@@ -151,8 +153,8 @@ func (l *rule) end(t *task.Task, f func()) {
 
 func (l *rule) say(t *task.Task, k wire.Kind) { l.end(t, func() { t.AnswerKind(k) }) }
 
-// answered reports whether r, the answer to one of the guard's own meta commands, is one
-// and no error. If it isn't, t's command has ended.
+// answered reports whether r is a reply to a command of the guard, and not an error.
+// If it returns false, it has ended t.
 func (l *rule) answered(t *task.Task, r *upstream.Result) bool {
 	if r.Reply.Kind.Answered() {
 		return true
@@ -165,7 +167,8 @@ func (l *rule) answered(t *task.Task, r *upstream.Result) bool {
 	return false
 }
 
-// look asks what is there, without a win of an item that is not deleted.
+// look reads the item without starting a rebuild. Only a soft-deleted item (X) still
+// grants its lease to this look.
 func (l *rule) look(t *task.Task, then func(s *item.Seen, via upstream.Via)) {
 	l.Learned.Count(stats.GuardLook)
 	flags := " s f c t R0"
@@ -184,8 +187,8 @@ func (l *rule) look(t *task.Task, then func(s *item.Seen, via upstream.Via)) {
 	})
 }
 
-// nothing says that there is nothing for a command that does not store where nothing
-// is. Its look has taken the win of a deleted item all the same: that goes back.
+// nothing reports whether the client sees no value, for a command that then stores
+// nothing. If the look was granted the lease of a deleted item, it cancels that lease.
 func (l *rule) nothing(t *task.Task, s *item.Seen, via upstream.Via) bool {
 	if s.Nothing() && s.Wins() {
 		l.g.giveBack(l.Guard, l.here(t), s, via)
@@ -193,13 +196,14 @@ func (l *rule) nothing(t *task.Task, s *item.Seen, via upstream.Via) bool {
 	return l.gone(s)
 }
 
-// gone says that there is nothing to clients: a value may have expired for them that
-// is kept to be served while it is rebuilt.
+// gone reports whether the client sees no value. That includes an expired value, which
+// the server keeps so that it can be served during its rebuild.
 func (l *rule) gone(s *item.Seen) bool {
 	return s.Nothing() || l.Stale > 0 && s.Left() <= int64(l.Stale/time.Second)
 }
 
-// again begins once more, because somebody came in between.
+// again starts the command once more by f, because the item has changed in between.
+// After maxTries it fails t.
 func (l *rule) again(t *task.Task, f func()) {
 	if l.tries++; l.tries > maxTries {
 		const why = "others change this key all the time"
@@ -214,21 +218,21 @@ func (l *rule) again(t *task.Task, f func()) {
 	f()
 }
 
-// giveBack lets the next client that reads rebuild, where the win of s was not used. A value
-// that nobody has deleted stays, unless the route serves old values while they are rebuilt.
+// giveBack cancels the lease of s, so that the next get rebuilds. A value that is not
+// deleted stays unchanged, unless the route serves old values during a rebuild.
 func (g *Guard) giveBack(rt *routing.Guard, at misses.Spot, s *item.Seen, via upstream.Via) {
 	if s.Stub() || s.Soft() || rt.Stale > 0 {
 		g.giveBackAt(at, string(s.Cas), via, s.Stub())
 	}
 }
 
-// giveBackAt lets the next who reads rebuild, where a win was not used: it takes away a
-// stub of that cas, or marks an item of it as to be rebuilt, if it has that cas still.
+// giveBackAt cancels a lease, so that the next get rebuilds. It removes a placeholder,
+// or marks another item as stale, but only if the item still has that cas.
 func (g *Guard) giveBackAt(at misses.Spot, cas string, via upstream.Via, stub bool) {
 	if cas == "" || cas == "0" {
 		return
 	}
-	if at.Copied { // the others have the value still: what is due there is missing here
+	if at.Copied { // the item is removed: other replicas still have the value, and would serve a stale one as fresh
 		n, _ := strconv.ParseUint(cas, 10, 64)
 		cas, stub = strconv.FormatUint(n^at.Seal, 10), true
 	}
@@ -237,17 +241,20 @@ func (g *Guard) giveBackAt(at misses.Spot, cas string, via upstream.Via, stub bo
 	}
 }
 
-// ownTimeouts are those of the guard's own asks, of which nobody waits for the answer.
+// ownTimeouts are the timeouts of the guard's own commands. The guard ignores their
+// replies.
 var ownTimeouts = table.Timeouts{Connect: time.Second, Request: time.Second, Deadline: time.Second}
 
-// GiveBack gives back, on c, what a read of key has won whose client is gone.
+// GiveBack cancels, on c, the lease that a read of key was granted after its client
+// had gone.
 func GiveBack(c *upstream.Conn, key string, s *item.Seen) {
 	if s.Wins() && string(s.Cas) != "0" && (s.Stub() || s.Soft()) {
 		giveBackOn(c, key, string(s.Cas), s.Stub())
 	}
 }
 
-// giveBackOn asks to take away a stub, or to mark an item as to be rebuilt, of that cas.
+// giveBackOn sends the delete of a placeholder, or marks the item as stale with md I,
+// if it still has that cas.
 func giveBackOn(c *upstream.Conn, key, cas string, stub bool) {
 	flags := " I C" + cas
 	if stub {
@@ -256,20 +263,20 @@ func giveBackOn(c *upstream.Conn, key, cas string, stub bool) {
 	c.Server.Loop().Ask(c, nobody{}, 0, &ownTimeouts, []byte(item.Spelled("md ", key, flags)), true)
 }
 
-// nobody waits for the answers to the guard's own asks.
+// nobody ignores the replies to the guard's own commands.
 type nobody struct{}
 
 func (nobody) Client() uint64                     { return 0 }
 func (nobody) Answered(_ int, _ *upstream.Result) {}
 
-// appendToLine is an edit that adds flags to the request line.
+// appendToLine returns an edit that adds flags to the request line.
 func appendToLine(t *task.Task, flags string) task.Edit {
 	at := t.Req.Line.End
 	return task.Edit{At: wire.Span{Start: at, End: at}, With: []byte(flags)}
 }
 
-// rewrite gives the client's request what the guard keeps of it on the server: the
-// longer time, and the flags of an empty value.
+// rewrite changes the client's request to what the guard stores: a longer time to
+// live, and special client flags for an empty value.
 func (l *rule) rewrite(t *task.Task) {
 	var edits []task.Edit
 	stores := t.Op == wire.Set || t.Op == wire.Add || t.Op == wire.Replace || t.Op == wire.Cas

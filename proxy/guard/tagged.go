@@ -1,8 +1,8 @@
 package guard
 
-// Values with tags: what a rule does besides on routes that have them. The versions
-// of a key's tags are asked before the key itself, in the same write: then the answer
-// for the key can be judged when it comes.
+// Values with tags: the additional steps of a rule on routes with tags. The versions
+// of a key's tags are requested before the key itself, in the same write. So they are
+// known when the reply for the key arrives, and the value can be checked at once.
 
 import (
 	"bytes"
@@ -22,29 +22,29 @@ import (
 	"ringside/proxy/wire"
 )
 
-// tagged is what a command on a route with tags knows of them.
+// tagged is the state of the tags of one command, on a route with tags.
 type tagged struct {
 	*routing.Tags
-	always []stamp.Tag // what patterns say that the key's values have
-	named  []stamp.Tag // what the client has named besides
-	also   []stamp.Tag // what the key's last value had besides
+	always []stamp.Tag // tags that the route's patterns assign to the key
+	named  []stamp.Tag // more tags, named by the client
+	also   []stamp.Tag // more tags, of the key's last value
 
-	known   stamp.Known      // versions, as far as they were asked for
-	via     upstream.Via     // of all of these
-	trouble *upstream.Result // of an ask for a version; nil: all were answered
+	known   stamp.Known      // versions, of the tags that were requested
+	via     upstream.Via     // connection epoch of all versions in known
+	trouble *upstream.Result // failed request for a version; nil: none failed
 
-	c0   uint64 // the cas id that a cas command gives; 0: it is none
-	head []byte // of what is stored; of what a look has found; nil: it has no tags
-	body []byte // behind the head that a look has found
+	c0   uint64 // cas that the client's cas command compares; 0: t is not a cas
+	head []byte // head of the value to store, or of the value that a look has found; nil: no tags
+	body []byte // value that a look has found, without its head
 }
 
-// Tag tells t which tags its client has named. It must be called before t is
-// admitted, behind Enroll.
+// Tag tells the rule of t which tags its client has named. It must be called after
+// Enroll, and before t is admitted.
 func Tag(t *task.Task, named []stamp.Tag) {
 	t.Rule.(*rule).named = slices.Clone(named)
 }
 
-// tag finds what is known beforehand of the tags of t's key.
+// tag sets up the tags of t's key that are known before any request is sent.
 func (l *rule) tag(t *task.Task) {
 	if l.tags = nil; t.Route.Tags == nil {
 		return
@@ -58,7 +58,7 @@ func (l *rule) tag(t *task.Task) {
 	l.tags = tg
 }
 
-// mine are the tags that a value has that t stores.
+// mine returns the tags of the value that t stores.
 func (tg *tagged) mine() []stamp.Tag {
 	list := slices.Clip(tg.always)
 	for _, tag := range tg.named {
@@ -67,7 +67,8 @@ func (tg *tagged) mine() []stamp.Tag {
 	return list
 }
 
-// renamed is the number that the keys of a place's server carry, and so its tags do.
+// renamed returns the number that the server at a place adds to the names of its keys,
+// and so to its tags; 0: none.
 func (l *rule) renamed(at int) uint64 {
 	if l.View == nil {
 		return 0
@@ -75,8 +76,8 @@ func (l *rule) renamed(at int) uint64 {
 	return uint64(l.View.Renamed(l.Place(at).Server))
 }
 
-// askVersion asks for the version of a tag, or of its bucket, and makes it if there is
-// none.
+// askVersion requests the version of a tag, or of a bucket of tags. It creates the
+// version if there is none.
 func (l *rule) askVersion(t *task.Task, at int, key []byte, then func(cas uint64, r *upstream.Result)) {
 	line := append([]byte("mg "), divert.AppendKey(nil, l.renamed(at), key)...)
 	l.askAt(t, at, append(line, " c N0\r\n"...), func(r *upstream.Result) {
@@ -92,7 +93,7 @@ func (l *rule) askVersion(t *task.Task, at int, key []byte, then func(cas uint64
 	})
 }
 
-// askKnown asks for the version of a tag, to be known.
+// askKnown requests the version of a tag and adds it to known.
 func (l *rule) askKnown(t *task.Task, at int, tag stamp.Tag, then func()) {
 	tg := l.tags
 	l.askVersion(t, at, tag.AppendKey(nil), func(cas uint64, r *upstream.Result) {
@@ -104,8 +105,8 @@ func (l *rule) askKnown(t *task.Task, at int, tag stamp.Tag, then func()) {
 	})
 }
 
-// inspect is askAt for a read of the key's item; judged can then tell whether its
-// value stands.
+// inspect is askAt for a read of the key's item. It requests the versions of the tags
+// first, so that judged can check the value.
 func (l *rule) inspect(t *task.Task, at int, line []byte, then func(r *upstream.Result)) {
 	if tg := l.tags; tg != nil {
 		tg.known, tg.trouble = nil, nil
@@ -120,11 +121,12 @@ func (l *rule) inspect(t *task.Task, at int, line []byte, then func(r *upstream.
 	l.askAt(t, at, line, then)
 }
 
-// unreadable is the verdict on a head that can't be read.
+// unreadable is the verdict on a value if its head can't be parsed.
 const unreadable = stamp.Unknown
 
-// judged tells then whether the value that a read has found stands, and gives it the
-// answer without the head.
+// judged calls then with the verdict on the value that a read has found, and with the
+// reply without the head. If the versions of some tags are missing, it requests these
+// first.
 func (l *rule) judged(t *task.Task, at int, r *upstream.Result, then func(r *upstream.Result, v stamp.Verdict)) {
 	tg, rep := l.tags, &r.Reply
 	if tg == nil || !rep.Kind.Answered() {
@@ -148,7 +150,7 @@ func (l *rule) judged(t *task.Task, at int, r *upstream.Result, then func(r *ups
 		return
 	case string(s.Flags) != stamp.Flags:
 		v := stamp.Stands
-		if len(tg.always) > 0 && !tg.Read { // it is of somebody who knows no tags
+		if len(tg.always) > 0 && !tg.Read { // stored by a client that does not use tags
 			tg.Learned.Count(stats.TagInvalid)
 			v = stamp.Fallen
 		}
@@ -199,8 +201,8 @@ func (l *rule) judged(t *task.Task, at int, r *upstream.Result, then func(r *ups
 	done()
 }
 
-// count counts a value of head h, which stands only if it has all the tags that its
-// key must have.
+// count counts a value with the head h. The value is valid only if it also has all the
+// tags that the route's patterns assign to its key.
 func (tg *tagged) count(h stamp.Head, v *stamp.Verdict) {
 	if *v == stamp.Stands && !h.HasAll(tg.always) {
 		*v = stamp.Fallen
@@ -212,7 +214,8 @@ func (tg *tagged) count(h stamp.Head, v *stamp.Verdict) {
 	}
 }
 
-// remember notes the tags of a value that nothing but the value says.
+// remember records the tags of a value that are not assigned by patterns, so that the
+// next read requests their versions too.
 func (tg *tagged) remember(t *task.Task, h stamp.Head) {
 	var tags []stamp.Tag
 	for i := range h.Len() {
@@ -223,7 +226,7 @@ func (tg *tagged) remember(t *task.Task, h stamp.Head) {
 	tg.Learned.Remember(t.Hash, tags, t.Loop.Clients.Limits.TagKeys)
 }
 
-// without is the answer r, of a value with head h, as if the value had no head.
+// without returns the reply r as if its value had no head h.
 func (tg *tagged) without(r *upstream.Result, h stamp.Head) *upstream.Result {
 	tg.head, tg.body = bytes.Clone(h), bytes.Clone(r.Reply.Body.Of(r.Bytes)[len(h):])
 	bare := *r
@@ -231,8 +234,8 @@ func (tg *tagged) without(r *upstream.Result, h stamp.Head) *upstream.Result {
 	return &bare
 }
 
-// fallen lets one client rebuild a value that stands no more: as if it had been
-// deleted. r is the answer that has found it.
+// fallen handles the reply r with an invalid value. Like a delete it marks the value
+// as stale, so that one client rebuilds it.
 func (l *rule) fallen(t *task.Task, r *upstream.Result, s *item.Seen, v stamp.Verdict) {
 	if l.Hide {
 		l.miss(t, missed{})
@@ -246,7 +249,7 @@ func (l *rule) fallen(t *task.Task, r *upstream.Result, s *item.Seen, v stamp.Ve
 		if !l.answered(t, r) {
 			return
 		}
-		l.tags.known, l.tags.via = known, via // of the first round: the rebuild begins now
+		l.tags.known, l.tags.via = known, via // read before the rebuild begins
 		switch s := item.See(&r.Reply, r.Bytes); {
 		case s.Wins():
 			l.won(t, r, &s)
@@ -262,11 +265,11 @@ func (l *rule) fallen(t *task.Task, r *upstream.Result, s *item.Seen, v stamp.Ve
 	})
 }
 
-// lent serves a value that the interim server has, while the key's own server fills
-// up: values with tags are never copied between servers, for their versions are worth
-// nothing on another. It gives the win back.
+// lent serves a value of the interim server, while the key's own server is warming up.
+// Values with tags are not copied between servers, because their versions do not match
+// those of another server. So lent cancels the lease.
 func (l *rule) lent(t *task.Task, what missed) {
-	known, via := l.tags.known, l.tags.via // at the key's own server, where the client stores
+	known, via := l.tags.known, l.tags.via // at the key's own server, on which the client will store
 	rebuild := func() {
 		l.tags.known, l.tags.via = known, via
 		l.winner(t, what)
@@ -288,13 +291,13 @@ func (l *rule) lent(t *task.Task, what missed) {
 				return
 			}
 			l.g.giveBack(l.Guard, l.here(t), what.s, what.via)
-			s.Cas = nil // it decides nothing at the key's own server
+			s.Cas = nil // it has no meaning on the key's own server
 			l.show(t, r, &s, nil)
 		})
 	})
 }
 
-// retouch gives a value that stands the time that the client asks for.
+// retouch reads a valid value and sets the time to live that the client asks for.
 func (l *rule) retouch(t *task.Task, tag task.Token) {
 	line := t.WithKey(l.name, appendToLine(t, l.more(t, nil)))
 	if t.Req.Dialect == wire.Text {
@@ -315,14 +318,15 @@ func (l *rule) retouch(t *task.Task, tag task.Token) {
 	})
 }
 
-// stamp makes the head of the value that t stores. It reports false if a tag may have
-// changed since the miss that the value is of.
+// stamp creates the head of the value that t stores. It calls then with false if a tag
+// may have changed since the miss that the value answers.
 //
 // The versions that were read at that miss need no check: if a tag has changed since,
-// the value never stands. Of a tag that the client names only now the order of the
-// server decides, which gives cas ids that only grow: the tag, and if that was made
-// since, its bucket, must be older than the miss. An invalidation writes the bucket
-// first and then deletes the tag; so the tag is read first.
+// the value is never valid. A tag that the client names only now has no such version.
+// For it, stamp relies on the order of the server's cas ids, which only grow. The tag
+// must be older than the miss. If the tag was created since, its bucket must be older.
+// An invalidation writes the bucket first and then deletes the tag, so stamp reads the
+// tag first.
 func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 	tg := l.tags
 	tags := tg.mine()
@@ -354,7 +358,7 @@ func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 		}
 		if late {
 			tg.Learned.Count(stats.TagUnordered)
-			if b := l.bound; b != nil && b.Wins && b.Gone && b.N == 1 { // else its item is another one's too
+			if b := l.bound; b != nil && b.Wins && b.Gone && b.N == 1 { // otherwise another client may fill the same item
 				l.Learned.Count(stats.GuardGivenBack)
 				l.g.giveBackAt(b.Origin.Spot, misses.Cas(b.CAS), b.Origin.Via, b.Origin.Stub)
 			}
@@ -380,7 +384,7 @@ func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 				continue
 			}
 		}
-		made := false // since the miss
+		made := false // the tag was created since the miss
 		open++
 		l.askVersion(t, l.at, tag.AppendKey(nil), func(cas uint64, r *upstream.Result) {
 			versions[i].Cas = cas
@@ -398,7 +402,8 @@ func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 	done()
 }
 
-// stamped are the edits that put the head in front of the value that t stores.
+// stamped returns the edits that put the head in front of the value that t stores, and
+// the meta flags to add.
 func (l *rule) stamped(t *task.Task) (edits []task.Edit, flags string) {
 	if l.tags == nil || l.tags.head == nil {
 		return nil, ""
@@ -415,7 +420,7 @@ func (l *rule) stamped(t *task.Task) (edits []task.Edit, flags string) {
 	return edits, " F" + stamp.Flags
 }
 
-// compare stores over the value that the client's token is of.
+// compare stores over the value with the client's cas.
 func (l *rule) compare(t *task.Task) {
 	token, ok := t.Token()
 	cas, fits := divert.UntagCas(token, l.Place(l.at).Number)
@@ -425,7 +430,7 @@ func (l *rule) compare(t *task.Task) {
 	}
 	l.tags.c0 = cas
 	l.store(t, 'S', strconv.FormatUint(cas, 10), false, func(k wire.Kind, r *upstream.Result) {
-		if r == nil { // a tag may have changed since the client read what it has built on
+		if r == nil { // a tag may have changed since the client read the value
 			l.say(t, wire.Exists)
 			return
 		}
@@ -433,10 +438,11 @@ func (l *rule) compare(t *task.Task) {
 	})
 }
 
-// change stores body, behind its head if it has tags, over a value that a look has found.
+// change stores body, after its head if it has tags, over a value that a look has
+// found.
 func (l *rule) change(t *task.Task, s *item.Seen, body []byte, then, again func()) {
 	var flags string
-	if string(s.Cas) != "0" { // of a server without cas, which would refuse it
+	if string(s.Cas) != "0" { // a server without cas shows 0, and would reject it
 		flags = " C" + string(s.Cas)
 	}
 	if l.tags != nil && l.tags.head != nil {

@@ -1,6 +1,6 @@
 package guard
 
-// Gets that wait for another client's rebuild: one poll for each key.
+// Gets that wait for another client's rebuild. Each key has one poll.
 
 import (
 	"slices"
@@ -17,34 +17,34 @@ import (
 	"ringside/proxy/wire"
 )
 
-// poll repeats a get for all who wait for its key.
+// poll repeats the get of a key that has waiting gets. Only its loop uses it.
 type poll struct {
 	g        *Guard
-	key      string        // pool and name
-	here     misses.Spot   // where the key is served
-	held     []*held       // who waits for it, the first of whom it asks for
-	asking   bool          // it has no answer yet
-	again    bool          // something has happened to the key since it asked
-	nextAt   int64         // when it asks again, on the loop's clock
-	interval time.Duration // to the time after that: it grows to lastPoll
+	key      string        // see nameOf
+	here     misses.Spot   // server of the key, and its name there
+	held     []*held       // the waiting gets; a poll is sent for the first of them
+	asking   bool          // a poll was sent, and its reply has not arrived
+	again    bool          // a command has changed the key since the last poll was sent
+	nextAt   int64         // time of the next poll, on the loop's clock
+	interval time.Duration // from the next poll to the one after it; it grows to lastPoll
 }
 
 // held is a get that waits.
 type held struct {
 	t     *task.Task
-	l     *rule  // of t
-	since int64  // when it was held, on the loop's clock
-	until int64  // when its wait is over
-	seen  missed // last
+	l     *rule  // rule of t
+	since int64  // when the wait began, on the loop's clock
+	until int64  // when the wait times out, on the loop's clock
+	seen  missed // last state of the item
 }
 
 const (
 	firstPoll = 5 * time.Millisecond
 	lastPoll  = 50 * time.Millisecond
-	maxPolls  = 2000 // a second, to one server
+	maxPolls  = 2000 // per second and server
 )
 
-// hold lets t wait, if it may.
+// hold makes t wait, and returns true, if it may wait.
 func (g *Guard) hold(t *task.Task, l *rule, seen missed) bool {
 	p := l.party
 	if l.Wait == 0 || p == nil || p.Shared.Load() || l.many && !l.HoldMany || g.isBarren(t, l) || !l.Learned.Holds() {
@@ -72,7 +72,7 @@ func (g *Guard) hold(t *task.Task, l *rule, seen missed) bool {
 		q.nextAt = g.Now + int64(max(q.wobble(), l.Learned.Usual()/5))
 	}
 	switch here := l.here(t); {
-	case len(q.held) == 0 && !q.asking, here.Copied && here.Seal != 0: // who waits asks for itself, so the newest is good for all
+	case len(q.held) == 0 && !q.asking, here.Copied && here.Seal != 0: // each waiter reads the key itself, so the newest is good for all
 		q.here = here
 	case here.Copied:
 	case q.here != here:
@@ -87,7 +87,7 @@ func (g *Guard) hold(t *task.Task, l *rule, seen missed) bool {
 	return true
 }
 
-// isBarren says that nobody fills t's key.
+// isBarren reports whether clients never fill t's key, and counts that.
 func (g *Guard) isBarren(t *task.Task, l *rule) bool {
 	barren := g.neverFilled.Has(t.Hash, g.Now)
 	if barren {
@@ -96,14 +96,15 @@ func (g *Guard) isBarren(t *task.Task, l *rule) bool {
 	return barren
 }
 
-// wobble is the next interval, give or take a third, and lets it grow.
+// wobble returns the next interval, changed at random by up to 30 %, and makes the
+// interval longer.
 func (q *poll) wobble() time.Duration {
 	d := q.interval
 	q.interval = min(q.interval+q.interval/2, lastPoll)
 	return d*7/10 + time.Duration(q.g.chance.Int64N(int64(d)*6/10+1))
 }
 
-// next is when something is to be done.
+// next returns when tick has something to do.
 func (q *poll) next() int64 {
 	next := int64(link.Never)
 	if !q.asking && len(q.held) > 0 {
@@ -126,10 +127,10 @@ func (q *poll) tick() {
 	}
 }
 
-// ask repeats the get.
+// ask sends the poll.
 func (q *poll) ask() {
 	g, first := q.g, q.held[0]
-	if !q.here.Copied && !q.stays(first) { // the servers have changed their phases
+	if !q.here.Copied && !q.stays(first) { // a server has changed its health phase
 		for len(q.held) > 0 {
 			q.end(q.held[0], false)
 		}
@@ -156,7 +157,7 @@ func (q *poll) ask() {
 	g.Servers.Ask(c, q, 0, &limit, line, true)
 }
 
-// stays says that the key that h waits for is still where it was.
+// stays reports whether the key of h is still on the same server.
 func (q *poll) stays(h *held) bool {
 	now := rule{Guard: h.l.Guard}
 	trouble, _ := now.locate(h.t, true)
@@ -165,7 +166,7 @@ func (q *poll) stays(h *held) bool {
 
 func (q *poll) Client() uint64 { return 0 }
 
-// Answered gives what a poll has found to those who wait.
+// Answered hands the reply to a poll to the waiting gets.
 func (q *poll) Answered(_ int, r *upstream.Result) {
 	g, rep := q.g, &r.Reply
 	q.asking = false
@@ -190,7 +191,7 @@ func (q *poll) Answered(_ int, r *upstream.Result) {
 	default:
 		s := item.See(rep, r.Bytes)
 		switch first := q.held[0]; {
-		case s.Wins() || s.Absent(): // its first waiter rebuilds, or asks for itself
+		case s.Wins() || s.Absent(): // the first waiter rebuilds, or reads again
 			q.take(0)
 			first.l.found(first.t, r)
 			first.t.CatchUp()
@@ -201,11 +202,11 @@ func (q *poll) Answered(_ int, r *upstream.Result) {
 			}
 			first.l.watch(first.t, r, &s)
 		default:
-			for n := len(q.held); n > 0; n-- { // one may have to wait on
+			for n := len(q.held); n > 0; n-- { // found may make h wait again
 				h := q.take(0)
 				h.l.Learned.Count(stats.GuardSaved)
 				if h.l.tags != nil {
-					h.l.tags.known = nil // they are of its own first look
+					h.l.tags.known = nil // they were requested by its own first read
 				}
 				h.l.found(h.t, r)
 				h.t.CatchUp()
@@ -218,8 +219,8 @@ func (q *poll) Answered(_ int, r *upstream.Result) {
 	}
 }
 
-// answeredCopy is Answered for a key of several copies: what is no stub any more all
-// who wait ask for themselves.
+// answeredCopy is Answered for a key with several replicas. Once the key has no
+// placeholder, each waiter reads it itself.
 func (q *poll) answeredCopy(r *upstream.Result) {
 	if r.Reply.Kind.Answered() && len(q.held) > 0 {
 		s := item.See(&r.Reply, r.Bytes)
@@ -227,7 +228,7 @@ func (q *poll) answeredCopy(r *upstream.Result) {
 		s.Cas = strconv.AppendUint(nil, n^q.here.Seal, 10)
 		if (s.Stub() || s.Mark()) && !s.Wins() {
 			seen := s.Clone()
-			if q.here.Seal == 0 { // the cas is not a token
+			if q.here.Seal == 0 { // the cas is not sealed
 				seen.Cas = nil
 			}
 			for _, h := range q.held {
@@ -237,14 +238,14 @@ func (q *poll) answeredCopy(r *upstream.Result) {
 			return
 		}
 	}
-	for n := len(q.held); n > 0; n-- { // one may have to wait on
+	for n := len(q.held); n > 0; n-- { // read may make h wait again
 		h := q.take(0)
 		h.l.read(h.t)
 		h.t.CatchUp()
 	}
 }
 
-// take lets one who waits go on.
+// take removes a waiter, which then continues.
 func (q *poll) take(i int) *held {
 	h := q.held[i]
 	q.held = slices.Delete(q.held, i, i+1)
@@ -255,7 +256,7 @@ func (q *poll) take(i int) *held {
 	return h
 }
 
-// end ends the waiting of h without a value. over: its time is over.
+// end ends the wait of h without a value. over: the wait has timed out.
 func (q *poll) end(h *held, over bool) {
 	q.take(slices.Index(q.held, h))
 	q.g.Soon(link.GuardTimer)
@@ -276,7 +277,7 @@ func (q *poll) end(h *held, over bool) {
 	h.l.missLate(h.t, h.seen)
 }
 
-// wake asks at once for those who wait for a key that a command has just changed.
+// wake polls at once for the waiting gets of a key that t has just changed.
 func (g *Guard) wake(t *task.Task) {
 	q := g.polling[nameOf(t)]
 	if q == nil {
@@ -289,8 +290,7 @@ func (g *Guard) wake(t *task.Task) {
 	}
 }
 
-// endWaits ends the waiting of a client behind which something else waits, or that is
-// gone.
+// endWaits ends the waits of a client that has gone or has sent another request.
 func (g *Guard) endWaits(p *party) {
 	for _, q := range g.polls {
 		for i := 0; i < len(q.held); {

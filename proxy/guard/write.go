@@ -18,7 +18,8 @@ import (
 
 const ownFlags = "these flags are Ringside's own"
 
-// takesOwn says that t would store with flags by which Ringside knows what it has made.
+// takesOwn reports whether t would store client flags that Ringside reserves for its
+// own items.
 func (l *rule) takesOwn(t *task.Task) bool {
 	if !t.Op.Stores() || l.Hide {
 		return false
@@ -33,7 +34,7 @@ func (l *rule) write(t *task.Task) {
 		t.Reject(wire.AppendClientError(nil, ownFlags))
 		return
 	}
-	if l.tags != nil && l.tags.Read && len(l.tags.named) > 0 && t.Op.Stores() { // nobody may find it without its tags
+	if l.tags != nil && l.tags.Read && len(l.tags.named) > 0 && t.Op.Stores() { // reads would not check the named tags
 		l.refuse(t)
 		l.say(t, wire.NotStored)
 		return
@@ -74,9 +75,9 @@ func (l *rule) write(t *task.Task) {
 	}
 }
 
-// byToken serves t, which is to change only the version that its client has seen, as
-// on a route without a guard. Where there is another it looks whether that is a stub:
-// then there is nothing to the client.
+// byToken serves t, which may change only the version that its client has seen, as on
+// a route without a guard. If the server reports another version, byToken checks
+// whether that is a placeholder. The client then gets NOT_FOUND.
 func (l *rule) byToken(t *task.Task) {
 	t.Rule = l
 	t.Step(t.Raw, func(r *upstream.Result, token task.Token) {
@@ -96,7 +97,7 @@ func (l *rule) byToken(t *task.Task) {
 	})
 }
 
-// pass gives the client what the server has answered to its own words.
+// pass answers t with the server's reply to the client's own command.
 func (l *rule) pass(t *task.Task, r *upstream.Result) {
 	if r.Bytes == nil {
 		l.broken(t, r)
@@ -107,8 +108,9 @@ func (l *rule) pass(t *task.Task, r *upstream.Result) {
 	l.end(t, func() { t.Answer(&kept, nil) })
 }
 
-// storeLine stores t's value in a mode, S, E, A, P or R, and if cas is not empty
-// only over that (a server without cas calls all of them 0); token asks for the new one.
+// storeLine returns the command that stores t's value in the mode S, E, A, P or R. A
+// cas that is not empty must match the item. A server without cas shows 0 for each
+// item, so 0 is not sent. token requests the new cas.
 func (l *rule) storeLine(t *task.Task, mode byte, cas string, token bool) []byte {
 	var flags string
 	if cas != "" && cas != "0" {
@@ -146,9 +148,9 @@ func (l *rule) storeLine(t *task.Task, mode byte, cas string, token bool) []byte
 	return t.Meta("ms", l.name, flags, body)
 }
 
-// store asks for a storeLine; then is told what became of it. Errors end t. If one of
-// the value's tags may have changed meanwhile it is not stored, and there is no
-// answer.
+// store sends a storeLine and calls then with the result. Errors end t. If a tag of
+// the value may have changed, nothing is stored, and then gets Exists and a nil
+// result.
 func (l *rule) store(t *task.Task, mode byte, cas string, token bool, then func(k wire.Kind, r *upstream.Result)) {
 	switch {
 	case l.tags == nil:
@@ -170,7 +172,7 @@ func (l *rule) store(t *task.Task, mode byte, cas string, token bool, then func(
 func (l *rule) storeNow(t *task.Task, mode byte, cas string, token bool, then func(k wire.Kind, r *upstream.Result)) {
 	l.ask(t, l.storeLine(t, mode, cas, token), func(r *upstream.Result) {
 		if r.Reply.Kind.Failed() {
-			// memcached has taken away what was there: it is too large, or there is no memory.
+			// memcached has removed the old item. The new value is too large, or memory is short.
 			l.release(misses.Refused, 0, upstream.Via{})
 			l.g.neverFilled.Strike(t.Hash, misses.Unfilled+1, l.Guard, l.g.Now)
 			l.g.wake(t)
@@ -185,7 +187,8 @@ func (l *rule) storeNow(t *task.Task, mode byte, cas string, token bool, then fu
 	}
 }
 
-// seal takes the win of what was just stored, so that nobody else gets it.
+// seal uses up the lease for an early rebuild of the value just stored. It reads the
+// value with N and R, so that no get is granted that lease.
 func (l *rule) seal(t *task.Task) {
 	here := l.here(t)
 	l.Learned.Count(stats.GuardLook)
@@ -206,7 +209,7 @@ func (l *rule) seal(t *task.Task) {
 	t.AskAs(true, len(l.then)-1, here.Server, t.Meta("mg", l.name, line, nil))
 }
 
-// answerStore answers a store as the server did.
+// answerStore answers a store with the server's reply k.
 func (l *rule) answerStore(t *task.Task, k wire.Kind, r *upstream.Result) {
 	if t.Req.Dialect == wire.Text || t.Req.Letters.Has('I') || r.Reply.Kind == wire.NoReply {
 		l.say(t, k)
@@ -217,7 +220,7 @@ func (l *rule) answerStore(t *task.Task, k wire.Kind, r *upstream.Result) {
 	l.end(t, func() { t.Answer(t.Result(l.server(t), b), nil) })
 }
 
-// set stores a value: bound, if it answers a miss.
+// set stores a value. If it answers a miss, it is bound to the item of that miss.
 func (l *rule) set(t *task.Task) {
 	if l.rebuild(t, misses.Set, 'S') {
 		return
@@ -230,7 +233,7 @@ func (l *rule) set(t *task.Task) {
 	})
 }
 
-// add stores a value where there is none: a stub is none.
+// add stores a value if the key has none. A placeholder counts as none.
 func (l *rule) add(t *task.Task) {
 	if l.rebuild(t, misses.Add, 'S') {
 		return
@@ -253,10 +256,10 @@ func (l *rule) add(t *task.Task) {
 	})
 }
 
-// replace stores over a value: a stub is none.
+// replace stores a value if the key has one. A placeholder counts as none.
 func (l *rule) replace(t *task.Task) {
 	if m := l.misses(t); m != nil && m.N > 0 {
-		if m.Gone { // what it answers is no value, and another one is not its to replace
+		if m.Gone { // the miss has no value to replace, and the set may not replace a newer one
 			l.refuse(t)
 			l.say(t, wire.NotStored)
 			return
@@ -274,8 +277,8 @@ func (l *rule) replace(t *task.Task) {
 	})
 }
 
-// extend appends or prepends to a value. It must not meet another than was seen: to
-// append to what is deleted would revive it.
+// extend appends or prepends to the value that a look has found. It must not change a
+// newer item, because appending to a deleted value would restore that.
 func (l *rule) extend(t *task.Task) {
 	mode := byte('A')
 	if t.Op == wire.Prepend {
@@ -291,12 +294,12 @@ func (l *rule) extend(t *task.Task) {
 			l.change(t, s, body, func() { l.say(t, wire.Stored) }, func() { l.extend(t) })
 		}
 		switch {
-		case s.Plain(): // with bytes it would have flags that nobody gave it
+		case s.Plain(): // if bytes are added, it keeps flags that no client has set
 			if headed {
 				l.tags.head = stamp.Head(l.tags.head).WithFlags(0)
 			}
 			change(t.Body())
-		case headed && mode == 'P': // the head stays in front
+		case headed && mode == 'P': // the head must stay in front
 			change(slices.Concat(t.Body(), l.tags.body))
 		default:
 			l.over(t, mode, s, func() { l.extend(t) })
@@ -304,7 +307,8 @@ func (l *rule) extend(t *task.Task) {
 	})
 }
 
-// over stores over what a look has found; again begins anew if it is another by now.
+// over stores over the item that a look has found. If the item has changed since, it
+// calls again.
 func (l *rule) over(t *task.Task, mode byte, s *item.Seen, again func()) {
 	l.store(t, mode, string(s.Cas), false, func(k wire.Kind, r *upstream.Result) {
 		if k == wire.Stored {
@@ -315,8 +319,8 @@ func (l *rule) over(t *task.Task, mode byte, s *item.Seen, again func()) {
 	})
 }
 
-// remove deletes the key, or lets its value be served while it is rebuilt. found
-// says whether there was one.
+// remove deletes the key, or marks its value as stale so that it is served during the
+// rebuild. then is called with true if the key had a value.
 func (l *rule) remove(t *task.Task, then func(found bool)) {
 	if l.Stale == 0 || l.Hide || t.Removal() {
 		l.erase(t, then)
@@ -330,7 +334,7 @@ func (l *rule) remove(t *task.Task, then func(found bool)) {
 		flags := " C" + string(s.Cas)
 		if s.Soft() && !s.Stub() || !l.gone(s) {
 			flags = " I" + flags
-			if !s.Soft() { // else it is served no longer for being deleted once more
+			if !s.Soft() { // a second delete must not extend how long the old value is served
 				flags += " T" + strconv.FormatInt(int64(l.Stale/time.Second), 10)
 			}
 		}
@@ -349,7 +353,7 @@ func (l *rule) remove(t *task.Task, then func(found bool)) {
 	})
 }
 
-// erase deletes what is there, behind a look that says what that is.
+// erase deletes the key. A read before the delete says whether the key had a value.
 func (l *rule) erase(t *task.Task, then func(found bool)) {
 	found, open := false, 2
 	done := func() {

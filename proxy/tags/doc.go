@@ -1,70 +1,76 @@
-// Package tags lets clients that know only get, set and delete invalidate values in
-// groups.
+// Package tags invalidates groups of values, for clients that use only get, set and
+// delete.
 //
-// A tag is one item on every server that keeps values with it, and its version is that
-// item's cas id there. A value is stored behind a head with the versions of its tags
-// (package stamp), and stands as long as these are the same. To invalidate a tag is to
-// delete its item on all servers. Value and tags are on one server, so a get is one
-// write and one read, no clock is compared, and a tag that is lost with its server, or
-// evicted, only makes misses.
+// A tag is an item on every server that stores values with the tag. The cas id of that
+// item is the tag's version on that server. A value is stored after a head with the
+// versions of its tags (package stamp). It is valid as long as these versions are
+// unchanged. To invalidate a tag is to delete its item on all servers.
+//
+// A value and the items of its tags are on the same server. So a get needs one write
+// and one read, and no clocks are compared. If a tag is evicted or lost with its
+// server, the only effect is additional misses.
 //
 // # Commands
 //
 //	                        sent to the key's server                              then
-//	get, tags known         mg __rs_t:ID c N0 for each, mg k f v c N R            all the same: the value. One write, one read
-//	get, others in the head mg __rs_t:ID c N0 for those                           they are remembered for the key
-//	get, a tag differs      md k I C<cas> T, mg k s f c t N R0                    W: miss with the versions of before; else as the guard
-//	set, tags asked before  ms k C<cas> with the versions that its miss has read
-//	set, others             mg __rs_t:ID c N0, mg __rs_b:N c N0 for those; ms k   stored if the tag or its bucket is older than the miss
-//	set without a miss      mg __rs_t:ID c N0 for each; ms k                      stored with the versions of now
+//	get, tags known         mg __rs_t:ID c N0 for each, mg k f v c N R            all versions equal: the value
+//	get, more in the head   mg __rs_t:ID c N0 for these                           they are remembered for the key
+//	get, a tag differs      md k I C<cas> T, mg k s f c t N R0                    W: miss, with the versions read first; else as the guard
+//	set, versions known     ms k C<cas> with the versions that its miss has read
+//	set, others             mg __rs_t:ID c N0, mg __rs_b:N c N0 for these; ms k   stored if the tag or its bucket is older than the miss
+//	set without a miss      mg __rs_t:ID c N0 for each; ms k                      stored with the current versions
 //	append                  look; ms MA C: the head stays in front
-//	prepend, incr, decr     look; ms C with what they make of it; as they are on values without tags
-//	delete tag:NAME         each server: ms __rs_b:N 0, md __rs_t:ID              DELETED when all have it
+//	prepend, incr, decr     look; ms C with the new value; unchanged for values without tags
+//	delete tag:NAME         each server: ms __rs_b:N 0, md __rs_t:ID              DELETED when all servers have done it
 //
-// Everything else is as in package guard, which leads all commands on values: to it a
-// value that stands no more is one that was deleted and may be served while it is
-// rebuilt. A get whose value stands is an ordinary exchange (hot.go).
+// Package guard serves all commands on values. It treats an invalid value like one
+// that was deleted and may be served during its rebuild. A get of a valid value is an
+// ordinary exchange (hot.go).
 //
-// # Who names tags
+// # Naming tags
 //
-// Patterns and the prefix of a route say which tags a key has; a suffix behind the key
-// names more, of a value: set post:42;tags=user:7,cat:3. The suffix is cut before the
-// key is routed, and no reply has it. Tags are a value's, not a key's: a set without
-// the suffix has those of the patterns only.
+// The patterns and the prefix of a route assign tags to a key. A suffix after the key
+// names more tags for a value: set post:42;tags=user:7,cat:3. The suffix is removed
+// before the key is routed, and replies do not contain it. Tags belong to a value, not
+// to a key: a set without the suffix stores only the tags of the patterns.
 //
 // # Invalidations
 //
-// One goes to all servers of all pools with tagged routes, gutters included.
+// An invalidation is sent to all servers of all pools with tagged routes, including
+// gutters. What happens depends on the phase of the server:
 //
 //	IN, WARM, SETTLE, RETURN   must answer
 //	LEAVING, suspect           waited for until the deadline
-//	OUT                        skipped: it is flushed before anybody reads it
+//	OUT                        skipped: the server is flushed before it serves reads again
 //
-// In mode fail_fast none is ever out, and one that refuses connections is not skipped
-// either: it may be back, and be read by other Ringsides, before this one dials again.
+// In mode fail_fast no server is ever OUT. A server that refuses connections is not
+// skipped either: it may have restarted, and serve reads of other instances, before
+// this instance connects again.
 //
-// If one has not answered, the client gets an error that names it; the others have
-// it. It must be repeated until it is DELETED. If the phases change meanwhile it is
-// done once more by itself. While the view record of a pool shows that other Ringsides
-// have another list of its servers, an invalidation may miss some that those know: with
-// consistency strict it is answered by an error then, with relaxed it is counted.
+// If a server has not answered, the client gets an error that names it. The other
+// servers have done the invalidation. The client must repeat it until the reply is
+// DELETED. If phases change while it runs, it is repeated automatically.
 //
-// The bucket is written first, and the tag deleted then, on one connection. A set that
-// names a tag reads the tag first and the bucket then. In any other order a rebuild of
-// before the invalidation could be stored with the version of after it.
+// The view record of a pool can show that other instances have a different list of its
+// servers. An invalidation may then miss some of their servers. With consistency
+// strict the client gets an error, with relaxed the case is counted.
 //
-// # Left out
+// The bucket is written first, and then the tag is deleted, on one connection. A set
+// that names a tag reads the tag first and then the bucket. With any other order, a
+// rebuild that is older than the invalidation could be stored with the newer version.
 //
-// Versions kept in Ringside for a while, so that a get asks for fewer: a value could be
-// served after its invalidation was acknowledged elsewhere, and what is saved is
-// one short command to the server for each tag, in a write that goes out anyway.
+// # Rejected designs
 //
-// A floor, below which all values of a server are invalid to one Ringside that may have
-// missed an invalidation there: the others would still serve them. When a Ringside can
-// have missed one, the fingerprint of the list in the view record shows it, and whoever
-// invalidates is told.
+// Caching versions in Ringside, so that a get requests fewer: a value could be served
+// after another instance has acknowledged its invalidation. It would save only one
+// short command per tag, in a write that is sent anyway.
 //
-// An acknowledgement without the servers that are silent: it needs that floor.
+// A floor, below which all values of a server are invalid for an instance that may
+// have missed an invalidation there: other instances would still serve these values.
+// The fingerprint of the server list in the view record shows if an instance can have
+// missed one. The client that invalidates then gets the error.
+//
+// An acknowledgement without the silent servers: it needs that floor.
 package tags
 
-// The package's manual.
+// Package documentation.

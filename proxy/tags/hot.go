@@ -1,7 +1,6 @@
 package tags
 
-// A get of values with tags as an ordinary exchange: nothing else runs where they
-// stand.
+// A get of values with tags as an ordinary exchange. A valid value needs nothing else.
 
 import (
 	"strconv"
@@ -16,40 +15,41 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Tags is what one loop does for values with tags.
+// Tags serves values with tags on one loop. Only its loop may use it.
 type Tags struct {
 	*guard.Guard
-	Named []stamp.Tag          // what the request in Clients.Req has named
-	Pools []*routing.BoundPool // with tagged routes, and their gutters
-	Count *stats.Invalidations // of the process
-	all   []stamp.Tag          // of the key that is being asked for
-	key   []byte               // scratch: that is decoded
-	open  []*reading           // that are asked for something
+	Named []stamp.Tag          // tags that the request in Clients.Req names
+	Pools []*routing.BoundPool // pools with tagged routes, and their gutters
+	Count *stats.Invalidations // counters of the process
+	all   []stamp.Tag          // tags of the key that is being requested
+	key   []byte               // scratch space for a decoded key
+	open  []*reading           // readings with unanswered requests
 	free  *reading
 }
 
-// New is what the loop of g does for values with tags.
+// New returns the Tags of the loop of g.
 func New(g *guard.Guard, count *stats.Invalidations) *Tags { return &Tags{Guard: g, Count: count} }
 
-// reading is what one exchange asks of one connection: keys, and before each those of
-// its tags that were not asked for before. A server answers in this order.
+// reading is what one exchange requests on one connection: its keys, and before each
+// key those of its tags that were not requested yet. The server answers in this order.
 type reading struct {
 	t      *Tags
 	x      *client.Exchange
 	c      *upstream.Conn
-	known  stamp.Known // versions, in the order of asking
-	now    fast.Stamps // of the key that is answered now
-	told   int         // versions that have come
-	must   []stamp.Tag // of all keys
-	ends   []int       // in must, of each key
-	next   int         // key that is answered next
-	asking int         // attempts that have not ended
-	at     int         // place in Tags.open
-	later  *reading    // in the list of free ones
+	known  stamp.Known // versions, in the order of the requests
+	now    fast.Stamps // stamps of the key that is answered next
+	told   int         // number of versions that have arrived
+	must   []stamp.Tag // required tags of all keys, one key after the other
+	ends   []int       // for each key, the end of its tags in must
+	next   int         // index of the key that is answered next
+	asking int         // number of attempts that have not ended
+	at     int         // index in Tags.open
+	later  *reading    // next in the free list
 }
 
-// Ask asks for one key of x's text read, of that share, on c; key is with what its route strips. It
-// reports false, and has done nothing, if the server can't be asked so.
+// Ask sends the read of one key of x on c; share is the key's part of x. key includes
+// the prefix that the route strips. It does nothing and returns false if the read
+// needs a task.
 func (t *Tags) Ask(x *client.Exchange, share int32, rt *routing.Route, c *upstream.Conn, key []byte) bool {
 	name := key[len(rt.Strip):]
 	switch {
@@ -81,9 +81,9 @@ func (t *Tags) Ask(x *client.Exchange, share int32, rt *routing.Route, c *upstre
 	return true
 }
 
-// reading is what x asks of c.
+// reading returns the reading of x on c, or starts one.
 func (t *Tags) reading(x *client.Exchange, c *upstream.Conn) *reading {
-	for i := len(t.open); i > 0 && t.open[i-1].x == x; i-- { // the keys of one exchange are asked for in a row
+	for i := len(t.open); i > 0 && t.open[i-1].x == x; i-- { // the keys of one exchange are requested in a row
 		if r := t.open[i-1]; r.c == c {
 			return r
 		}
@@ -99,7 +99,7 @@ func (t *Tags) reading(x *client.Exchange, c *upstream.Conn) *reading {
 	return r
 }
 
-// askVersion asks for the version of a tag, and makes it if there is none.
+// askVersion requests the version of a tag, and creates it if there is none.
 func (r *reading) askVersion(rt *routing.Route, tag stamp.Tag) {
 	t, c := r.t, r.c
 	r.known = append(r.known, stamp.Version{Tag: tag})
@@ -111,7 +111,7 @@ func (r *reading) askVersion(rt *routing.Route, tag stamp.Tag) {
 	c.Enqueue(a, &rt.Timeouts, wire.Metas, t.Line)
 }
 
-// ended counts an attempt that has ended.
+// ended counts an attempt that has ended. After the last one it frees r.
 func (r *reading) ended() {
 	if r.asking--; r.asking > 0 {
 		return
@@ -125,14 +125,14 @@ func (r *reading) ended() {
 	t.free = r
 }
 
-// version gets the version of the next tag of a reading.
+// version receives the version of the next tag of a reading.
 type version reading
 
 func (v *version) Client() uint64 { return v.x.Client() }
 
 func (v *version) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
 	if r.Kind.Failed() {
-		v.known[v.told].Tag = 0 // it is asked for once more if it is needed
+		v.known[v.told].Tag = 0 // it is requested again if it is needed
 	} else if at, ok := wire.FlagArg(b, r.MetaFlags, 'c'); ok {
 		v.known[v.told].Cas, _ = strconv.ParseUint(string(at.Of(b)), 10, 64)
 	}
@@ -151,16 +151,17 @@ func (v *version) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failu
 	v.Done(c, a)
 }
 
-// value gets the value of the next key of a reading.
+// value receives the value of the next key of a reading.
 type value reading
 
-var _ upstream.Streamer = (*value)(nil) // else large values are waited for until they are whole
+var _ upstream.Streamer = (*value)(nil) // so that large values are streamed
 
 func (v *value) reader() *fast.Reader { return (*fast.Reader)(v.x) }
 
 func (v *value) Client() uint64 { return v.x.Client() }
 
-// stamps are what is known when the next key is answered.
+// stamps returns the Stamps of the next key: its tags, and the versions that have
+// arrived so far.
 func (v *value) stamps() *fast.Stamps {
 	from := 0
 	if v.next > 0 {

@@ -1,6 +1,7 @@
 package tags
 
-// Invalidations: a tag's item is deleted on all servers that may keep values with it.
+// Invalidations: the item of a tag is deleted on all servers that may have values with
+// the tag.
 
 import (
 	"fmt"
@@ -18,14 +19,14 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Answer is what one server of a pool says to an invalidation.
+// Answer is the result of an invalidation at one server of a pool.
 type Answer struct {
-	Pool, Server string // Server is empty if it is of the pool as a whole
-	Why          string // it has not got it; empty: it has
-	Skipped      bool   // it is out: it is flushed before anybody reads it
+	Pool, Server string // Server is empty if the result is of the pool as a whole
+	Why          string // the reason why it failed; empty: the server has done it
+	Skipped      bool   // the server is out: it is flushed before it serves reads again
 }
 
-// Lead serves commands on names of tags.
+// Lead serves commands on keys that are names of tags.
 func (t *Tags) Lead(k *task.Task) bool {
 	rt := k.Route
 	if rt.Tags == nil || !rt.Tags.Command {
@@ -33,10 +34,10 @@ func (t *Tags) Lead(k *task.Task) bool {
 	}
 	name := []byte(strings.TrimPrefix(rt.Strip+string(k.Key), rt.Prefix))
 	switch err := stamp.CheckName(name); {
-	case k.Removal(): // it was refused already
+	case k.Removal(): // the client got an error already
 		k.AnswerKind(wire.Deleted)
 	case k.Op <= wire.Gats:
-		k.AnswerKind(task.Absence(k)) // nothing is ever stored there
+		k.AnswerKind(task.Absence(k)) // such a key never has a value
 	case k.Op != wire.Delete:
 		k.Reject(wire.AppendClientError(nil, fmt.Sprintf("keys that begin with %s are names of tags: they can be deleted, which invalidates them, and nothing else", rt.Prefix)))
 	case err != nil:
@@ -47,13 +48,14 @@ func (t *Tags) Lead(k *task.Task) bool {
 	return true
 }
 
-// lead invalidates a tag for a client.
+// lead invalidates a tag for a client. It repeats the invalidation if the phases of
+// servers change while it runs.
 func (t *Tags) lead(k *task.Task, rt *routing.Route, name []byte) {
 	gens := t.gens()
 	t.Invalidate([]stamp.Tag{rt.Tags.Tag(name)}, t.Pools, k.Deadline, func(answers []Answer, waits bool) {
 		i := slices.IndexFunc(answers, func(a Answer) bool { return a.Why != "" })
 		switch {
-		case t.gens() != gens && t.Now < k.Deadline: // somebody may have been skipped who is read by now
+		case t.gens() != gens && t.Now < k.Deadline: // a server that was skipped may serve reads by now
 			t.lead(k, rt, name)
 		case i < 0:
 			t.Clients.LogLimited(slog.LevelInfo, "", "tag invalidated", "tag", string(name), "servers", len(answers))
@@ -68,8 +70,8 @@ func (t *Tags) lead(k *task.Task, rt *routing.Route, name []byte) {
 	})
 }
 
-// gens changes with the phases of any server, and when one does not answer or does
-// again.
+// gens returns a number that changes when the phase of any server changes, and when a
+// server stops answering or answers again.
 func (t *Tags) gens() (sum uint64) {
 	for _, p := range t.Pools {
 		v := p.View
@@ -89,8 +91,9 @@ func (t *Tags) gens() (sum uint64) {
 	return sum
 }
 
-// Invalidate deletes tags on the servers of pools. then is told what each of them has
-// answered, and whether one is waited for that may yet be asked.
+// Invalidate deletes tags on the servers of pools. It calls then with the result of
+// each server. waits reports whether a server that was not asked may be available
+// later.
 func (t *Tags) Invalidate(tags []stamp.Tag, pools []*routing.BoundPool, deadline int64, then func(answers []Answer, waits bool)) {
 	n := &invalidation{t: t, began: t.Now, open: 1, then: then}
 	for _, p := range pools {
@@ -111,13 +114,13 @@ func (t *Tags) Invalidate(tags []stamp.Tag, pools []*routing.BoundPool, deadline
 	n.ended()
 }
 
-// invalidation is one at work.
+// invalidation is an invalidation in progress.
 type invalidation struct {
 	t       *Tags
 	began   int64
 	answers []Answer
 	waits   bool
-	foreign bool // other Ringsides may know servers that this one does not
+	foreign bool // other instances may know servers that this one does not
 	open    int
 	then    func(answers []Answer, waits bool)
 }
@@ -131,7 +134,7 @@ func (n *invalidation) ended() {
 	n.then(n.answers, n.waits)
 }
 
-// ask deletes tags on member i of a pool, or says why it can't.
+// ask deletes tags on the server i of a pool, or records why it can't.
 func (n *invalidation) ask(tags []stamp.Tag, p *routing.BoundPool, i int, deadline int64) {
 	srv, at := p.Member(i), len(n.answers)
 	n.answers = append(n.answers, Answer{Pool: p.Pool.Name, Server: srv.Target.Name})
@@ -149,7 +152,7 @@ func (n *invalidation) ask(tags []stamp.Tag, p *routing.BoundPool, i int, deadli
 			return
 		case phase == health.Leaving || v.Suspected(i):
 			why, n.waits = "server "+srv.Label()+": it does not answer", true
-			if srv.Down { // this loop has seen why itself
+			if srv.Down { // this loop knows a more precise reason
 				why = srv.Why
 			}
 		}
@@ -171,7 +174,7 @@ func (n *invalidation) ask(tags []stamp.Tag, p *routing.BoundPool, i int, deadli
 		bucket := divert.AppendKey(nil, number, tag.AppendBucket(nil))
 		name := divert.AppendKey(nil, number, tag.AppendKey(nil))
 		n.open += 2
-		n.t.Servers.Ask(c, n, at, &limit, fmt.Appendf(nil, "ms %s 0\r\n\r\n", bucket), true) // first: see the package's doc
+		n.t.Servers.Ask(c, n, at, &limit, fmt.Appendf(nil, "ms %s 0\r\n\r\n", bucket), true) // first: see the package comment
 		n.t.Servers.Ask(c, n, at, &limit, fmt.Appendf(nil, "md %s\r\n", name), true)
 	}
 }

@@ -6,9 +6,9 @@ import (
 
 import "testing"
 
-// TestTagsOtherLists: while other Ringsides have another list of servers an invalidation may
-// not have reached all of theirs. Relaxed, it is acknowledged and counted, strict it is
-// refused, and counted too.
+// TestTagsOtherLists checks an invalidation while other instances have another list of
+// servers, so it may not reach all of theirs. In relaxed mode it is acknowledged and
+// counted. In strict mode it gets an error, and is counted too.
 func TestTagsOtherLists(t *testing.T) {
 	const (
 		asked    = "s1 < ms [bucket x] 0\\r\\n\\r\\nmd [tag x]\ns2 < ms [bucket x] 0\\r\\n\\r\\nmd [tag x]\n"

@@ -1,6 +1,6 @@
 package tags
 
-// Tags that clients name behind a key.
+// Tags that clients name after a key.
 
 import (
 	"bytes"
@@ -17,9 +17,9 @@ import (
 
 var errCommand = errors.New("tags are named with a value, or with a get of it: not with this command")
 
-// Cut takes the tags out of the key of the request in Clients.Req, whose bytes are raw:
-// they are in Named then, and the request is another one. If it gives an error, the
-// request is as it was.
+// Cut removes the tags from the key of the request in Clients.Req, which has the bytes
+// raw. It stores the tags in Named, and returns the request without them. If it
+// returns an error, Clients.Req is unchanged.
 func (t *Tags) Cut(lst *routing.Listener, raw []byte) (bare []byte, err error) {
 	r := &t.Clients.Req
 	t.Named = t.Named[:0]
@@ -59,7 +59,8 @@ func (t *Tags) Cut(lst *routing.Listener, raw []byte) (bare []byte, err error) {
 	return raw, nil
 }
 
-// Bare is a key, as the request in Clients.Req writes it, without the tags behind it.
+// Bare returns a key without the tags after it, in the encoding of the request in
+// Clients.Req.
 func (t *Tags) Bare(lst *routing.Listener, written []byte) []byte {
 	if !lst.Tagged {
 		return written
@@ -71,7 +72,8 @@ func (t *Tags) Bare(lst *routing.Listener, written []byte) []byte {
 	return written
 }
 
-// CutAll takes the tags out of the keys of the text read of many in Clients.Req.
+// CutAll removes the tags from the keys of the text read in Clients.Req, which has
+// several keys.
 func (t *Tags) CutAll(lst *routing.Listener, raw []byte) []byte {
 	r := &t.Clients.Req
 	if !slices.ContainsFunc(r.Several, func(span wire.Span) bool { return lst.CutAt(span.Of(raw)) < span.Len() }) {
@@ -90,7 +92,7 @@ func (t *Tags) CutAll(lst *routing.Listener, raw []byte) []byte {
 	return line
 }
 
-// decoded is a key that the request in Clients.Req writes so.
+// decoded returns the key that the request in Clients.Req has written as written.
 func (t *Tags) decoded(written []byte) []byte {
 	if t.Clients.Req.Flags&wire.Base64 == 0 {
 		return written
@@ -99,7 +101,7 @@ func (t *Tags) decoded(written []byte) []byte {
 	return t.key
 }
 
-// asWritten is key as the request in Clients.Req writes keys: in base64, or as it is.
+// asWritten encodes key like the request in Clients.Req: in base64, or unchanged.
 func (t *Tags) asWritten(key []byte) []byte {
 	if t.Clients.Req.Flags&wire.Base64 != 0 {
 		return base64.StdEncoding.AppendEncode(nil, key)

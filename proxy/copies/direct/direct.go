@@ -1,26 +1,30 @@
-// Package direct reads keys of several copies as ordinary exchanges, which is all that is
-// needed where the copy that is read first has a value.
+// Package direct reads replicated keys as ordinary exchanges, without a task, if the
+// replica that is read first has a value.
 //
-// A plain text get, or one key of a get of many, asks the copy that Copies.ReadAt names, as
-// a get of a key with one copy asks its server: there is no task, no other loop, and gets
-// share lines. What comes decides how it goes on:
+// A plain text get, or one key of a get of many, is sent to the replica that
+// Copies.ReadAt returns. It needs no task and no other loop, and gets can share
+// request lines, as for a key with one replica. The reply decides what happens next:
 //
-//	a value                               the client gets it
-//	a mark, a miss, an error, no answer   a task takes over with that: its rule asks the other copies, and this one not again
-//	any of these, the client is gone      nothing
-//	the route has no copies any more      a value is the answer, all else an error
+//	a value                                   the client gets it
+//	a tombstone, a miss, an error, no reply   a task continues: its rule asks the other replicas, but not this one again
+//	any of these, but the client has gone     nothing
+//	the route has no replicas any more        a value is the reply; anything else is an error
 //
-// In the order of its client's commands it stands where it was sent: what changes the key
-// waits for it, and a task that takes over has its place (Tasks.TakeOver).
+// The get keeps its place in the order of its client's commands. A command that
+// changes the key waits for it, and a task that continues it gets its place
+// (Tasks.TakeOver).
 //
-// Large values are not forwarded piece by piece: if the server fails in the middle of one,
-// another copy has it.
+// Large values are not streamed, because another replica has the value if the server
+// fails in between.
 //
-// # What it does not do
+// # Limits
 //
-// It leaves to tasks all reads that want more than a value (gets, gat, meta, the binary
-// protocol), and all gets where consistency is strict, where gets are hedged or guarded, and
-// while a server of the route is not simply in use or a write may be missing on one.
+// It leaves these gets to tasks:
+//
+//   - reads that want more than a value (gets, gat, meta, the binary protocol);
+//   - all gets of routes with strict consistency, hedged reads or a guard;
+//   - all gets while a server of the route is not simply in use, or may be missing a
+//     write.
 package direct
 
 import (
@@ -34,17 +38,18 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Reader is the exchange of a get that has asked one copy.
+// Reader receives the reply to a get that was sent to one replica.
 type Reader client.Exchange
 
-// door is what the client of such a read is connected to.
+// door is the handler of the client's connection.
 type door interface {
 	Fitting(key []byte) *routing.Route
 	Copied() *copies.Copies
 }
 
-// Ask asks on c for key, of x's text get and of that share; name, of that hash, is what servers
-// know it as. raw is the request, in Clients.Req, unless that has many keys.
+// Ask sends the read of one key of x on c; share is the key's part of x. name is the
+// key as servers know it, and hash the hash of name. raw is the request in
+// Clients.Req; if that has many keys, raw is not used.
 func Ask(x *client.Exchange, share int32, rt *routing.Route, c *upstream.Conn, e *copies.Copies, raw, key, name []byte, hash uint64) {
 	a, before := x.Attempt(), c.Tail
 	a.To, a.Share = (*Reader)(x), share
@@ -71,7 +76,7 @@ func (p *Reader) Client() uint64 { return p.exchange().Client() }
 
 func (p *Reader) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
 	switch value := r.Kind == wire.Value; {
-	case a.TakenOver: // behind a mark, of which this is the END
+	case a.TakenOver: // the rest of a tombstone's reply: END
 		return 0
 	case value && string(r.ClientFlags.Of(b)) != wire.MarkFlags, !value && found(a):
 		return p.exchange().Reply(c, a, r, b)
@@ -81,17 +86,19 @@ func (p *Reader) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b [
 	return p.takeOver(c, a, &upstream.Result{Bytes: b, Reply: *r})
 }
 
-// found says that a has had a VALUE, whose END comes by itself: it is not there yet.
+// found reports whether a has received its VALUE, so that only END follows. For VALUE
+// itself it returns false.
 func found(a *upstream.Attempt) bool { return len(a.NextKey()) == 0 }
 
-// takeOver makes a task that takes over, with what has come, or why nothing has: r.
+// takeOver starts a task that continues with the reply r, or with the reason why there
+// is none.
 func (p *Reader) takeOver(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result) (taken int) {
 	x, d := p.exchange(), p.Session.Handler.(door)
 	e := d.Copied()
 	key, _ := a.Named()
 	whole := append([]byte(a.Strip), key...)
 	rt := d.Fitting(whole)
-	if rt == nil || rt.Copies.Copies == 0 { // by a table that has just come
+	if rt == nil || rt.Copies.Copies == 0 { // a new routing table has removed the replicas
 		x.Fail(a.Share, "the configuration has just changed", stats.Unavailable)
 		return 0
 	}
@@ -101,15 +108,15 @@ func (p *Reader) takeOver(c *upstream.Conn, a *upstream.Attempt, r *upstream.Res
 	e.Wire.Next(line, &e.Clients.Req)
 	t := e.NewTask(x, a.Share, rt, line, whole, whole)
 	e.Clients.Req = req
-	t.WaitReason = r.Why // of what a deadline that has passed is told
+	t.WaitReason = r.Why // the reason that the client gets if the deadline has passed
 	t.Rule = copies.TakesOver(r, c.Server.Target)
 	a.TakenOver = true
 	e.TakeOver(t)
 	return 0
 }
 
-// Done is told that the part a has all of its answer. If a task has taken over, the part
-// ends with that.
+// Done ends the attempt a. If a task continues the read, the client's reply comes from
+// that task.
 func (p *Reader) Done(c *upstream.Conn, a *upstream.Attempt) {
 	if a.TakenOver {
 		p.exchange().FinishOne()
@@ -129,7 +136,7 @@ func (p *Reader) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failur
 	p.exchange().FinishOne()
 }
 
-// end takes the read off those that others of its client's wait for.
+// end removes the read from those that later commands of the client wait for.
 func (p *Reader) end(a *upstream.Attempt) {
 	s := p.Session
 	switch {

@@ -1,11 +1,13 @@
-// Package entries remembers, for one member of a pool, which keys it has wrong: it missed a
-// write to one, or may have run one that nobody has acknowledged.
+// Package entries records which keys one member of a pool has wrong: it missed a write
+// to the key, or may have run one without an acknowledgement.
 //
-// There is one entry for a key, in the list of its state: the doc of package copies has the
-// states that it passes through. At most DirtyKeys entries are dirty. If more would be, the
-// member has Overflowed: it counts as dirty for all keys, and no more missed writes are remembered.
+// There is one entry for each such key, in the list of its state. The states are
+// explained in package copies. At most DirtyKeys entries are dirty. If more would be,
+// the member has Overflowed. It then counts as dirty for all keys, and further missed
+// writes are not recorded.
 //
-// It asks no server and knows no time. Package copies does what a state wants done.
+// The package sends no requests and uses no clock. Package copies does the work that a
+// state requires.
 package entries
 
 import (
@@ -13,27 +15,26 @@ import (
 	"container/list"
 )
 
-// Entry is what the ledger says of one key of a member. There is one for each key that
-// the member may have wrong.
+// Entry is the entry of one key that the member may have wrong.
 type Entry struct {
 	Hash  uint64
-	Key   []byte // without the number of a member that refused to be flushed
-	There []byte // its name at the member, which may have such a number; nil once it is deleted
+	Key   []byte // the plain key, even if the server has rejected a flush and its keys are renamed
+	There []byte // name of the key at the member, which may be renamed; nil after the key was deleted there
 	State State
-	In    *list.Element // of the list of its state
+	In    *list.Element // element in the list of its state
 
-	dirty       bool // the member missed a write to it, so it is not read there
-	Through     bool // the route asks other members for what this one misses (read_through)
-	LateDeleted bool // a late delete has taken it: a repair that was at work may have written before that
-	Overwrite   bool // the member may have a value that the authority never had: a copy replaces it
-	Failed      int  // attempts to copy it
+	dirty       bool // the member missed a write to the key, so the key is not read there
+	Through     bool // after a miss the route asks other members (read_through)
+	LateDeleted bool // a late delete has removed the key; a repair in progress may have stored it before that
+	Overwrite   bool // the member may have a value that the primary never had; a copy replaces it
+	Failed      int  // number of failed attempts to copy the key
 }
 
-// State is what is to be done about a key.
+// State is what has to be done about a key.
 type State uint8
 
 const (
-	Known State = iota // nothing: it is dirty, and a read or a write will repair it
+	Known State = iota // nothing: the key is dirty, and a read or a write will repair it
 	ToDelete
 	Deleting
 	ToCopy
@@ -41,19 +42,20 @@ const (
 	numStates
 )
 
-// Table is the entries of one member.
+// Table has the entries of one member. Its owner is the loop of the ledger.
 type Table struct {
 	Keys        map[uint64]*Entry    // by hash
-	Lists       [numStates]list.List // of Keys, by state, in the order in which they came to it
-	dirty       int                  // how many of Keys are
-	Overflowed  bool                 // more were than DirtyKeys: none is read before the member has been flushed on its way back
-	DeletesSent int                  // deletes that have no answer yet
+	Lists       [numStates]list.List // Keys by state, each list in the order in which the entries entered the state
+	dirty       int                  // number of dirty Keys
+	Overflowed  bool                 // more than DirtyKeys were dirty: no key is read until the member was flushed before it rejoined
+	DeletesSent int                  // number of deletes without a reply
 }
 
-// DirtyKeys are how many keys are remembered for one member.
+// DirtyKeys is the maximum number of dirty keys of one member. It also limits how many
+// of its keys wait for a repair.
 const DirtyKeys = 16 << 10
 
-// Put makes l the entry of its key, which stays dirty if it was.
+// Put sets l as the entry of its key. The key stays dirty if it was.
 func (m *Table) Put(l *Entry) {
 	if before := m.Keys[l.Hash]; before != nil {
 		l.dirty, before.dirty = before.dirty, false
@@ -63,29 +65,29 @@ func (m *Table) Put(l *Entry) {
 	l.In = m.Lists[l.State].PushBack(l)
 }
 
-// Forget takes the entry of a key out.
+// Forget removes the entry of a key.
 func (m *Table) Forget(l *Entry) {
 	m.Lists[l.State].Remove(l.In)
 	delete(m.Keys, l.Hash)
 	m.SetDirty(l, false)
 }
 
-// Becomes brings the entry of a key to another state.
+// Becomes changes the state of the entry of a key.
 func (m *Table) Becomes(l *Entry, s State) {
 	m.Lists[l.State].Remove(l.In)
 	l.State, l.In = s, m.Lists[s].PushBack(l)
 }
 
-// Rest notes that nothing is to be done about the key of l any more. It is known on only if
-// it is dirty.
+// Rest records that there is nothing more to do about the key of l. It keeps the entry
+// only if the key is dirty.
 func (m *Table) Rest(l *Entry) {
 	if m.Becomes(l, Known); !l.dirty {
 		m.Forget(l)
 	}
 }
 
-// SetDirty notes whether the member may have missed a write to the key of l. Where too many
-// are dirty already the whole member is: Overflowed.
+// SetDirty sets whether the member may have missed a write to the key of l. If too
+// many keys are dirty already, it sets Overflowed instead.
 func (m *Table) SetDirty(l *Entry, dirty bool) {
 	switch {
 	case l.dirty == dirty:
@@ -106,7 +108,7 @@ func (m *Table) Dirty(hash uint64) bool {
 	return m.Overflowed || l != nil && l.dirty
 }
 
-// Clean notes that what the member has of a key may be read.
+// Clean records that the member's value of a key may be read.
 func (m *Table) Clean(hash uint64) {
 	if l := m.Keys[hash]; l != nil {
 		if m.SetDirty(l, false); l.State == Known {
@@ -115,7 +117,7 @@ func (m *Table) Clean(hash uint64) {
 	}
 }
 
-// Pending is the entry of a key about which something is to be done; nil: there is none.
+// Pending returns the entry of a key with work left to do, or nil.
 func (m *Table) Pending(hash uint64) *Entry {
 	if l := m.Keys[hash]; l != nil && l.State != Known {
 		return l
@@ -123,14 +125,14 @@ func (m *Table) Pending(hash uint64) *Entry {
 	return nil
 }
 
-// Waiting is how many entries are pending.
+// Waiting returns the number of pending entries.
 func (m *Table) Waiting() int { return len(m.Keys) - m.Lists[Known].Len() }
 
-// Missed is how many keys the member has missed a write to, and must not be read there.
+// Missed returns the number of keys that the member has missed a write to.
 func (m *Table) Missed() int { return m.dirty }
 
-// MissedWrite remembers that the member has missed a write to a key, whose name is there
-// at the member.
+// MissedWrite records that the member has missed a write to a key. there is the name
+// of the key at the member.
 func (m *Table) MissedWrite(hash uint64, key, there []byte, through bool) {
 	if m.Overflowed {
 		return
@@ -144,11 +146,12 @@ func (m *Table) MissedWrite(hash uint64, key, there []byte, through bool) {
 	l.There, l.Through = bytes.Clone(there), through
 }
 
-// HasLess reports whether the member has less of a key than was acknowledged: then no other
-// member may be flushed, which may have it. A member that is only in doubt may have run a
-// write that nobody has acknowledged, and has no less than before. That is no reason, and
-// would keep a server that hangs, whose writes are all in doubt, from being taken out. But
-// it has less if it is dirty as well, or if a late delete has taken what it had.
+// HasLess reports whether the member has less of a key than was acknowledged. If so,
+// no other member may be flushed, because it may have the key. A member in doubt does
+// not count. It may have run a write without an acknowledgement, so it has no less
+// than before. If it counted, a server that hangs could never be ejected, because all
+// writes to it are in doubt. It does count if it is dirty as well, or if a late delete
+// has removed its value.
 func (m *Table) HasLess() bool {
 	for _, l := range m.Keys {
 		if l.State != Known && (!l.Overwrite || l.LateDeleted || l.dirty) {
@@ -158,8 +161,8 @@ func (m *Table) HasLess() bool {
 	return false
 }
 
-// Right notes that the member's copy of a key is right again, or gone. If a late delete
-// has taken the copy meanwhile the key is still to be copied.
+// Right records that the member's value of a key is correct again, or gone. If a late
+// delete has removed the value in between, the key still has to be copied.
 func (m *Table) Right(hash uint64) {
 	switch l := m.Keys[hash]; {
 	case l == nil:
@@ -170,7 +173,7 @@ func (m *Table) Right(hash uint64) {
 	}
 }
 
-// GiveUp leaves a key to the reads that miss it.
+// GiveUp stops the repair of a key. Reads that miss the key repair it.
 func (m *Table) GiveUp(l *Entry) {
 	if l.Through {
 		m.SetDirty(l, false)

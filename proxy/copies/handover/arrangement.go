@@ -1,6 +1,7 @@
 package handover
 
-// Who holds which keys by the routes of one table, to be asked when there is another.
+// Arrangements: which servers keep which keys by one routing table. They are kept
+// until after the next reload.
 
 import (
 	"fmt"
@@ -12,19 +13,20 @@ import (
 	"ringside/proxy/routing"
 )
 
-// Arrangement is who holds the copies of which keys by one table.
+// Arrangement is which servers keep the replicas of which keys, by the routes of one
+// routing table.
 type Arrangement struct {
-	Print     string // another one wherever a key may have other holders; empty: no route keeps copies
+	Print     string // differs between two arrangements if a key may have different replicas; empty: no key is replicated
 	hash      uint64
 	listeners map[string]*routing.Listener
 }
 
-// Arrange is the arrangement of the table that the listeners are bound to.
+// Arrange returns the arrangement of the routing table that the listeners use.
 func Arrange(listeners map[string]*routing.Listener) *Arrangement {
 	a := &Arrangement{listeners: map[string]*routing.Listener{}}
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(listeners)) {
-		l := *listeners[name] // the routes are made anew by each table
+		l := *listeners[name] // each routing table creates new routes
 		a.listeners[name] = &l
 		for i := range l.Routes {
 			rt := &l.Routes[i]
@@ -48,12 +50,12 @@ func Arrange(listeners map[string]*routing.Listener) *Arrangement {
 	return a
 }
 
-// Hash stands for the print; 0: no route keeps copies.
+// Hash returns a hash of Print; 0: no key is replicated.
 func (a *Arrangement) Hash() uint64 { return a.hash }
 
-// Holders are the servers that the arrangement gives a key to, whose route rt is of another
-// table. There are none if by the arrangement the key has another name on servers, or one
-// copy.
+// Holders returns the servers that keep the key by the arrangement. rt is the key's
+// route in another routing table. It returns nil if by the arrangement the key has
+// another name on the servers, or only one replica.
 func (a *Arrangement) Holders(rt *routing.Route, key []byte) []routing.Holder {
 	if l := a.listeners[rt.Listener]; l != nil {
 		if old := l.Fitting(append([]byte(rt.Strip), key...)); old != nil && old.Copies.Copies != 0 && old.Strip == rt.Strip {

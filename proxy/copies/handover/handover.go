@@ -1,22 +1,25 @@
-// Package handover says by which table keys of several copies are held while a reload that
-// gives them other holders goes round the Ringsides.
+// Package handover decides by which routing table replicated keys are served during a
+// reload. The reload moves keys to other servers, and one instance after the other
+// applies it.
 //
-// All Ringsides go through these stages, each within one of the others: see package
-// health/barrier, which says when.
+// All instances pass through these stages. Package health/barrier decides when, so
+// that two instances are never more than one stage apart:
 //
-//	stage     it serves keys by    and a key that gets other holders
-//	waiting   the table of before  is served as ever: others may not have the new one yet
-//	pausing   the table of before  may be read where it is, and nothing of it is written, touched or copied
-//	moving    the new table        leaves its former holders before anything is decided
+//	stage     keys are served by        a key that gets other replicas
+//	waiting   the former routing table  is served as usual: other instances may not have the new table yet
+//	pausing   the former routing table  may be read where it is, but not written, touched or copied
+//	moving    the new routing table     is moved away from its former servers before anything is decided about it
 //
-// So no Ringside writes by the new table while another one does by that of before. A read that
-// has begun in the pause repairs nothing, whenever it ends: a key that it has seen missing may
-// have left. A table that comes while others may be in another stage waits for them.
+// So no instance writes by the new routing table while another one writes by the
+// former. A read that has started in the pause repairs nothing, whenever it ends,
+// because a key that it has missed may have moved. A routing table that arrives while
+// other instances may be in another stage waits for them.
 //
-// # What it does not promise
+// # Limits
 //
-// That holds only where a Ringside sees the others: what it knows of them are the view
-// records, see package health. One that was started anew knows nothing of the table of before.
+// This holds only if an instance sees the others. It knows them by the view records:
+// see package health. An instance that was restarted knows nothing of the former
+// routing table.
 package handover
 
 import (
@@ -25,18 +28,18 @@ import (
 	"ringside/proxy/health/barrier"
 )
 
-// Handover is one that goes on.
+// Handover is a handover in progress.
 type Handover struct {
-	Formers []*Arrangement // by which servers may have keys, the oldest first
-	Serving *Arrangement   // one of them, by which keys are still served; nil: the present one
-	paused  bool           // keys that get other holders are not written
+	Formers []*Arrangement // the arrangements by which servers may still have keys, the oldest first
+	Serving *Arrangement   // the one of Formers by which keys are still served; nil: the present arrangement
+	paused  bool           // keys that get other replicas are not written
 }
 
-const maxFormers = 4 // arrangements that are remembered
+const maxFormers = 4 // number of former arrangements that are remembered
 
-// New is the handover from the arrangement before to that of a table that has come now. was
-// is the handover that goes on by then, or nil. tooMany: so many arrangements are remembered
-// that the oldest is forgotten.
+// New returns the handover from the arrangement before to that of a new routing table.
+// was is the handover in progress at that time, or nil. tooMany reports whether the
+// oldest arrangement was forgotten, because there were more than maxFormers.
 func New(before *Arrangement, was *Handover) (h *Handover, tooMany bool) {
 	h = &Handover{Serving: before}
 	if was != nil {
@@ -51,8 +54,9 @@ func New(before *Arrangement, was *Handover) (h *Handover, tooMany bool) {
 	return h, tooMany
 }
 
-// Proceed goes to another stage if all Ringsides do, pool by pool, and reports whether it has.
-// The last of the pools is followed: who is Done with all knows that nobody is waiting with any.
+// Proceed enters the next stage if all instances have, and reports whether it did.
+// pools has the stage of each pool. While one pool is Waiting, no key pauses. Keys
+// move only when all pools are Done, because then no instance is Waiting in any pool.
 func (h *Handover) Proceed(pools []barrier.Stage) bool {
 	waits, done := false, true
 	for _, p := range pools {
@@ -71,8 +75,9 @@ func (h *Handover) Proceed(pools []barrier.Stage) bool {
 	}
 }
 
-// Pauses reports whether nothing may be given to holders that change. h may be nil.
+// Pauses reports whether replicas that are about to move must not be changed. h may be
+// nil.
 func (h *Handover) Pauses() bool { return h != nil && h.paused }
 
-// Moving reports whether keys move. h may be nil.
+// Moving reports whether keys are being moved. h may be nil.
 func (h *Handover) Moving() bool { return h != nil && h.Serving == nil }

@@ -15,28 +15,30 @@ const (
 	plays    = 3000
 )
 
-// memcached is a view server: what its record says.
+// memcached simulates a server that stores a view record. Its fields are the content
+// of the record.
 type memcached struct {
 	table    int
 	n        uint32
 	hungTill int64
 }
 
-// ringside is one of several that get table after table, and ping all servers.
+// ringside simulates one of several instances, which get one routing table after
+// another and ping all servers.
 type ringside struct {
 	barrier.Barrier
 	h                                                  *Handover
 	table                                              int
-	next                                               []int // tables that it is still to be given
+	next                                               []int // tables that it will get later
 	foreignUntil                                       int64
-	pingAt, seen                                       []int64 // by server: the next ping, and the last that was answered
+	pingAt, seen                                       []int64 // by server: time of the next ping, and of the last answered one
 	takeAt                                             []int64
-	wrote                                              [4]int64 // by table: when it has written by that last
+	wrote                                              [4]int64 // by table: when it last wrote by that table
 	waits, followsNobody, knowsAtOnce, sure, undecided bool
-	bare, hurries, hasty                               bool // it keeps no copies; takes steps all the same; waits for no command
+	bare, hurries, hasty                               bool // bare: its keys are not replicated; hurries: a bare instance takes part all the same; hasty: it does not wait for commands to end
 }
 
-// take puts the next table in force, if it may or need not wait.
+// take applies the next table, unless it must wait.
 func (r *ringside) take(now int64) {
 	if len(r.next) == 0 || r.waits && !r.Open() && !r.bare {
 		return
@@ -53,7 +55,7 @@ func (r *ringside) take(now int64) {
 	r.arrange(now)
 }
 
-// arrange lets its keeper have its table, if it keeps copies.
+// arrange passes the table to the instance's keeper, if its keys are replicated.
 func (r *ringside) arrange(now int64) {
 	if r.bare {
 		return
@@ -65,7 +67,7 @@ func (r *ringside) arrange(now int64) {
 	o.Tell(&r.Barrier, uint64(r.table), now)
 }
 
-// ping reads the record of a server, and writes over it.
+// ping reads the record of a server, and overwrites it.
 func (r *ringside) ping(i int, s *memcached, now int64) {
 	if now < s.hungTill {
 		return
@@ -114,7 +116,8 @@ func (r *ringside) step(servers []memcached, random *rand.Rand, now int64) {
 	}
 }
 
-// writesBy is by which table it writes keys that move; 0: by none.
+// writesBy returns the table by which it writes keys that move; 0: it does not write
+// them.
 func (r *ringside) writesBy() (n int) {
 	switch {
 	case r.bare:
@@ -127,9 +130,10 @@ func (r *ringside) writesBy() (n int) {
 	return int(r.h.Serving.hash)
 }
 
-// differ plays Ringsides that get table 2 and then 3, while servers hang, and says when two
-// write by different tables, or may while requests under way last; 0: never. It reports
-// whether all have got through.
+// differ simulates instances that get table 2 and then table 3, while servers hang. It
+// returns when two instances write by different tables, or one does within the
+// deadline of the other's last write; 0: never. through reports whether all instances
+// reached the last table.
 func differ(seed uint64, leave func(r *ringside)) (at int64, through bool) {
 	random := rand.New(rand.NewPCG(seed, 2))
 	servers := slices.Repeat([]memcached{{table: 1}}, 3)
@@ -176,8 +180,10 @@ func differ(seed uint64, leave func(r *ringside)) (at int64, through bool) {
 	return 0, false
 }
 
-// Ringsides never write by different tables at a time, whenever each gets another one and
-// whatever record a server has when it answers again. That needs each of these rules.
+// TestTableAfterTable checks that instances never write by different tables at the
+// same time. This must hold whenever each of them gets another table, and whatever
+// record a server has when it answers again. Without any one of these rules the test
+// must find a violation.
 func TestTableAfterTable(t *testing.T) {
 	for _, c := range []struct {
 		rule  string
@@ -210,8 +216,8 @@ func TestTableAfterTable(t *testing.T) {
 	}
 }
 
-// A pool that is done early, as one is whose servers stay the same, lets nobody pause while
-// another one waits.
+// TestPools checks that a pool that is done early, for example because its servers are
+// unchanged, does not start the pause while another pool waits.
 func TestPools(t *testing.T) {
 	h, _ := New(&Arrangement{Print: "a"}, nil)
 	for _, c := range []struct {

@@ -1,6 +1,6 @@
 package copied
 
-// The copy that has answered last.
+// The replica that answered the last step of a command.
 
 import (
 	"bytes"
@@ -14,16 +14,17 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Copy is what a command on a key of several copies knows of these.
+// Copy is what a command on a replicated key knows of the replicas.
 type Copy struct {
-	Server *upstream.Server // that has answered last
-	Looked bool             // a read has met a mark already, or what is as good as one
+	Server *upstream.Server // the server that answered last
+	Looked bool             // a read has met a tombstone, or a reply that is treated as one
 
-	seal  uint64              // between its cas and the token of it, which is what all cas are to the guard
-	token func(uint64) uint64 // of its last answer, if that shows a cas as it is
+	seal  uint64              // XOR of the last cas and its token; the guard uses tokens as cas
+	token func(uint64) uint64 // converts the cas of the last reply to a token; nil: the reply shows the token already
 }
 
-// Of is what is known of a key of the route that nobody has been asked for; nil: nobody has it.
+// Of returns the initial Copy of a key, before any request; nil if no server has the
+// key.
 func Of(rt *routing.Route, key []byte) *Copy {
 	list := rt.Holders(nil, key)
 	if len(list) == 0 {
@@ -32,8 +33,8 @@ func Of(rt *routing.Route, key []byte) *Copy {
 	return &Copy{Server: list[0].Server}
 }
 
-// Heard takes what the answer to line says of the copies, and lets it show the token in
-// the place of the cas.
+// Heard records which server has sent the reply r to line. It replaces the cas in r by
+// its token.
 func (c *Copy) Heard(r *upstream.Result, token func(uint64) uint64, line []byte) {
 	if r.Server != nil {
 		c.Server = r.Server
@@ -56,8 +57,9 @@ func (c *Copy) Heard(r *upstream.Result, token func(uint64) uint64, line []byte)
 	}
 }
 
-// Spot is where what has answered keeps the key. While a reload goes round the Ringsides
-// that may be a server which is to keep it no more.
+// Spot returns the server that answered last, and the key's name there. While
+// instances reload their configuration, that server may be one that no longer has the
+// key after the reload.
 func (c *Copy) Spot(rt *routing.Route, key []byte) misses.Spot {
 	name := key
 	for _, bp := range append([]*routing.BoundPool{rt.BoundPool}, rt.Also...) {
@@ -68,7 +70,7 @@ func (c *Copy) Spot(rt *routing.Route, key []byte) misses.Spot {
 	return misses.Spot{Server: c.Server, Name: string(name), Seal: c.seal, Copied: true}
 }
 
-// Tag is the token that a client is shown for the cas of the last answer.
+// Tag returns the token that a client sees for the cas n of the last reply.
 func (c *Copy) Tag(n uint64) uint64 {
 	if c.token != nil {
 		return c.token(n)
@@ -76,7 +78,8 @@ func (c *Copy) Tag(n uint64) uint64 {
 	return n
 }
 
-// DueBelow is the TTL below which a read with these flags finds a value due.
+// DueBelow returns the TTL below which a read with these flags treats a value as due
+// for a rebuild.
 func DueBelow(flags []byte) int64 {
 	_, due, _ := bytes.Cut(flags, []byte(" R"))
 	n, _ := strconv.ParseInt(string(due), 10, 64)

@@ -1,40 +1,48 @@
-// Package copied is how the guard knows a key of several copies.
+// Package copied connects the guard to package copies, for keys with several replicas.
 //
-// There the guard is a client of package copies: what it would ask the key's server is a
-// step of its command. So the copies say who decides for the key, who takes part, what is
-// held or repaired first, and when an answer still counts; the guard knows nothing of
-// that, and no rule of the copies is made anew. A Copy is what it does know: which server
-// has answered, and what its cas is worth.
+// The guard runs each command of such a key as a step of the client's command, and
+// package copies carries out the step. So package copies decides which replica is the
+// primary, the one with the reply that counts, and which servers take part. It also
+// decides what must wait or be repaired first, and when a reply still counts. The
+// guard repeats none of these rules. It knows only a Copy: which server has answered,
+// and the token of its cas.
 //
-//	get     mg as the route reads (read:): what is there and not due is served;
-//	        else mg N R, which only the authority answers
-//	set     after a miss: ms C at the authority; the others are copied to after it
-//	delete  the delete of copies, behind a look: marks at all, then none
+//	get     mg as the route reads (read:): a value that is not due is served;
+//	        otherwise mg N R, which only the primary answers
+//	set     after a miss: ms C at the primary, then copies to the followers
+//	delete  a look, then the delete of package copies: tombstones at all replicas, then removal
 //
-// A miss is of the authority alone. Its cas is the token that copies seals for the
-// key at that server, in this life of its process and between two of its flushes. So a
-// miss is worth nothing when the authority dies, comes back or changes: its set finds
-// another number there. A new authority has no stub, and lets one client rebuild: one more for each
-// such change.
+// A miss belongs to the primary alone. Its cas is a token, which package copies
+// seals for the key and this server. The token is valid for one life of the server's
+// process, between two flushes. So a miss can't be answered after the primary dies,
+// rejoins or changes: its set then finds another cas. A new primary has no
+// placeholder, so one more client rebuilds after each such change.
 //
-// The others must not get the value of a bound set at once, as that of an ordinary set:
-// a delete by another Ringside may have been done everywhere in between, and what was
-// read before it would stand there behind it. They are copied to (replicate.Command.Bound):
-// looked at or claimed, then the authority is asked, then filled if nothing came between. Had a
-// delete been done at the follower before the look, it had been done at the authority before
-// it was asked.
+// The value of a bound set must not be written to all followers at once, unlike that
+// of an ordinary set. Another instance may have finished a delete at all replicas in
+// between. The older value would then be stored after that delete. So the value is
+// copied to the followers later (replicate.Command.Bound), in three steps:
 //
-// A stub is nowhere but at the authority. Nobody copies it: a repair takes it for nothing there. A read
-// that meets one at the member it asks goes on at the authority. A mark is a stub of
-// somebody else: who meets one is held, and binds nobody. Who is held looks whether the
-// stub is still there, and then asks anew for himself.
+//   - the follower is read or claimed;
+//   - the primary is asked;
+//   - the follower is filled if nothing has changed in between.
 //
-// A win that nobody has used is given back by removing the item at the authority, also one
-// that is due: a soft-deleted one there would be read as fresh elsewhere. For the same
-// reason there is no stale: md I is not done at all members at one moment, and a
-// repair from one that has not heard of it would bring the value back.
+// If a delete had finished at the follower before the first step, it would have
+// finished at the primary before the second.
 //
-// # What it does not do
+// Only the primary has placeholders. They are not copied: a repair treats one as an
+// absent item. A read that meets a placeholder at another replica continues at the
+// primary. A tombstone belongs to another command: a get that meets one waits, and
+// no set is bound to it. A waiter polls until the placeholder is gone, and then reads
+// the key itself.
 //
-// It asks nobody: package guard does, by Task.Step.
+// An unused lease is canceled by removing the item at the primary, even if the item is
+// a value that is due. If it were soft-deleted there, other replicas would still serve
+// it as fresh. For the same reason routes with several replicas can't set stale. md I
+// does not run at all replicas at the same moment, and a repair from a replica that
+// missed it would restore the value.
+//
+// # Limits
+//
+// It sends no requests: package guard does, by Task.Step.
 package copied

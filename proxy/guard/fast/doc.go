@@ -1,22 +1,23 @@
-// Package fast reads guarded keys as ordinary exchanges, which is all that is needed
-// where a value answers.
+// Package fast serves guarded reads that are plain hits, without a task.
 //
-// A text get of a guarded key goes to its server as an mg, whose receiver is the
-// client's own exchange (Reader): there is no task, and no other loop. What comes
-// decides how it goes on:
+// It sends a text get of a guarded key to the server as an mg. The client's own
+// exchange (Reader) receives the reply, on the client's own loop. The reply decides
+// what happens next:
 //
-//	a value that stands, nobody rebuilds it     the client gets it, as VALUE
-//	a value, somebody rebuilds it, not old yet  the same: Reader.fresh
-//	W, a stub, a mark, an old value, EN         a task of package guard goes on with this answer: Guard.Resume
-//	an error, or none                           the same, which ends it as the route wants
-//	the client has gone                         what was won for it is given back: guard.GiveBack
-//	the route has no guard any more             the value as it is, or a miss
+//	a valid value, without a lease holder       the client gets it, as VALUE
+//	a value with a lease holder, not old yet    the same: Reader.fresh
+//	W, a placeholder, a tombstone, an old       a task of package guard continues with this reply:
+//	value, EN                                   Guard.Resume
+//	an error, or no reply                       the same; the task ends as the route says
+//	the client has gone                         the lease is canceled: guard.GiveBack
+//	the route has no guard any more             the value is sent as it is, or a miss
 //
-// A value of more than 64 KiB comes to its client as it comes from the server, if
-// memcached says of it nothing but what it is. On routes with tags the versions of the
-// tags come first (package tags), and Reader.Judge compares them with the head of the
+// A value of more than 64 KiB is streamed to the client, if its reply has none of the
+// flags W, Z and X. On routes with tags the versions of the tags arrive before the
+// value (package tags). Reader.Judge compares these versions with the head of the
 // value.
 //
-// It holds no get, records no miss and changes no item: the task does. A value ends the
-// miss of a sequential client, if it has one (Guard.Found).
+// The package does not make gets wait, record misses or change items: tasks do that. A
+// hit ends the outstanding miss of a client that sends one request at a time
+// (Guard.Found).
 package fast

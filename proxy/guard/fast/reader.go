@@ -1,7 +1,6 @@
 package fast
 
-// A guarded get as an ordinary exchange: nothing else runs where a value answers
-// it.
+// A guarded get as an ordinary exchange. A plain hit needs nothing else.
 
 import (
 	"bytes"
@@ -19,19 +18,19 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Reader is the exchange of a text read while servers are asked in meta.
+// Reader receives the reply to the mg that is sent for a client's text read.
 type Reader client.Exchange
 
-var _ upstream.Streamer = (*Reader)(nil) // else large values are waited for until they are whole
+var _ upstream.Streamer = (*Reader)(nil) // so that large values are streamed
 
-// door is what the client of a guarded read is connected to.
+// door is the handler of the client's connection.
 type door interface {
 	Fitting(key []byte) *routing.Route
 	Guarded() *guard.Guard
 }
 
-// Ask asks for one key of x's text read, of that share, on c. It reports false, and has done
-// nothing, if the server can't be asked so.
+// Ask sends the read of one key of x on c; share is the key's part of x. It does
+// nothing and returns false if the server has no meta commands.
 func Ask(g *guard.Guard, x *client.Exchange, share int32, rt *routing.Route, c *upstream.Conn, key []byte) bool {
 	if c.Speech != 0 && c.Speech&wire.Metas == 0 {
 		return false
@@ -42,8 +41,8 @@ func Ask(g *guard.Guard, x *client.Exchange, share int32, rt *routing.Route, c *
 	return true
 }
 
-// AskFor asks for a key by the attempt a, whose receiver hands on the answer to a
-// Reader.
+// AskFor sends the read of a key as the attempt a. The receiver of a must pass the
+// reply to a Reader.
 func AskFor(g *guard.Guard, x *client.Exchange, rt *routing.Route, c *upstream.Conn, a *upstream.Attempt, key []byte) {
 	hide := rt.Guard.Hide
 	if g.Blind(c) {
@@ -56,7 +55,7 @@ func AskFor(g *guard.Guard, x *client.Exchange, rt *routing.Route, c *upstream.C
 	c.Require(a, wire.Metas)
 	g.Line = append(append(append(g.Line[:0], "mg "...), key...), " f v c"...)
 	g.Line = g.AppendFlags(g.Line, rt.Guard, x.Op == wire.Gets, hide)
-	g.Line = append(g.Line, " k\r\n"...) // behind what a hit is read for
+	g.Line = append(g.Line, " k\r\n"...) // after the flags that are parsed for a hit
 	c.Out.Append(&g.Buffers, g.Line)
 	c.Give(a, len(g.Line))
 }
@@ -67,7 +66,7 @@ func (p *Reader) exchange() *client.Exchange { return (*client.Exchange)(p) }
 
 func (p *Reader) Client() uint64 { return p.exchange().Client() }
 
-// token is what a client of gets is shown; nil to a get.
+// token returns the cas that the client sees; nil for get.
 func (p *Reader) token(s *item.Seen) []byte {
 	if p.Op == wire.Gets {
 		return s.Cas
@@ -79,22 +78,21 @@ func (p *Reader) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b [
 	return p.Judge(c, a, r, b, nil)
 }
 
-// Stamps is what is known of the tags of a value when it comes.
+// Stamps are the tags of a value, and their versions known when the value arrives.
 type Stamps struct {
-	Must    []stamp.Tag // it has these, or does not stand
-	Known   stamp.Known // of these tags and others
+	Must    []stamp.Tag // a valid value has all of these
+	Known   stamp.Known // versions of these tags and others
 	Learned *stats.Tags
-	flags   [10]byte // scratch: the client's, as text
+	flags   [10]byte // scratch space for the client flags as text
 }
 
-// Judge is Reply for a value that stands only as long as its tags do; tags is nil on
-// routes without.
+// Judge is Reply for a value with tags. tags is nil on routes without tags.
 func (p *Reader) Judge(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte, tags *Stamps) (taken int) {
 	var known stamp.Known
 	whole := r.Body
 	if tags == nil && r.Kind == wire.Value && !item.Marked(r) && p.Op == wire.Get {
 		flags, _ := wire.FlagArg(b, r.MetaFlags, 'f')
-		if s := (item.Seen{Flags: flags.Of(b)}); !s.Special() && r.Body.Len() > 0 { // nothing else of the answer is of interest
+		if s := (item.Seen{Flags: flags.Of(b)}); !s.Special() && r.Body.Len() > 0 { // no other part of the reply matters
 			p.found(a)
 			return p.exchange().Value(a, r, b, s.Flags, nil)
 		}
@@ -105,7 +103,7 @@ func (p *Reader) Judge(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b [
 		if tags != nil {
 			stands, known = tags.uncover(r, b, &s), tags.Known
 		}
-		empty := s.Size == 0 && p.Flags&wire.Binary != 0 // a frame is made of the reply as it is, with flags that no client has given
+		empty := s.Size == 0 && p.Flags&wire.Binary != 0 // a binary reply is built from the stored item, which has flags that no client has set
 		if stands && !empty && (!s.Special() || p.fresh(a, &s)) {
 			p.found(a)
 			return p.exchange().Value(a, r, b, s.Shown(), p.token(&s))
@@ -117,7 +115,8 @@ func (p *Reader) Judge(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b [
 	return p.cold(c, a, &upstream.Result{Server: c.Server, Bytes: b, Reply: *r, Via: c.Via(a)}, known)
 }
 
-// found tells the guard that the client is shown a value, if it may have missed it before.
+// found ends the outstanding miss of the client, if it may have one, because it gets a
+// value.
 func (p *Reader) found(a *upstream.Attempt) {
 	if p.Session == nil || p.Session.Companion == nil || !guard.Expects(p.Session) {
 		return
@@ -128,8 +127,8 @@ func (p *Reader) found(a *upstream.Attempt) {
 	}
 }
 
-// head finds the head of a value of which b is here, at least; nil if it has none. It
-// reports whether the value stands, as far as is known.
+// head returns the head of a value; nil if it has none. b may be only the beginning of
+// the reply. stands reports whether the value is valid by the versions known.
 func (tags *Stamps) head(r *wire.Reply, b []byte, s *item.Seen) (h stamp.Head, stands bool) {
 	if string(s.Flags) != stamp.Flags {
 		return nil, len(tags.Must) == 0
@@ -138,8 +137,8 @@ func (tags *Stamps) head(r *wire.Reply, b []byte, s *item.Seen) (h stamp.Head, s
 	return h, ok && tags.Known.Judge(h) == stamp.Stands && h.HasAll(tags.Must)
 }
 
-// uncover takes the head off a value, if it has one. It reports whether the value
-// stands, as far as is known.
+// uncover removes the head of a valid value, if it has one. It reports whether the
+// value is valid by the versions known.
 func (tags *Stamps) uncover(r *wire.Reply, b []byte, s *item.Seen) bool {
 	h, stands := tags.head(r, b, s)
 	if h == nil || !stands {
@@ -152,7 +151,7 @@ func (tags *Stamps) uncover(r *wire.Reply, b []byte, s *item.Seen) bool {
 	return true
 }
 
-// fresh says that a value that somebody else refreshes is not old yet.
+// fresh reports whether a value is not old yet, although another client rebuilds it.
 func (p *Reader) fresh(a *upstream.Attempt, s *item.Seen) bool {
 	if s.Wins() || s.Soft() || s.Mark() || s.Stub() || p.Session == nil {
 		return false
@@ -162,10 +161,10 @@ func (p *Reader) fresh(a *upstream.Attempt, s *item.Seen) bool {
 		return false
 	}
 	key, _ := a.Named()
-	return !g.Overdue(rt.Guard, g.Loops.HashKey(key), s.Cas) // else a task looks after it
+	return !g.Overdue(rt.Guard, g.Loops.HashKey(key), s.Cas) // if the lease holder is overdue, a task handles the reply
 }
 
-// route is that of the key that a asked for, by the table of now.
+// route returns the route of the key of a, by the current routing table.
 func (p *Reader) route(a *upstream.Attempt) (*routing.Route, *guard.Guard) {
 	d, ok := p.Session.Handler.(door)
 	if !ok {
@@ -177,7 +176,7 @@ func (p *Reader) route(a *upstream.Attempt) (*routing.Route, *guard.Guard) {
 	return d.Fitting(g.Line), g
 }
 
-// cold goes on with an answer that is not simply a value.
+// cold handles a reply that is not simply a value.
 func (p *Reader) cold(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result, known stamp.Known) (taken int) {
 	x := p.exchange()
 	if x.Session == nil {
@@ -190,7 +189,7 @@ func (p *Reader) cold(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result,
 		return 0
 	}
 	key, _ := a.Named()
-	if rt.Guard == nil { // it is guarded no more, by a table that has just come
+	if rt.Guard == nil { // a new routing table has removed the guard
 		if rep := &r.Reply; rep.Kind == wire.Value {
 			if s := item.See(rep, r.Bytes); !s.Nothing() && string(s.Flags) != stamp.Flags {
 				return x.Value(a, rep, r.Bytes, s.Shown(), p.token(&s))
@@ -209,7 +208,7 @@ func (p *Reader) cold(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result,
 	return 0
 }
 
-// giveBack gives back what was won for a client that is gone.
+// giveBack cancels the lease that was granted to a client that has gone.
 func (p *Reader) giveBack(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result) {
 	if !r.Reply.Kind.Answered() {
 		return
@@ -232,11 +231,12 @@ func (p *Reader) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failur
 	x.FinishOne()
 }
 
-// Streams says that a value is too large to wait for, and nothing but a value.
+// Streams reports whether a value is large and its reply has none of the flags W, Z
+// and X, so that it is streamed.
 func (p *Reader) Streams(r *wire.Reply, b []byte) bool { return p.Flows(r, b, nil) }
 
-// Flows is Streams for a value that stands only as long as its tags do: one that does
-// not is waited for, as a task may serve it while it is rebuilt.
+// Flows is Streams for a value with tags. An invalid value is not streamed, because a
+// task may serve it during its rebuild.
 func (p *Reader) Flows(r *wire.Reply, b []byte, tags *Stamps) (stands bool) {
 	if item.Marked(r) || !p.exchange().Streams(r, b) {
 		return false
@@ -253,7 +253,7 @@ func (p *Reader) Begin(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b [
 	return p.Open(c, a, r, b, nil)
 }
 
-// Open is Begin for a value that Flows has found to stand.
+// Open is Begin for a value that Flows has found valid.
 func (p *Reader) Open(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte, tags *Stamps) (taken int) {
 	s := item.See(r, b)
 	if tags != nil {

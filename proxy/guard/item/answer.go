@@ -1,6 +1,6 @@
 package item
 
-// Answers as clients get them, made of what a server has said.
+// Replies to clients, built from the replies of servers.
 
 import (
 	"strconv"
@@ -9,8 +9,8 @@ import (
 	"ringside/proxy/wire"
 )
 
-// AppendText appends the value r, whose bytes are b, as the answer to a text get of key;
-// token: with its cas.
+// AppendText appends the reply to a text get of key: the value r, with the bytes b. If
+// token is set, the reply shows the cas.
 func AppendText(dst, key []byte, r *wire.Reply, b []byte, s *Seen, token bool) []byte {
 	dst = append(append(append(dst, "VALUE "...), key...), ' ')
 	dst = append(append(dst, s.Shown()...), ' ')
@@ -22,12 +22,13 @@ func AppendText(dst, key []byte, r *wire.Reply, b []byte, s *Seen, token bool) [
 	return append(dst, wire.AnswerEnd...)
 }
 
-// AppendMeta appends the answer r, whose bytes are b, without what is not asked for. What
-// is kept so many seconds longer than its client has said lives so much shorter.
+// AppendMeta appends the reply r, with the bytes b, without the flags that were not
+// asked for. longer is how many seconds longer the item is kept than its client
+// wanted. It is subtracted from the TTL.
 func AppendMeta(dst []byte, asked wire.Letters, longer int64, r *wire.Reply, b []byte, s *Seen) []byte {
 	body := b[r.Line.End:r.Size]
 	switch {
-	case r.Kind == wire.Value && !asked.Has('v'): // it was fetched for its head
+	case r.Kind == wire.Value && !asked.Has('v'): // the value was fetched only because the guard needs its head
 		dst, body = append(dst, "HD"...), []byte(wire.CRLF)
 	case r.Kind == wire.Value:
 		dst = strconv.AppendInt(append(dst, "VA "...), int64(r.Body.Len()), 10)
@@ -53,8 +54,8 @@ func AppendMeta(dst []byte, asked wire.Letters, longer int64, r *wire.Reply, b [
 	return append(dst, body...)
 }
 
-// AppendBare appends the answer r, whose bytes are b, to an mg of a value with the head h
-// as if the value had none.
+// AppendBare appends the reply r to an mg, with the bytes b, as if its value had no
+// head h.
 func AppendBare(dst, b []byte, r *wire.Reply, h stamp.Head) []byte {
 	body := r.Body.Of(b)[len(h):]
 	dst = strconv.AppendInt(append(dst, "VA "...), int64(len(body)), 10)

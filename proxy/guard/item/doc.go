@@ -1,29 +1,32 @@
-// Package item knows what an item of a guarded route is on its server.
+// Package item describes what the item of a guarded key can be on its server.
 //
-// It reads what a server says of an item (See, Seen), spells what is asked of a server
-// (AppendFlags, Longer, Spelled), and makes an answer to a client of what a server has
-// said (AppendText, AppendMeta, AppendBare).
+// It parses the reply of a server (See, Seen) and formats requests to servers
+// (AppendFlags, Longer, Spelled). It also builds replies to clients (AppendText,
+// AppendMeta, AppendBare).
 //
 // # What an item can be
 //
-//	           what mg shows                              to clients                  made by
-//	absent     EN                                         nothing
-//	value      VA, none of W, Z, X                        the value                   a set
-//	empty      VA 0, flags EmptyFlags                     an empty value, flags 0     a set of no bytes with flags 0, or EmptyFlags
-//	due        VA with W or Z, flags of a client          the value, as long as the   memcached: its TTL is below R
-//	                                                      route serves old ones
-//	soft       VA with X                                  nothing, but an old value   md I: a delete on a route with stale
-//	                                                      where the route serves them
-//	stub       size 0, flags 0, one of W, Z, X            nothing                     mg N of what was absent
-//	mark       flags MarkFlags                            nothing                     a Ringside whose table keeps copies of the key
-//	fallen     a value of which a tag has changed         nothing                     an invalidation
+//	             what mg shows                              clients see                 created by
+//	absent       EN                                         nothing
+//	value        VA, none of W, Z, X                        the value                   a set
+//	empty        VA 0, flags EmptyFlags                     an empty value, flags 0     a set of no bytes with flags 0, or EmptyFlags
+//	due          VA with W or Z, flags of a client          the value, as long as the   memcached: its TTL is below R
+//	                                                        route serves old ones
+//	soft         VA with X                                  nothing, but an old value   md I: a delete on a route with stale
+//	                                                        if the route serves them
+//	placeholder  size 0, flags 0, one of W, Z, X            nothing                     mg N of an absent key
+//	tombstone    flags MarkFlags                            nothing                     an instance that has the key replicated
+//	invalid      a value with a tag that has changed        nothing                     an invalidation
 //
-// W says that who has asked is to rebuild the value, Z that somebody else is (Seen.Wins,
-// Seen.Taken). A value is kept longer than its client has said, by the time for which
-// it may be served old, and by what it needs not to be due from its first second
-// (Longer); AppendMeta takes that off the TTL that a client is shown.
+// W means that the client of this request is the lease holder, so it is expected to
+// rebuild the value. Z means that another client is (Seen.Wins, Seen.Taken). A value
+// is kept longer than its client wanted, so that it can be served while it is old. A
+// value with a short TTL is also kept longer so that it is not due from its first
+// second (Longer). AppendMeta subtracts the additional time from the TTL that a client
+// sees.
 //
-// # What it does not do
+// # Limits
 //
-// It remembers nothing and asks nobody: package misses remembers, package guard asks.
+// It has no state and sends no requests. Package misses has the state, and package
+// guard sends the requests.
 package item

@@ -1,6 +1,6 @@
 package item
 
-// What a server says of an item.
+// Parsing the reply of a server about an item.
 
 import (
 	"math"
@@ -10,24 +10,24 @@ import (
 	"ringside/proxy/wire"
 )
 
-// EmptyFlags are the client flags of an empty value whose client gave it none.
-// Without flags it would look like a stub while it is refreshed or deleted.
+// EmptyFlags are the client flags of an empty value that its client stored with flags
+// 0. With flags 0 it would look like a placeholder while it is refreshed or deleted.
 const EmptyFlags = "1381171200"
 
-// MarkFlags are the client flags of a mark, which a Ringside makes whose table keeps
-// copies of the key.
+// MarkFlags are the client flags of a tombstone. An instance that has the key
+// replicated stores it.
 const MarkFlags = wire.MarkFlags
 
-// Seen is what a reply to mg says. Its bytes are those of the reply.
+// Seen is the reply to an mg. Its byte slices point into that reply.
 type Seen struct {
 	Kind            wire.Kind
 	Letters         wire.Letters
-	Flags, Cas, TTL []byte // as far as they were asked for
+	Flags, Cas, TTL []byte // empty if they were not requested
 	Size            int
-	Fallen          bool // one of its tags is another by now
+	Fallen          bool // a tag of the value has changed since
 }
 
-// See reads the reply r, whose bytes are b.
+// See parses the reply r, with the bytes b.
 func See(r *wire.Reply, b []byte) (s Seen) {
 	s.Kind, s.Letters, s.Size = r.Kind, r.Letters, r.Body.Len()
 	for rest := r.MetaFlags; ; {
@@ -50,45 +50,50 @@ func See(r *wire.Reply, b []byte) (s Seen) {
 	}
 }
 
-// Clone is s with bytes of its own.
+// Clone returns a copy of s that does not use the bytes of the reply.
 func (s *Seen) Clone() Seen {
 	c := *s
 	c.Flags, c.Cas, c.TTL = slices.Clone(s.Flags), slices.Clone(s.Cas), slices.Clone(s.TTL)
 	return c
 }
 
-// Wins says that who has asked is to rebuild; Taken that somebody else is.
+// Wins reports whether the client of this request is the lease holder. Taken reports
+// whether another client is.
 func (s *Seen) Wins() bool  { return s.Letters.Has('W') }
 func (s *Seen) Taken() bool { return s.Letters.Has('Z') }
 
-// Soft says that it is deleted, and kept to be served meanwhile.
+// Soft reports whether the item is deleted, and kept so that it is served during its
+// rebuild.
 func (s *Seen) Soft() bool { return s.Letters.Has('X') }
 
-// Special says that it is more than a value.
+// Special reports whether the item is more than a plain value.
 func (s *Seen) Special() bool {
 	return s.Wins() || s.Taken() || s.Soft() || string(s.Flags) == MarkFlags
 }
 
-// Absent says that the server has nothing.
+// Absent reports whether the server has no item.
 func (s *Seen) Absent() bool { return s.Kind == wire.Miss }
 
-// Mark says that Ringside has made it to guard a copy.
+// Mark reports whether the item is a tombstone, which Ringside stores to protect a
+// replica.
 func (s *Seen) Mark() bool { return string(s.Flags) == MarkFlags }
 
-// Stub says that it stands for what somebody rebuilds.
+// Stub reports whether the item is a placeholder, which has no value until a client
+// rebuilds it.
 func (s *Seen) Stub() bool {
 	return s.Size == 0 && string(s.Flags) == "0" && (s.Wins() || s.Taken() || s.Soft())
 }
 
-// Nothing says that there is nothing to all commands but those that know the guard.
+// Nothing reports whether all commands except those of the guard must see no value.
 func (s *Seen) Nothing() bool { return s.Absent() || s.Mark() || s.Stub() || s.Soft() || s.Fallen }
 
-// Plain says that it is an empty value whose client gave it no flags.
+// Plain reports whether the item is an empty value that its client stored with flags
+// 0.
 func (s *Seen) Plain() bool { return s.Size == 0 && string(s.Flags) == EmptyFlags }
 
-// Shown are the client flags that the client has given it. They are EmptyFlags of a value
-// that has bytes only if the client has said so: who appends to a plain one stores it
-// anew.
+// Shown returns the client flags that the client has stored. A value with bytes has
+// EmptyFlags only if its client has set them, because appending to a Plain value
+// stores it again.
 func (s *Seen) Shown() []byte {
 	if s.Plain() {
 		return noFlags
@@ -98,7 +103,7 @@ func (s *Seen) Shown() []byte {
 
 var noFlags = []byte{'0'}
 
-// Left is how long it lives, in seconds.
+// Left returns how long the item lives, in seconds.
 func (s *Seen) Left() int64 {
 	n, err := strconv.ParseInt(string(s.TTL), 10, 64)
 	if err != nil || n < 0 {
@@ -107,7 +112,7 @@ func (s *Seen) Left() int64 {
 	return n
 }
 
-// Marked says that memcached says something of an item besides what it is.
+// Marked reports whether memcached has set one of the flags W, Z and X.
 func Marked(r *wire.Reply) bool {
 	return r.Letters.Has('W') || r.Letters.Has('Z') || r.Letters.Has('X')
 }

@@ -1,6 +1,6 @@
 package item
 
-// In which words servers are asked.
+// Requests to servers, and the times that they use.
 
 import (
 	"encoding/base64"
@@ -12,12 +12,12 @@ import (
 	"ringside/proxy/routing"
 )
 
-// Lease is how long a rebuild may take, in seconds.
+// Lease returns how long a rebuild may last, in seconds.
 func Lease(rt *routing.Guard) int64 {
 	return int64((rt.Learned.Lease(rt.Lease) + time.Second - 1) / time.Second)
 }
 
-// Early is how long before its expiry a value is due.
+// Early returns how long before its expiry a value is due.
 func Early(rt *routing.Guard) time.Duration {
 	if rt.Auto {
 		if slow := rt.Learned.Slow(); slow > 0 {
@@ -28,8 +28,9 @@ func Early(rt *routing.Guard) time.Duration {
 	return rt.Early
 }
 
-// AppendFlags appends the flags of a guarded read; fresh: of one that may not meet an old
-// value. chance keeps keys that were set together from being due together.
+// AppendFlags appends the meta flags of a guarded read to dst. If fresh is set, the
+// read must not return an old value. chance prevents keys that were set together from
+// being due together.
 func AppendFlags(dst []byte, rt *routing.Guard, fresh, hide bool, chance *rand.Rand) []byte {
 	if hide {
 		return append(dst, " R0"...)
@@ -40,7 +41,7 @@ func AppendFlags(dst []byte, rt *routing.Guard, fresh, hide bool, chance *rand.R
 	}
 	dst = strconv.AppendInt(append(dst, " N"...), Lease(rt), 10)
 	due := int64(0)
-	if rt.Stale > 0 { // an expired value is due to everybody; the server compares strictly
+	if rt.Stale > 0 { // an expired value is due for all reads; the server checks TTL < R
 		due = int64(rt.Stale/time.Second) + 1
 	}
 	if early > 1 && !fresh {
@@ -52,15 +53,16 @@ func AppendFlags(dst []byte, rt *routing.Guard, fresh, hide bool, chance *rand.R
 	return dst
 }
 
-// Hiding is a guard as it is on a server without cas: it only hides what there may
-// be of others.
+// Hiding returns the guard for a server without cas. It does not protect rebuilds: it
+// only hides the items of other instances from clients.
 func Hiding(rt *routing.Guard) *routing.Guard {
 	how := *rt.Guard
 	how.Hide, how.Stale, how.Early, how.Auto = true, 0, 0, false
 	return &routing.Guard{Guard: &how, Learned: rt.Learned}
 }
 
-// Spelled is a meta command on a key, which may not be a word.
+// Spelled returns a meta command on a key, which it encodes if the key has spaces or
+// control characters.
 func Spelled(command, name, flags string) string {
 	if strings.ContainsFunc(name, func(c rune) bool { return c <= ' ' || c == 127 }) {
 		name = base64.StdEncoding.EncodeToString([]byte(name)) + " b"
@@ -68,12 +70,13 @@ func Spelled(command, name, flags string) string {
 	return command + name + flags + "\r\n"
 }
 
-// maxRelative is the longest exptime that memcached takes as a time from now.
+// maxRelative is the longest exptime that memcached treats as relative to now.
 const maxRelative = 30 * 24 * 60 * 60
 
-// Longer is the time for which a value is kept whose client says n, so that it can
-// be served while it is rebuilt. A value that lives short must not be due from the
-// beginning; where its time can't be longer, it is sealed: nobody is to refresh it.
+// Longer returns the exptime to store a value with, if the client wants n. now is the
+// Unix time. The value is kept longer so that it can be served during its rebuild. A
+// value with a short TTL must not be due from its first second. If it can't be kept
+// longer, it is sealed: no client may refresh it early.
 func Longer(rt *routing.Guard, n, now int64) (kept int64, sealed bool) {
 	stale, early := int64(rt.Stale/time.Second), int64(Early(rt)/time.Second)
 	left := n

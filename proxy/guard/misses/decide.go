@@ -1,10 +1,11 @@
 package misses
 
-// The rule: which set is stored.
+// The rule that decides which set is stored.
 
-// Scope says what a set must share with a miss to be its rebuild.
+// Scope is what a set must share with a miss to count as its rebuild. The zero Scope
+// is one connection that sends one request at a time.
 type Scope struct {
-	Shared    bool // the connection: it has had two requests unanswered at once, or is declared so
+	Shared    bool // the connection, on which several threads of the client may send requests
 	AfterMiss bool // the process: no client of the route sets without a miss
 	Pooled    bool // nothing: every set is a write
 }
@@ -12,69 +13,71 @@ type Scope struct {
 // one reports whether the scope has at most one outstanding miss of a key.
 func (s Scope) one() bool { return !s.Shared && !s.AfterMiss }
 
-// Entry is what is known of the outstanding misses of one key in one scope. The zero
-// Entry has none.
+// Entry is the state of the outstanding misses of one key in one scope. The zero Entry
+// has no misses.
 type Entry struct {
-	CAS   uint64 // of the item behind the newest miss; 0: unknown, its rebuild is refused
-	N     uint32 // misses whose set has not come
-	Mixed int64  // until then the misses may belong to different items, so that no set is stored
-	Last  int64  // when the newest miss was answered
-	Gone  bool   // the item is a placeholder or deleted: an add may replace it
-	Won   bool   // the server has named the client of the newest miss the one that rebuilds
-	Busy  bool   // a set that is bound to CAS is on its way
+	CAS   uint64 // of the item that the newest miss has seen; 0: unknown, so its rebuild is refused
+	N     uint32 // number of misses without a set yet
+	Mixed int64  // until this time no set is stored, because the misses may belong to different items
+	Last  int64  // time of the newest miss
+	Gone  bool   // the item is a placeholder or deleted, so an add may replace it
+	Won   bool   // the client of the newest miss is the lease holder
+	Busy  bool   // a set that is bound to CAS has no reply yet
 }
 
 // Kind is a kind of event.
 type Kind uint8
 
-// The kinds of events. Those of one connection come in the order in which the server
-// has executed the commands.
+// The kinds of events. Events of one connection are reported in the order in which the
+// server executed the commands.
 const (
 	Missed   Kind = iota // a get was answered "not found"
 	Found                // a get was answered with a value
 	Set                  // a set has arrived
 	Add                  // an add has arrived
-	SetDone              // a set that was sent is over
+	SetDone              // a set that was sent has finished
 	Deleted              // a delete of this connection was answered
-	Unplaced             // the cas is worth nothing any more: the server, its connection, phase or place has changed
+	Unplaced             // the cas is no longer valid: the server, its connection or its phase has changed, or the key has moved
 	Closed               // the connection is closed
 )
 
-// Outcome says how a set has ended that was sent.
+// Outcome is the result of a set that was sent.
 type Outcome uint8
 
 // The outcomes.
 const (
 	Stored  Outcome = iota
-	Refused         // the server has not stored it
-	Failed          // there is no answer: the set may run late
+	Refused         // the server did not store it
+	Failed          // there is no reply: the server may still run the set later
 )
 
-// Event is something that happens to a key in a scope. Times are on one clock.
+// Event is something that happens to a key in a scope. All times are in nanoseconds on
+// one clock.
 type Event struct {
 	Kind      Kind
-	CAS       uint64  // Missed: the cas that was seen, 0: unknown. SetDone: the new one
-	Bound     uint64  // SetDone: the cas that the set was sent with, 0: none
-	Gone, Won bool    // Missed: of the item; of this get
+	CAS       uint64  // Missed: cas of the item seen, 0: unknown. SetDone: cas of the new value
+	Bound     uint64  // SetDone: the cas that was sent with the set, 0: none
+	Gone, Won bool    // Missed: see Entry
 	Outcome   Outcome // SetDone
 
 	Now, Lease, LeaseMax int64
 }
 
-// Act is what is done about an event.
+// Act is what to do about an event.
 type Act uint8
 
 // The acts.
 const (
 	None     Act = iota
-	Write        // the command is served as if there were no miss
-	Bind         // it is sent with the cas that Decide returns
-	Refuse       // it is not sent: NOT_STORED
-	Wait         // it waits for the set that is on its way, and is decided again after that
-	GiveBack     // the placeholder with the cas that Decide returns is removed
+	Write        // serve the command as if there were no miss
+	Bind         // send it with the cas that Decide returns
+	Refuse       // answer NOT_STORED without sending it
+	Wait         // wait for the set that is in flight, and decide again after it
+	GiveBack     // remove the placeholder with the cas that Decide returns
 )
 
-// Decide returns the entry after the event, what to do, and a cas for Bind and GiveBack.
+// Decide returns the entry after the event, what to do, and a cas for Bind and
+// GiveBack.
 func Decide(s Scope, e Entry, ev Event) (Entry, Act, uint64) {
 	if e.N > 0 && !e.Busy && ev.Now-e.Last > ev.LeaseMax {
 		e = Entry{}
@@ -113,10 +116,10 @@ func Decide(s Scope, e Entry, ev Event) (Entry, Act, uint64) {
 			break
 		}
 		e.Busy = false
-		if ev.Outcome == Failed { // the client may send it again
+		if ev.Outcome == Failed { // the client may retry
 			break
 		}
-		same := e.CAS == ev.Bound // else a newer miss has seen another item, or the cas is worth nothing any more
+		same := e.CAS == ev.Bound // false: a newer miss has seen another item, or the cas is no longer valid
 		e = e.answered()
 		if ev.Outcome == Stored && same && e.N > 0 {
 			e.CAS, e.Gone, e.Won = ev.CAS, false, false
@@ -132,7 +135,7 @@ func Decide(s Scope, e Entry, ev Event) (Entry, Act, uint64) {
 	return e, None, 0
 }
 
-// answered is e with one miss less.
+// answered returns e with one miss less.
 func (e Entry) answered() Entry {
 	if e.N > 1 {
 		e.N--

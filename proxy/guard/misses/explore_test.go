@@ -1,10 +1,11 @@
 package misses
 
-// The rule in every interleaving of small configurations, breadth first. One key, one
-// server with cas, placeholders, expiry and restarts, one or two instances, and up to
-// three client threads. A command is sent, executed and answered in separate steps.
-// The guarantees of doc.go are checked in every state; each mutant of the rule must
-// break the guarantee that it is named with.
+// This file runs the rule in every interleaving of small configurations, breadth
+// first. A configuration has one key, one server with cas, placeholders, expiry and
+// restarts, one or two instances, and up to three client threads. Sending, executing
+// and answering a command are separate steps. Each state is checked against the
+// guarantees of doc.go. Each mutant of the rule must break the guarantee that it is
+// named with.
 
 import (
 	"fmt"
@@ -16,7 +17,7 @@ import (
 	"ringside/internal/testenv"
 )
 
-// config is what is explored.
+// config is one configuration to explore.
 type config struct {
 	name      string
 	threads   []int // the connection of each thread
@@ -25,19 +26,19 @@ type config struct {
 	afterMiss bool
 	pooled    bool
 	pool      bool // a thread uses any connection of its instance
-	anywhere  bool // then: of any instance
-	onlyFirst bool // the other threads get nothing
-	short     bool // a connection ends with each command
+	anywhere  bool // if pool: of any instance
+	onlyFirst bool // only the first thread sends gets
+	short     bool // a connection ends after each command
 
-	cycles                                                       uint8 // gets of each thread
+	cycles                                                       uint8 // number of gets of each thread
 	writers                                                      uint8 // bit i: thread i also writes
 	deletes, restarts, expiries, ticks, errors, losses, closings uint8
 	adds                                                         bool
 	ownDeletes                                                   bool
 
-	noG2 bool // section "what cannot be promised"
+	noG2 bool // the configuration does not guarantee G2
 	noG3 bool
-	full bool // for the full tier only
+	full bool // runs in the full tier only
 
 	mutant mutant
 }
@@ -50,9 +51,9 @@ type mutant struct {
 // The states of a thread.
 const (
 	idle     = iota
-	sent     // on its way to the server
+	sent     // sent to the server
 	held     // a get that waits
-	executed // its answer is on its way
+	executed // executed, without a reply to the client yet
 	waiting  // a set that waits for another one
 )
 
@@ -66,36 +67,36 @@ const (
 
 type thread struct {
 	state, op, conn uint8
-	want            bool  // it has missed, and not set yet
-	ver             uint8 // of the data source, as it knows it
+	want            bool  // it has a miss, and has not set the key yet
+	ver             uint8 // version of the data source that it has read
 	cycles          uint8
 
-	bound, life uint8 // of a set: the cas that it is sent with; of the server when it was sent
-	boundLife   uint8 // of the server that the cas is of
+	bound, life uint8 // of a set: the cas sent with it; life of the server when it was sent
+	boundLife   uint8 // life of the server that the cas belongs to
 
-	ok        bool // the answer: a value, STORED
+	ok        bool // the reply: a value, or STORED
 	cas       uint8
 	gone, won bool
 	seq       uint8
-	caused    bool // a delete or write has come since the get was executed
+	caused    bool // a delete or write has happened since the get was executed
 
-	floor uint8    // that the get must not be below
-	bars  [3]uint8 // of the data that rebuilds must not be older than
+	floor uint8    // oldest value, by its number, that the get may return
+	bars  [3]uint8 // oldest data that a rebuild returned by the get may have
 }
 
 type conn struct {
 	shared        bool
 	entry         Entry
 	life          uint8
-	caused, older uint8 // outstanding misses with a cause to be refused; before the last lease
+	caused, older uint8 // outstanding misses that may cause a refusal; those from before the last lease
 	misses        uint8
 }
 
 type world struct {
 	item, cas, next, life uint8 // item: 0 none, 1 a placeholder, 2 a value
-	ver, seq, seqs        uint8 // of the value: the data that it is of, its number
+	ver, seq, seqs        uint8 // of the value: the version of its data; its number
 	rebuilt, added        bool
-	by, winner            uint8 // the connection that has stored the value; 1 + that has won
+	by, winner            uint8 // the connection that has stored the value; 1 + the lease holder
 
 	db, floor, deleted uint8
 	bars               [3]uint8
@@ -103,7 +104,7 @@ type world struct {
 
 	deletes, restarts, expiries, ticks, errors, losses, closings uint8
 
-	late    bool // a bound set that is over for its client may run yet
+	late    bool // a bound set that has timed out for its client may still run
 	lateSet thread
 
 	threads [3]thread
@@ -151,7 +152,7 @@ func (x *explorer) decide(s Scope, e Entry, ev Event) (Entry, Act, uint64) {
 	return Decide(s, e, ev)
 }
 
-// place lets an entry lose the cas of another life of the server.
+// place makes an entry lose the cas of another life of the server.
 func (x *explorer) place(w *world, c uint8) {
 	if _, k := x.scope(w, c); k.entry.N > 0 && k.life != w.life && !x.mutant.keepCas {
 		x.apply(w, c, Event{Kind: Unplaced})
@@ -165,8 +166,9 @@ func (x *explorer) fail(format string, args ...any) {
 	}
 }
 
-// cause marks the misses that are older than what has just happened to the key. own is the
-// connection that has done it; -1: none. A rebuild is no cause in its own scope.
+// cause marks the misses that are older than the event that has just happened to the
+// key. own is the connection that caused it; -1: none. A rebuild is no cause in its
+// own scope.
 func (x *explorer) cause(w *world, own int, rebuild bool) {
 	mark := func(k *conn) { k.caused = k.misses }
 	for c := range w.conns {
@@ -186,7 +188,7 @@ func (x *explorer) cause(w *world, own int, rebuild bool) {
 	}
 }
 
-// vanish removes the item, with or without an excuse for it.
+// vanish removes the item.
 func (x *explorer) vanish(w *world, own int) {
 	w.item, w.winner = 0, 0
 	w.floor, w.deleted, w.added = 0, w.seqs, false
@@ -196,7 +198,8 @@ func (x *explorer) vanish(w *world, own int) {
 	x.cause(w, own, false)
 }
 
-// store is when the server stores what t has sent. It returns false if it does not.
+// store executes the set or add of t on the server. It returns false if the server
+// does not store the value.
 func (x *explorer) store(w *world, t *thread, isAdd bool) bool {
 	if t.bound != 0 {
 		if w.item == 0 || w.cas != t.bound {
@@ -220,8 +223,8 @@ func (x *explorer) store(w *world, t *thread, isAdd bool) bool {
 	return true
 }
 
-// busy reports whether a command on connection c is on its way, and whether one that changes
-// the key is.
+// busy reports whether a command on connection c is in progress, and whether one of
+// these changes the key.
 func busy(w *world, c uint8) (any, changes bool) {
 	for i := range w.threads {
 		if t := &w.threads[i]; t.state != idle && t.conn == c {
@@ -243,7 +246,7 @@ func (x *explorer) visit(w world, what string) {
 	}
 }
 
-// refused is when the set of thread i is answered NOT_STORED.
+// refused answers the set of thread i with NOT_STORED.
 func (x *explorer) refused(w *world, i int) {
 	t := &w.threads[i]
 	_, k := x.scope(w, t.conn)
@@ -253,7 +256,7 @@ func (x *explorer) refused(w *world, i int) {
 	if !x.noG3 && k.caused == 0 && (k.older == 0 || t.want) && t.op == set {
 		x.fail("G3: a set is refused without a cause")
 	}
-	k.misses -= min(k.misses, 1) // nobody knows which one it was
+	k.misses -= min(k.misses, 1) // the client can't know which one it was
 	k.caused = min(k.caused, k.misses)
 	k.older = min(k.older, k.misses)
 	if x.mutant.removes && w.item != 0 {
@@ -289,7 +292,7 @@ func (x *explorer) start(w *world, i int) {
 	}
 }
 
-// ended is when thread i has its answer.
+// ended resets thread i after it has its reply.
 func (x *explorer) ended(w *world, i int) {
 	t := &w.threads[i]
 	*t = thread{conn: t.conn, want: t.want, ver: t.ver, cycles: t.cycles}
@@ -309,7 +312,7 @@ func (x *explorer) close(w *world, c uint8) {
 	w.conns[c] = conn{shared: x.declared, life: w.life}
 }
 
-// expand visits all that can happen next.
+// expand visits all states that can follow.
 func (x *explorer) expand(from world) {
 	for i := range x.threads {
 		switch t := &from.threads[i]; t.state {
@@ -334,7 +337,7 @@ func (x *explorer) expand(from world) {
 
 func name(i int) string { return string(rune('a' + i)) }
 
-// begin is what thread i may ask next.
+// begin visits each command that thread i may send next.
 func (x *explorer) begin(from world, i int) {
 	conns := []uint8{from.threads[i].conn}
 	if x.pool {
@@ -347,7 +350,7 @@ func (x *explorer) begin(from world, i int) {
 	}
 	for _, c := range conns {
 		any, changes := busy(&from, c)
-		if any && x.pool { // a pool gives a connection to one thread at a time
+		if any && x.pool { // a pool assigns a connection to one thread at a time
 			continue
 		}
 		from := from
@@ -364,7 +367,7 @@ func (x *explorer) begin(from world, i int) {
 			u := &w.threads[i]
 			u.state, u.op, u.life, u.floor, u.bars = sent, get, w.life, w.floor, w.bars
 			u.cycles--
-			u.want = false // it gives up what it has missed
+			u.want = false // it no longer wants to fill its last miss
 			x.visit(w, name(i)+" get")
 		}
 		if any {
@@ -400,7 +403,7 @@ func (x *explorer) begin(from world, i int) {
 	}
 }
 
-// execute is when the server executes what thread i has sent, or the answer is lost.
+// execute runs the command of thread i on the server, or loses its reply.
 func (x *explorer) execute(from world, i int) {
 	if t := &from.threads[i]; t.life != from.life { // the connection has ended
 		w := from
@@ -433,7 +436,7 @@ func (x *explorer) execute(from world, i int) {
 			w := from
 			w.losses--
 			w.late, w.lateSet = true, w.threads[i]
-			w.threads[i].life = 99 // no answer comes
+			w.threads[i].life = 99 // the reply is lost
 			w.threads[i].state = executed
 			x.visit(w, name(i)+" set times out")
 		}
@@ -476,7 +479,7 @@ func (x *explorer) read(w *world, i int) {
 	t.ok, t.cas, t.gone = false, w.cas, true
 }
 
-// poll is what may happen to the held get of thread i.
+// poll visits what may happen to the waiting get of thread i.
 func (x *explorer) poll(from world, i int) {
 	if from.item != 1 || from.cas != from.threads[i].cas {
 		w := from
@@ -496,7 +499,7 @@ func (x *explorer) poll(from world, i int) {
 	x.visit(w, name(i)+"'s wait is over")
 }
 
-// answer gives thread i its answer.
+// answer delivers the reply of thread i.
 func (x *explorer) answer(from world, i int) {
 	w := from
 	t := &w.threads[i]
@@ -536,7 +539,7 @@ func (x *explorer) answer(from world, i int) {
 		x.apply(&w, t.conn, Event{Kind: Deleted})
 		if !s.Shared && !x.afterMiss {
 			k.misses, k.caused, k.older = 0, 0, 0
-			t.want = false // what it sets next is what it knows now
+			t.want = false // its next set uses what it knows now
 		} else {
 			k.caused = k.misses
 		}
@@ -552,7 +555,7 @@ func (x *explorer) answer(from world, i int) {
 			ev.Outcome = Failed
 			x.apply(&w, t.conn, ev)
 			k.caused = max(k.caused, 1)
-			t.state = idle // it may send it again
+			t.state = idle // it may retry
 			*t = thread{conn: t.conn, want: t.want, ver: t.ver, cycles: t.cycles}
 			x.visit(w, name(i)+" gets an error")
 			return
@@ -581,7 +584,7 @@ func (x *explorer) answer(from world, i int) {
 	x.visit(w, name(i)+" has its answer")
 }
 
-// environment is what may happen besides what clients do.
+// environment visits the events that clients do not cause.
 func (x *explorer) environment(from world) {
 	if from.restarts > 0 {
 		w := from
@@ -601,7 +604,7 @@ func (x *explorer) environment(from world) {
 		w := from
 		w.late = false
 		if x.store(&w, &w.lateSet, false) {
-			x.cause(&w, -1, false) // for its own connection, too, which takes it for failed
+			x.cause(&w, -1, false) // also for its own connection, which treats it as failed
 		}
 		w.lateSet = thread{}
 		x.visit(w, "the set that has timed out is executed")
@@ -631,8 +634,8 @@ func (x *explorer) environment(from world) {
 	}
 }
 
-// explore explores c. It returns how many states there are, and the trace of the first
-// that breaks a guarantee; "" if there is none.
+// explore explores c. It returns the number of states, and the trace of the first that
+// breaks a guarantee; "" if there is none.
 func (c config) explore() (states int, broken string) {
 	x := &explorer{config: c, seed: maphash.MakeSeed(), seen: map[uint64]step{}}
 	w := world{next: 1, deletes: c.deletes, restarts: c.restarts, expiries: c.expiries, ticks: c.ticks, errors: c.errors, losses: c.losses, closings: c.closings}
@@ -661,7 +664,7 @@ func (c config) explore() (states int, broken string) {
 	return len(x.seen), ""
 }
 
-// configs are what must hold.
+// configs are the configurations in which the rule must hold.
 var configs = []config{
 	{name: "two clients", threads: []int{0, 1}, instances: []int{0, 0}, cycles: 1, deletes: 1},
 	{name: "two clients, one writes", threads: []int{0, 1}, instances: []int{0, 1}, cycles: 1, writers: 2},
@@ -711,7 +714,7 @@ func TestRule(t *testing.T) {
 	t.Logf("%d states", total)
 }
 
-// with is a mutant that changes what Decide returns.
+// with returns a mutant that changes what Decide returns.
 func with(f func(s Scope, e Entry, ev Event, next Entry, act Act, cas uint64) (Entry, Act, uint64)) mutant {
 	return mutant{decide: func(s Scope, e Entry, ev Event) (Entry, Act, uint64) {
 		next, act, cas := Decide(s, e, ev)
@@ -719,7 +722,7 @@ func with(f func(s Scope, e Entry, ev Event, next Entry, act Act, cas uint64) (E
 	}}
 }
 
-// TestMutants leaves out one clause of the rule after the other, and must find what that
+// TestMutants removes one clause of the rule at a time, and must find which guarantee
 // breaks.
 func TestMutants(t *testing.T) {
 	find := func(name string) config {

@@ -1,6 +1,6 @@
 package misses
 
-// What is known of the misses of one key in one scope, besides the Entry.
+// The state of the misses of one key in one scope, besides the Entry.
 
 import (
 	"slices"
@@ -15,61 +15,63 @@ import (
 // Miss is the outstanding misses of one key in one scope.
 type Miss struct {
 	Entry
-	Origin // of the newest
+	Origin // of the newest miss
 	key
-	Client *Client // whose scope it is; nil: the process's
+	Client *Client // owner of the scope; nil: the scope is the process
 	Hash   uint64
-	Win    *Win           // of the newest; nil: its client is not the one that rebuilds
-	Route  *routing.Guard // of the newest
+	Win    *Win           // the lease of the newest miss; nil: its client is not the lease holder
+	Route  *routing.Guard // of the newest miss
 
 	waiting     []func() // sets that wait until Busy ends
-	older, next *Miss    // in the order of Last; a full table moves those that are Busy to the end
+	older, next *Miss    // list ordered by Last, but a full table moves Busy entries to the end
 }
 
-// Origin is where a miss has seen its item.
+// Origin is the item that a miss has seen, and the server process that it is in.
 type Origin struct {
 	Spot
-	Via  upstream.Via // of the cas
-	Stub bool         // the item is a placeholder: nothing is left of a value
+	Via  upstream.Via // connection epoch of the cas
+	Stub bool         // the item is a placeholder without an old value
 	At   int64        // when the get was sent
 	TagsRead
 }
 
-// TagsRead is what was known of the key's tags at the oldest outstanding miss. What is
-// stored can't be newer.
+// TagsRead is what was known of the key's tags at the oldest outstanding miss. A
+// rebuild must not claim newer versions.
 type TagsRead struct {
 	Known stamp.Known // versions
-	First uint64      // the cas that it has seen
+	First uint64      // the cas that this miss has seen
 }
 
-// Spot is where a key is, in which of its server's lives.
+// Spot is the server of a key and the key's name there, in one health phase of its
+// servers.
 type Spot struct {
 	Server *upstream.Server
-	Name   string // there
-	Gen    uint64 // changes with the phases
+	Name   string // name of the key on the server
+	Gen    uint64 // changes when the health phase of the key's own server or of Server changes
 
-	Copied bool   // it is one of several that have the key
-	Seal   uint64 // then: between a cas there and its token, which is worth nothing elsewhere
+	Copied bool   // the key has several replicas
+	Seal   uint64 // if Copied: XOR of a cas and its token, valid for this server only
 }
 
-// Client is a connection, as all loops see it.
+// Client is a client connection. All loops share it.
 type Client struct {
 	ID     uint64
-	Shared atomic.Bool // it has had two requests unanswered at once
+	Shared atomic.Bool // it had two unanswered requests at once
 
-	entries atomic.Int64  // on all loops
-	keys    atomic.Uint64 // a bit for each of their keys, by hash; others may be set too
+	entries atomic.Int64  // number of its entries on all loops
+	keys    atomic.Uint64 // filter of the hashes of its keys; it may have false positives
 }
 
-// Reachable reports whether a request at here on c meets the item of o, or none.
+// Reachable reports whether a request sent on c to here can only meet the item of o,
+// or no item.
 func (o *Origin) Reachable(here Spot, c *upstream.Conn) bool {
-	if o.Copied || here.Copied { // its token says which life of which server it is of
+	if o.Copied || here.Copied { // the token identifies the server and its process
 		return o.Copied == here.Copied
 	}
 	return o.Spot == here && c != nil && c.Reaches(o.Via)
 }
 
-// same reports whether both have seen their items in one life of one server.
+// same reports whether both items were seen in the same life of the same server.
 func (o *Origin) same(p *Origin) bool {
 	if o.Copied || p.Copied {
 		return o.Copied == p.Copied
@@ -77,7 +79,7 @@ func (o *Origin) same(p *Origin) bool {
 	return o.Spot == p.Spot && o.Via.Same(p.Via)
 }
 
-// differ reports whether a tag had another version at one of two misses.
+// differ reports whether the two misses have seen different versions of a tag.
 func (r *TagsRead) differ(o *TagsRead) bool {
 	return slices.ContainsFunc(r.Known, func(v stamp.Version) bool {
 		cas, ok := o.Known.Of(v.Tag)
@@ -85,11 +87,11 @@ func (r *TagsRead) differ(o *TagsRead) bool {
 	})
 }
 
-// Cas is the cas as servers are sent it.
+// Cas formats a cas as it is sent to servers.
 func Cas(n uint64) string { return strconv.FormatUint(n, 10) }
 
 // Expects reports whether the client may have an outstanding miss of a key with that
-// hash. It may be called on any loop.
+// hash. Any loop may call it.
 func (c *Client) Expects(hash uint64) bool {
 	return c.keys.Load()&bitOf(hash) != 0
 }
@@ -97,8 +99,8 @@ func (c *Client) Expects(hash uint64) bool {
 // HasMisses reports whether the client may have outstanding misses.
 func (c *Client) HasMisses() bool { return c.keys.Load() != 0 }
 
-// Idle clears what Expects knows if the client has no outstanding miss. It must be called
-// while no get of the client is on its way.
+// Idle clears the filter of Expects if the client has no outstanding miss. It must be
+// called while the client has no get in flight.
 func (c *Client) Idle() {
 	if c.keys.Load() != 0 && c.entries.Load() == 0 {
 		c.keys.Store(0)
@@ -113,15 +115,15 @@ func (c *Client) count(n int64, hash uint64) {
 	}
 }
 
-// Win is a miss whose client is the one that rebuilds.
+// Win is a lease: the client of a miss is expected to rebuild.
 type Win struct {
-	Strike bool // it counts as one that nobody has filled, until a set comes
+	Strike bool // it was counted as a strike: see NeverFilled.Won
 	at     int64
 	route  *routing.Guard
 	over   bool
 }
 
-// End counts, once, whether a set of the key has come.
+// End counts, once, whether a set of the key has arrived.
 func (w *Win) End(came bool) {
 	if w != nil && !w.over {
 		w.over = true

@@ -1,7 +1,7 @@
 package misses
 
-// Keys that are never filled: not found in the database, or too large. Their gets are not
-// held, because each would wait in vain.
+// Keys that clients never fill, because they are not in the database or too large.
+// Their gets do not wait, because no value would arrive.
 
 import (
 	"time"
@@ -10,25 +10,26 @@ import (
 	"ringside/proxy/routing"
 )
 
-// NeverFilled counts the wins of keys since their last set, by the hash of the key.
+// NeverFilled counts the leases of keys since their last set, by the hash of the key.
 type NeverFilled map[uint64]*strikes
 
-// strikes are wins of a key without a set.
+// strikes counts the leases of a key that were granted without a set in between.
 type strikes struct {
 	wins  int
-	last  int64 // when the last of them was
-	until int64 // until then its gets are not held
+	last  int64 // time of the last lease
+	until int64 // until this time gets of the key do not wait
 }
 
-// MaxWatched bounds what is remembered of keys by their hash alone. A key that shares a
-// hash is not held, which does no harm.
+// MaxWatched limits how many keys are remembered by their hash. If two keys share a
+// hash, gets of both do not wait, which does no harm.
 const MaxWatched = 4096
 
-// Unfilled is how many wins in a row without a set show that a key is not filled.
+// Unfilled is how many leases in a row without a set show that clients do not fill a
+// key.
 const Unfilled = 2
 
-// Won counts a win of a key. It reports whether the win is a strike: one within the lease
-// of the win before it is not, because the first client may still be at work.
+// Won counts a lease of a key and reports whether it is a strike. A lease soon after
+// the last one is no strike, because the first lease holder may still be at work.
 func (n NeverFilled) Won(hash uint64, rt *routing.Guard, now int64) (strike bool) {
 	s := n.of(hash)
 	lease := int64(time.Second) * item.Lease(rt)
@@ -40,7 +41,7 @@ func (n NeverFilled) Won(hash uint64, rt *routing.Guard, now int64) (strike bool
 	return strike
 }
 
-// Strike counts n strikes of a key, or takes some back.
+// Strike adds count to the strikes of a key. A negative count removes strikes.
 func (n NeverFilled) Strike(hash uint64, count int, rt *routing.Guard, now int64) {
 	if n[hash] != nil || count > 0 {
 		n.of(hash).add(count, rt, now)
@@ -65,7 +66,7 @@ func (s *strikes) add(count int, rt *routing.Guard, now int64) {
 	}
 }
 
-// Has reports whether a key's gets are not to be held.
+// Has reports whether gets of a key should not wait, because clients do not fill it.
 func (n NeverFilled) Has(hash uint64, now int64) bool {
 	s := n[hash]
 	return s != nil && s.until > now

@@ -17,12 +17,12 @@ type Table struct {
 	misses         map[key]*Miss
 	clients        map[*Client][]*Miss
 	oldest, newest *Miss
-	wins           []*Win // oldest first, those that may not be over
+	wins           []*Win // leases in the order in which they were granted; they may have ended
 }
 
-// key names the misses of one key in one scope.
+// key identifies the misses of one key in one scope.
 type key struct {
-	scope uint64 // the number of the connection; 0: the process
+	scope uint64 // number of the connection; 0: the process
 	name  string
 }
 
@@ -33,15 +33,15 @@ func keyOf(s Scope, c *Client, name string) key {
 	return key{c.ID, name}
 }
 
-// NewTable makes a table without misses.
+// NewTable returns an empty table.
 func NewTable() *Table {
 	return &Table{misses: map[key]*Miss{}, clients: map[*Client][]*Miss{}}
 }
 
-// Of returns the misses of a key in the scope of a client; nil: there are none.
+// Of returns the misses of a key in the scope of a client, or nil.
 func (t *Table) Of(s Scope, c *Client, name string) *Miss { return t.misses[keyOf(s, c, name)] }
 
-// Seen is a miss as it happens.
+// Seen describes a new miss.
 type Seen struct {
 	Origin
 	CAS       uint64 // 0: unknown
@@ -51,20 +51,20 @@ type Seen struct {
 	Now       int64
 }
 
-// event is a Missed event at a route.
+// event returns the Missed event of s.
 func (s *Seen) event() Event {
 	ev := At(s.Route, s.Now)
 	ev.Kind, ev.CAS, ev.Gone, ev.Won = Missed, s.CAS, s.Gone, s.Won
 	return ev
 }
 
-// At is an event without a kind, at a time, on a route.
+// At returns an event without a kind, at the time now on the route rt.
 func At(rt *routing.Guard, now int64) Event {
 	return Event{Now: now, Lease: int64(rt.Learned.Lease(rt.Lease)), LeaseMax: int64(rt.LeaseMax)}
 }
 
-// Record records a miss. Of more than most entries it forgets the oldest. It returns nil if
-// the scope remembers nothing.
+// Record records a miss. If the table then has more than most entries, it drops the
+// oldest ones. It returns nil if the scope is Pooled.
 func (t *Table) Record(s Scope, c *Client, name string, seen Seen, most int) *Miss {
 	if s.Pooled {
 		return nil
@@ -100,7 +100,7 @@ func (t *Table) Record(s Scope, c *Client, name string, seen Seen, most int) *Mi
 	t.age(seen.Now)
 	for over := len(t.misses) - most; over > 0 && t.oldest != m; {
 		o := t.oldest
-		if o.Busy { // its set would be bound to nothing: the next one is forgotten
+		if o.Busy { // a Busy entry is needed when its set is done, so the next one is dropped
 			t.unlink(o)
 			t.link(o)
 			continue
@@ -112,13 +112,13 @@ func (t *Table) Record(s Scope, c *Client, name string, seen Seen, most int) *Mi
 	return m
 }
 
-// Won notes that the client of the newest miss is the one that rebuilds.
+// Won records that the client of the newest miss is the lease holder.
 func (t *Table) Won(m *Miss, strike bool, now int64) {
 	m.Win = &Win{Strike: strike, at: now, route: m.Route}
 	t.wins = append(t.wins, m.Win)
 }
 
-// Apply applies an event to m, and forgets it if no miss is left.
+// Apply applies an event to m, and drops m if no miss is left.
 func (t *Table) Apply(s Scope, m *Miss, ev Event) (act Act, cas uint64) {
 	m.Entry, act, cas = Decide(s, m.Entry, ev)
 	if m.N == 0 && !m.Busy {
@@ -127,7 +127,7 @@ func (t *Table) Apply(s Scope, m *Miss, ev Event) (act Act, cas uint64) {
 	return act, cas
 }
 
-// Await lets a set wait until the one that is on its way is over.
+// Await queues a set until the set that is in flight is done.
 func (m *Miss) Await(f func()) { m.waiting = append(m.waiting, f) }
 
 // Bound is a set that was sent bound to a miss.
@@ -135,18 +135,18 @@ type Bound struct {
 	*Miss
 	Origin
 	CAS  uint64
-	Wins bool // the client was the one that rebuilds
+	Wins bool // the client is the lease holder
 }
 
-// Bind is what a set is sent with that Decide has bound.
+// Bind returns the bound set to send, after Decide has returned Bind.
 func (m *Miss) Bind(cas uint64) *Bound { return &Bound{m, m.Origin, cas, m.Won} }
 
-// Done ends a bound set, whose answer has come by via. It returns the sets that have waited
-// for it.
+// Done ends a bound set after its reply; via is the connection epoch of the reply. It
+// returns the sets that have waited for this one.
 func (t *Table) Done(s Scope, b *Bound, ev Event, via upstream.Via) (waiting []func()) {
 	m := b.Miss
 	ev.Kind, ev.Bound = SetDone, b.CAS
-	if !m.Origin.same(&b.Origin) { // the cas of another item may be the same number
+	if !m.Origin.same(&b.Origin) { // another item may have the same cas
 		ev.Bound = ^uint64(0)
 	}
 	before := m.CAS
@@ -186,7 +186,7 @@ func (t *Table) unlink(m *Miss) {
 	}
 }
 
-// drop forgets m.
+// drop removes m.
 func (t *Table) drop(m *Miss) {
 	if t.misses[m.key] != m {
 		return
@@ -204,8 +204,8 @@ func (t *Table) drop(m *Miss) {
 	m.Route.Learned.Misses.Add(-1)
 }
 
-// age forgets misses that are older than lease_max, and counts wins without a set within a
-// lease.
+// age drops misses that are older than lease_max, and ends leases without a set after
+// their lease time.
 func (t *Table) age(now int64) {
 	for m := t.oldest; m != nil && !m.Busy && now-m.Last > int64(m.Route.LeaseMax); m = t.oldest {
 		m.Win.End(false)
@@ -222,8 +222,9 @@ func (t *Table) age(now int64) {
 	}
 }
 
-// Leave forgets the misses of a client that has gone, and returns them. A miss stays whose set is on
-// its way, or is still to come because its hash is one of sets; if no set ends it, lease_max does.
+// Leave drops the misses of a client that has gone, and returns them. It keeps a miss
+// if a set of the key is in flight, or is pending because its hash is in sets. If that
+// set does not end the miss, lease_max does.
 func (t *Table) Leave(c *Client, sets []uint64) (list []*Miss) {
 	for _, m := range slices.Clone(t.clients[c]) {
 		if m.Busy || slices.Contains(sets, m.Hash) {

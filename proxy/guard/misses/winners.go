@@ -1,6 +1,6 @@
 package misses
 
-// Winners that have not come back yet.
+// Lease holders that have not filled their key yet.
 
 import (
 	"time"
@@ -9,7 +9,7 @@ import (
 	"ringside/proxy/routing"
 )
 
-// Winners are those whom clients wait for, by the hash of their key.
+// Winners are the lease holders that clients wait for, by the hash of their key.
 type Winners map[uint64]winner
 
 type winner struct {
@@ -17,14 +17,15 @@ type winner struct {
 	since int64
 }
 
-// Overdue says that who is to rebuild an item of that cas has not come back for a lease,
-// as this loop has seen it.
+// Overdue reports whether the lease holder of the item with that cas has not filled it
+// for a whole lease. The lease is counted from the first waiter on this loop.
 func (w Winners) Overdue(rt *routing.Guard, hash uint64, cas []byte, now int64) bool {
 	is := w[hash]
 	return is.cas == string(cas) && now-is.since > int64(time.Second)*item.Lease(rt)
 }
 
-// New notes whom a client waits for, and says whether nobody did before.
+// New records that a client waits for the lease holder of the item with that cas. It
+// returns true if it is the first such client.
 func (w Winners) New(hash uint64, cas []byte, now int64) bool {
 	if w[hash].cas == string(cas) {
 		return false
