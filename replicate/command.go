@@ -41,9 +41,9 @@ type Command struct {
 	Bound  bool // followers get a copy of what the primary has stored, as it is at that time, so an earlier delete wins. Only tests leave it unset
 	Stale  bool // I of md (marks the item stale) or of ms (stores as stale under an older cas)
 
-	// Conditional makes a set or a delete replace at each member only the item that it saw there, so
-	// it removes nothing newer if it runs late. Other commands ignore it, and so does a set
-	// that is acknowledged before all members have it.
+	// Conditional makes a set or a delete replace at each member only the item that it saw
+	// there, so it removes nothing newer if it runs late. Other commands ignore it, and so
+	// does a set that is acknowledged before all members have it.
 	Conditional bool
 }
 
@@ -99,7 +99,7 @@ const (
 	OK               // flush_all is done; Wait is over
 	ClientError      // the server rejected the request: nothing ran
 	ServerError      // too large, out of memory…: nothing was stored, and the old value may be gone
-	Unsent           // failed, and the server did certainly not run it
+	Unsent           // failed, and the server certainly did not run it
 	InDoubt          // failed, and the server may run it, even later
 	NumKinds
 )

@@ -5,7 +5,8 @@ package replicate
 // copying makes members like a source. A member that has nothing gets a tombstone first. A
 // member that has an item to be replaced shows its cas. The value is fetched after that,
 // and stored only if nothing has changed at the member since. A delete in between buries
-// the tombstone and a set changes the cas, so neither is undone.
+// the tombstone and a set changes the cas, so neither is undone. The comment of a mask says
+// what its members have in common.
 type copying struct {
 	then      next
 	overwrite bool // an existing item is replaced
@@ -18,20 +19,20 @@ type copying struct {
 	rounds  uint8
 	fetched uint8 // the ask that fetched the value
 	from    Mask  // the sources
-	sources Mask  // sources not asked yet
-	guarded Mask  // members to be filled or dropped
-	made    Mask  // those of guarded that have nothing but our tombstone
-	taken   Mask  // those of guarded that have nothing but another command's tombstone, which we must not drop
-	waited  Mask  // members whose tombstone has been given time
+	sources Mask  // are sources not asked yet
+	guarded Mask  // are to be filled or dropped
+	made    Mask  // are guarded, and have nothing but our tombstone
+	taken   Mask  // are guarded, and have nothing but another command's tombstone, which we must not drop
+	waited  Mask  // had a tombstone whose owner got time (Wait)
 	claimed Mask  // have refused a claim in this round
 
-	copied Mask
+	copied Mask // are like the source
 	left   Mask // have another command's tombstone, which was left alone
 	lost   Mask // were changed by another command in between
 	laid   Mask // have got the value in the place of another one
 	empty  Mask // have nothing, although the source may have the key
 	bad    Mask // are as before, or unknown
-	doubt  Mask // those of bad that may get the value, perhaps later
+	doubt  Mask // are bad, and may get the value, perhaps later
 
 	levelling
 }

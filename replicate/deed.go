@@ -45,8 +45,8 @@ func (d Deed) Mutates() bool {
 func (d Deed) LeavesMark() bool { return d >= Claim && d <= Remark }
 
 // Ask is one request to one member. Asks are numbered from 0 in the order in which Next
-// returns them. A number may repeat: all earlier asks from that number on have an outcome
-// then, and are not used any more.
+// returns them. If a number repeats, all earlier asks from that number on have their
+// outcome, and the rule no longer uses them.
 type Ask struct {
 	Number int
 	Member int

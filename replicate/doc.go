@@ -39,9 +39,10 @@
 //
 // A dirty primary is repaired from another member before it decides anything. If no other
 // member can be the source, the key is removed there: a miss is better than an old value.
-// An add does not remove it, because it may be the lock of another client. With ReadThrough
-// it is not removed either: another proxy may have written it since, and it may be the only
-// copy. The command then ends with an error, until a set or a delete makes the key known.
+// An add does not remove it, because the value may be the lock of another client. With
+// ReadThrough it is not removed either: another proxy may have written the value since, and
+// this may be the only copy. The command then ends with an error, until a set or a delete
+// makes the key known.
 //
 // # What goes where
 //
@@ -92,20 +93,20 @@
 //
 // A follower that differs afterwards gets a guarded copy of the primary's value, flags and
 // TTL. It differs if it has another number or size, no such key, or an error where the
-// primary had none. The copy reads the cas there, fetches from the primary, and stores the
-// value if nothing has changed there in between. Otherwise it starts again, up to three
-// times; for a counter, as long as others count (see levels). A follower's value is only
-// replaced by a copy. It is not removed because the primary has lost its own: it may be the
-// last. A member that refuses to store a value that others have stored loses the key. If the
-// primary has no such key and another member has it, the copy runs in the other direction,
-// and then the command again.
+// primary had none. The copy reads the follower's cas, fetches from the primary, and stores
+// the value at the follower if nothing has changed there in between. Otherwise it starts
+// again, up to three times; for a counter, as long as others count (see levels). A
+// follower's value is only replaced by a copy. It is not removed because the primary has
+// lost its own: it may be the last. A member that refuses to store a value that others have
+// stored loses the key. If the primary has no such key and another member has it, the copy
+// runs in the other direction, and then the command again.
 //
-// The value of a cas or a replace also reaches the followers by such a copy, and the value
-// that it replaces is removed there in any case. If all members got the value at once,
-// another proxy's delete could run everywhere first, and the followers would keep the value.
-// For a moment only the primary has the value. A moment later it may have a newer one, or an
-// old one that was restored from a follower. So the command succeeds only if the copy
-// fetched the command's own value.
+// The value of a cas or a replace also reaches the followers by such a copy. The value that
+// it replaces is removed there in any case. If all members got the value at once, another
+// proxy's delete could run everywhere first, and the followers would keep the value. For a
+// moment only the primary has the value. A moment later it may have a newer one, or an old
+// one that was restored from a follower. So the command succeeds only if the copy fetched
+// the command's own value.
 //
 // # Tombstones
 //
@@ -143,7 +144,8 @@
 // A write may reach a member long after its client got an error: a network that was cut
 // delivers what it had buffered, or a server that hung continues. Another proxy may have
 // stored a newer value there in between. A late write must not remove that value. So a set
-// and a delete with Command.Conditional replace at each member only the item that they saw there:
+// and a delete with Command.Conditional replace at each member only the item that they saw
+// there:
 //
 //	         something is there     nothing is there
 //	set      Store by its cas       Claim, then Store by the cas of the claim
@@ -156,16 +158,16 @@
 // repaired from the primary. If the primary has the write in doubt, the others are repaired
 // from it.
 //
-// Another proxy may write between a look and the request that depends on it. Then the member
-// is looked at again, up to three times per command. After that it is asked without a
-// condition (Forward, Bury): others write there without a pause, and it has just replied. A
-// set that has failed for its client sends nothing more, because a look may show a newer
-// value by then (found by the model after 360 states).
+// Another proxy may write between a look and the request that depends on it. Then the
+// member is looked at again, up to three times per command. After that it is asked without
+// a condition (Forward, Bury): others write there without a pause, and it has just replied.
+// A set that has failed for its client sends nothing more: a look may show a newer value by
+// then. (The model found this after 360 states.)
 //
 // The condition costs a set one round trip, or two if the key is new, and a delete one. The
 // caller decides whether it is worth that. A conditional set must be acknowledged by all
-// members. With AckQuorum or AckOne some members get the value after the reply, and with a
-// look before it the client's next get could overtake the value there.
+// members. With AckQuorum or AckOne some members get the value after the reply. If a look
+// came first, the client's next get could overtake the value there.
 //
 // The model has a proxy that is cut off, another proxy that stores or deletes after the
 // failure, and two asks that run late (late_test.go). With the condition, all 235,097 states
@@ -246,13 +248,13 @@
 //   - how often the member was flushed before it rejoined, by its phase number.
 //
 // Nothing in it belongs to one proxy. So every proxy that has the same servers by the same
-// addresses accepts the token, also after a restart of the proxy that sealed it and in later
-// releases. A token is valid until the item changes, another member becomes the primary, or
-// the member that it is sealed for restarts or rejoins after an outage. Then it matches
-// nothing: the reply is EXISTS, even if no client has changed the value. It matches a value
-// that it was not issued for with a chance of one in 2^52. Until a proxy knows the start time
-// of the primary's process, it holds the commands that use or return a token. A server that
-// doesn't report its start time counts as one process for ever.
+// addresses accepts the token. It does so after a restart of the proxy that sealed it, too,
+// and in later releases. A token is valid until the item changes, another member becomes
+// the primary, or the member that it is sealed for restarts or rejoins after an outage.
+// Then it matches nothing: the reply is EXISTS, even if no client has changed the value. It
+// matches a value that it was not issued for with a chance of one in 2^52. Until a proxy
+// knows the start time of the primary's process, it holds the commands that use or return a
+// token. A server that doesn't report its start time counts as one process for ever.
 //
 // # Limits
 //

@@ -13,8 +13,9 @@ func (r *Rule) prepare() {
 		return
 	}
 	if r.class == grants {
-		// A lock that another proxy has granted since looks like the value that is wrong. A
-		// lock that no client holds until it expires is better than two holders.
+		// A lock that another proxy has granted since looks the same as an outdated value.
+		// It is better if no client gets the lock until it expires than if two clients have
+		// it.
 		r.start()
 		return
 	}
@@ -157,7 +158,7 @@ func (r *Rule) leadTold(ask int, o Outcome) {
 	case r.c.Op == Delete && k == Deleted && main.deed == Forward && r.takes&^m != 0: // the token matched
 		r.hits = m
 		r.see()
-	case r.succeeded(k) && r.held != 0: // it is stale, and the followers have tombstones
+	case r.succeeded(k) && r.held != 0: // the item is stale now, and the followers have tombstones
 		r.hits, r.took = r.hits|m, m
 		r.verify()
 	case r.succeeded(k):
@@ -223,7 +224,7 @@ func (r *Rule) leadSeen(k Kind, m Mask) {
 	case k == Hit && (r.c.Op == Delete || r.spoils()) && rest != 0:
 		r.guard[r.lead] = r.main
 		r.bury(rest, 0)
-	case r.spoils() && r.held != 0: // it was stored, and is gone or renumbered by a restart
+	case r.spoils() && r.held != 0: // the item was there, and is gone, or the server and its cas were restarted
 		r.settle(Unmet, -1)
 		r.giveBack()
 	case k == Hit:
@@ -256,8 +257,8 @@ func (r *Rule) extends() bool {
 }
 
 // met handles a tombstone at the primary, which proves nothing. If the command has changed
-// the tombstone, a fresh one replaces it instead of only removing it, so that its owner
-// starts again.
+// the tombstone, a fresh one replaces it, and the owner of the old one then starts again.
+// The tombstone is never just removed.
 func (r *Rule) met() {
 	r.marked = true
 	if r.looked > 0 && r.c.Op != Debug && !r.counts() {

@@ -78,8 +78,8 @@ func undeleted(s *scene) string {
 	return ""
 }
 
-// outlived reports a value, stored only in the place of another, that survived an
-// acknowledged delete. The delete must have run after it.
+// outlived reports a value that survived an acknowledged delete. It was stored only in the
+// place of another value, so the delete must have run after the store.
 func outlived(s *scene) string {
 	for m := range 2 {
 		if s.acked[1] && s.has(m, fresh) {
@@ -202,7 +202,8 @@ var (
 	append1 = Command{Op: Append}
 )
 
-// markings are the scenes, the largest last: only few rules need those to be found missing.
+// markings are the scenes, the largest last, because smaller ones find most of the
+// ablations.
 var markings = []marking{
 	{"delete, two repairs", func(s *scene) { both(s); s.play(command(del, 0), mending1(0, 1), mending1(1, 0)) }, undeleted},
 	{"delete, a repair, late", func(s *scene) { both(s); s.play(command(del, 0), mending1(0, 1)); s.lates = 1 }, undeleted},
@@ -421,9 +422,9 @@ func exploreMarkings(t *testing.T, which func(m *marking) bool) {
 	}
 }
 
-// manyStates limits the states of a scene: no limit in a soak, else usual, which all but
-// the largest four scenes stay below. With -short it is 5,000 at most, which is enough for
-// each ablation.
+// manyStates returns the most states to visit in a scene: usual, which all but the largest
+// four scenes stay below. It returns 0, no limit, in a soak. With -short it returns 5,000
+// at most, which is enough for each ablation.
 func manyStates(usual int) int {
 	switch {
 	case everyVector():

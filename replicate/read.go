@@ -5,7 +5,7 @@ package replicate
 func (r *Rule) beginRead(how Read, near Mask, spread uint64) {
 	if r.in|r.warm == 0 {
 		if r.stale != 0 && r.away == 0 && !r.through {
-			r.settle(Absent, -1) // the dirty value was overwritten and the new one is lost, or another proxy has written since
+			r.settle(Absent, -1) // the value that the dirty members missed is lost, or another proxy has written since
 		} else {
 			r.settle(Refused, -1)
 		}

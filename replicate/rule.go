@@ -51,7 +51,7 @@ type Rule struct {
 	known   bool // while looking for a key that the primary hasn't: another member had it
 	marked  bool // the primary has a tombstone: only the others can confirm a miss
 	late    bool // a follower's reply was late
-	unsure  bool // the primary has lost in between what the followers repeat
+	unsure  bool // the value that the followers repeat, or that a review checks, may be lost since
 	peeked  bool // the primary was asked for the key before the command
 
 	lead   int8   // the primary; for a read at one member, that member
@@ -79,7 +79,8 @@ type said struct {
 	answer  int8 // the ask whose reply the client gets, or -1
 }
 
-// standing groups the members by their use.
+// standing groups the members by their use. The comment of a mask says what its members
+// have in common.
 type standing struct {
 	in    Mask // have all values that they should have
 	warm  Mask // are readable, but a miss there decides nothing: Warming, Settling or Filling
@@ -87,10 +88,11 @@ type standing struct {
 	away  Mask // can't be asked: Leaving or Suspect; for a Flush also Gone
 	gone  Mask // are skipped, and miss writes: Gone
 	takes Mask // get writes
-	deaf  Mask // were asked as primary and failed
+	deaf  Mask // were asked as primary and failed, or could not be repaired as primary
 }
 
-// effect is the result of the write at the members.
+// effect is the result of the write. The comment of a mask says what its members have in
+// common.
 type effect struct {
 	took      Mask // have stored the write
 	without   Mask // haven't the write, and nothing that must be replaced: they only get a copy
@@ -104,17 +106,17 @@ type effect struct {
 	from      int8 // the member that the repair copies from; -1: the primary
 }
 
-// marks is the state of the command's tombstones and looks.
+// marks is the state of the command's tombstones and looks. Each mask is a set of members.
 type marks struct {
 	held   Mask       // have a tombstone of this command
 	hits   Mask       // had a value that a delete removed
-	intact Mask       // those of held whose tombstone was still there when all had theirs
+	intact Mask       // those of held where it was still there when all had theirs
 	again  Mask       // followers that were looked at a second time
 	guard  [Max]uint8 // by member: the ask that saw or placed what is there
 	rounds uint8      // rounds of a delete, or of a replace that other writes overtake
 	races  uint8      // of a conditional command: how often another write ran between a look and the request that depends on it
 	main   uint8      // the ask by which the primary decides the command
-	looked uint8      // number of the Look or Review after main, plus 1; 0: none
+	looked uint8      // the Look or Review sent with main, plus 1; 0: none. For grants the number of a Look, without the 1
 	ready  Mask       // followers that will count if the primary still has its number
 	later  uint8      // the last ask that fetched that number
 
@@ -352,10 +354,10 @@ func Mend(member, source int, overwrite, take bool) Rule {
 }
 
 // Move returns the rule by which a key leaves a former holder, source. The members in to
-// get its value, guarded as by Mend. Then source loses it, unless away is not empty: those
-// members should get it, too, and can't be asked. The rule settles as Answered, without a
-// reply, if source has nothing any more, else as Unmet. The package doc, Former holders,
-// explains why that is enough.
+// get its value, guarded as by Mend, and then source loses it. away are members that should
+// get it, too, but can't be asked. If there are any, source keeps it. The rule settles as
+// Answered, without a reply, if source has nothing any more, else as Unmet. The package
+// doc, Former holders, explains why that is enough.
 func Move(to, away Mask, source int, overwrite bool) Rule {
 	r := Rule{class: mends, lead: int8(source), stage: seeking}
 	r.takes, r.away = to|1<<source, away
@@ -512,7 +514,7 @@ func (r *Rule) Settled() (Settlement, bool) {
 		return Settlement{Answer: -1, Source: -1}, false
 	}
 	s := Settlement{Verdict: r.verdict, Answer: int(r.answer), Dirty: r.dirty, Undo: r.undo, Clean: r.clean, Source: -1}
-	if r.n == 0 {
+	if r.n == 0 { // nothing was sent
 		return s, true
 	}
 	switch {

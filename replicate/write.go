@@ -6,10 +6,10 @@ package replicate
 // bury begins a round of a delete: each member gets a tombstone in the place of its
 // item, and when all are in place, a fresh one replaces each.
 //
-// If each tombstone was still there, there was a moment at which no member had a value,
-// each earlier claim of a copy was lost, and no new claim could be made. A copy that has
-// taken over one of the tombstones since then has lost it to the fresh one. So whatever is
-// copied from then on was fetched after that moment.
+// If each tombstone was still there, there was a moment at which no member had a value.
+// Each earlier claim of a copy was lost then, and no new claim could be made. A copy that
+// has taken over one of the tombstones since then has lost it to the fresh one. So whatever
+// is copied from then on was fetched after that moment.
 //
 // If one tombstone was gone, the round is repeated: what removed it may have restored a
 // value that was fetched before. The other tombstones stay in place, and an add needs a
@@ -28,7 +28,8 @@ func (r *Rule) bury(m, held Mask) {
 	}
 }
 
-// conditional reports whether the command replaces at each member only the item that it saw there.
+// conditional reports whether the command replaces at each member only the item that it saw
+// there.
 func (r *Rule) conditional() bool {
 	return r.c.Conditional && (r.class == all && r.c.Op == Set || r.c.Op == Delete)
 }

@@ -117,8 +117,8 @@ type Loops interface {
 // parked.
 //
 // A task that was parked while it runs in the line of its key continues with the leader
-// that has claimed the line, because only that one releases it. By now another leader could
-// claim the key, too: increments of it are buffered, or a reload has added a guard.
+// that has claimed the line: only that one releases it. By now another leader could claim
+// the key, too: increments of it are buffered, or a reload has added a guard.
 func (e *Tasks) lead(t *Task) {
 	if t.x == nil && t.step == nil { // an internal task: it has its rule, and now its turn
 		t.Deadline = e.Now + int64(t.Route.Timeouts.Deadline)
