@@ -203,7 +203,7 @@
 // because a member that can't be asked may have the key.
 //
 // Configurations with replicas should turn ReadThrough on if values must not be lost
-// (sessions). It is off for caches in which real misses are common.
+// (sessions). Turn it off for caches in which real misses are common.
 //
 //   - A warming member alone never decides a miss while another member could know better. If
 //     all report a miss, or the only others are Out or have lost the key, it is a miss.
@@ -277,6 +277,6 @@
 //     states).
 //   - memcached asks the first client that reads a stale item (md I) to rebuild it. If that
 //     read is a look after a failed incr, no client is asked.
-//   - A value that the primary has lost can return from a replica that a delete missed, but
-//     only if that delete was not acknowledged, or AckAll was not set.
+//   - A value that the primary has lost can return from a replica that a delete missed. This
+//     happens only if that delete was not acknowledged, or AckAll was not set.
 package replicate

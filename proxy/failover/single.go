@@ -131,7 +131,7 @@ type single struct {
 	read bool // the command changes nothing
 
 	checked bool             // the value at the substitute server was copied back
-	removed bool             // for a delete: the substitute server had the key, and reads still find it there
+	removed bool             // for a delete in WARM: the substitute server had the key, which reads still found there
 	marked  bool             // the look of a delete or an me at the key's own server found a placeholder
 	look    upstream.Result  // of a command that depends on the existing value: the last look
 	added   byte             // the meta flag that the main ask of a read adds to the client's; 0: none
