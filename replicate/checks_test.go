@@ -1,10 +1,10 @@
 package replicate
 
-// What no history of a rule may have in it.
+// Checks that every history of a rule must pass.
 
-// checkDrops: what a follower had is removed only where it refused what was to come in its
-// place. That its source has nothing is no reason: it may be the last copy. What a store
-// has replaced, or left stale, goes all the same.
+// checkDrops checks that a follower's value is removed only if the follower refused the
+// value that was to replace it. An empty source is no reason, because the follower may have
+// the last copy. A value that a store has replaced, or left stale, is removed all the same.
 func (x *explorer) checkDrops(r *Rule) {
 	if r.class != leads || r.copy.then != closing || r.binds() {
 		return
@@ -22,8 +22,8 @@ func (x *explorer) checkDrops(r *Rule) {
 	}
 }
 
-// checkAbsence: where misses are asked of all, there is no such key only if all say
-// so.
+// checkAbsence checks that with ReadThrough a key is reported as missing only if all
+// members report that.
 func (x *explorer) checkAbsence(r *Rule, s Settlement) {
 	told := s.Verdict == Absent || s.Verdict == Answered && s.Answer >= 0 && r.absent(r.asks[s.Answer].kind)
 	switch {
@@ -36,8 +36,8 @@ func (x *explorer) checkAbsence(r *Rule, s Settlement) {
 	}
 }
 
-// nothing says who has said that it has nothing, and whether it was fetched
-// anywhere: then it was there, and has been deleted since.
+// nothing returns the members that reported no key, and whether any ask fetched a value. If
+// one did, the key was there, and has been deleted since.
 func (r *Rule) nothing() (said Mask, fetched bool) {
 	for _, e := range r.asks[:r.n] {
 		switch e.kind {

@@ -1,47 +1,49 @@
 package replicate
 
-// Copying one member's value to others without overwriting what is newer.
+// Copies one member's value to others without replacing newer ones.
 
-// copying makes members like a source. Each gets a mark first, if it has
-// nothing, and shows its cas, if it has something that is to go: what is fetched
-// after that is stored only if nothing has touched the member since. A delete in
-// between buries the mark and a set changes the cas, so neither is undone.
+// copying makes members like a source. A member that has nothing gets a tombstone first. A
+// member that has an item to be replaced shows its cas. The value is fetched after that,
+// and stored only if nothing has changed at the member since. A delete in between buries
+// the tombstone and a set changes the cas, so neither is undone. The comment of a mask says
+// what its members have in common.
 type copying struct {
 	then      next
-	overwrite bool // what is there already goes
-	keep      bool // with overwrite: it stays if the source has nothing, for it may be the last copy, and a delete comes here by itself. What a store has replaced goes all the same
-	take      bool // a mark of somebody else is taken over, after a while
-	hit       bool // a source has it
-	missed    bool // a source hasn't
-	other     bool // what was fetched last is not what the command has stored
+	overwrite bool // an existing item is replaced
+	keep      bool // with overwrite: an existing item stays if the source has nothing. It may be the last copy, and a delete reaches this member by itself. An item that a store has replaced is removed all the same
+	take      bool // another command's tombstone is taken over, after a while
+	hit       bool // a source has the key
+	missed    bool // a source hasn't the key
+	other     bool // the value fetched last is not the one that the command has stored
 
 	rounds  uint8
-	fetched uint8 // the ask that has fetched it
+	fetched uint8 // the ask that fetched the value
 	from    Mask  // the sources
-	sources Mask  // of these, not asked yet
-	guarded Mask  // to be filled or dropped
-	made    Mask  // of these, have nothing but our mark
-	taken   Mask  // of these, have nothing but somebody else's: it is not ours to drop
-	waited  Mask  // have been given the time
+	sources Mask  // are sources not asked yet
+	guarded Mask  // are to be filled or dropped
+	made    Mask  // are guarded, and have nothing but our tombstone
+	taken   Mask  // are guarded, and have nothing but another command's tombstone, which we must not drop
+	waited  Mask  // had a tombstone whose owner got time (Wait)
 	claimed Mask  // have refused a claim in this round
 
 	copied Mask // are like the source
-	left   Mask // have somebody else's mark, which was left alone
-	lost   Mask // were touched by somebody else in between
-	laid   Mask // have been given it in the place of something else
-	empty  Mask // have nothing, and not because the source hasn't
-	bad    Mask // are as before, or nobody knows
-	doubt  Mask // of these, may have something of ours, perhaps later
+	left   Mask // have another command's tombstone, which was left alone
+	lost   Mask // were changed by another command in between
+	laid   Mask // have got the value in the place of another one
+	empty  Mask // have nothing, although the source may have the key
+	bad    Mask // are as before, or unknown
+	doubt  Mask // are bad, and may get the value, perhaps later
 
 	levelling
 }
 
-// levelling is what is known of the rounds in which a counter is made alike: see levels.
+// levelling is the state of the rounds in which followers of a counter are repaired: see
+// levels.
 type levelling struct {
-	targets Mask  // of the round
-	first   uint8 // the ask that the first round with these targets began with
-	ahead   uint8 // the ask that has fetched the source's number while targets were looked at
-	level   bool  // what is stored is what is there already
+	targets Mask  // members to repair in this round
+	first   uint8 // the first ask of the first round with these targets
+	ahead   uint8 // the ask that fetched the source's number while the targets were looked at
+	level   bool  // the stored value is the one that was there already
 }
 
 func (r *Rule) copyThen(then next, targets, sources Mask, overwrite bool) {
@@ -50,11 +52,11 @@ func (r *Rule) copyThen(then next, targets, sources Mask, overwrite bool) {
 	r.copyRound(targets)
 }
 
-// maxRounds is how often something is tried while others write the same key.
+// maxRounds is how often a step is tried while others write the same key.
 const maxRounds = 3
 
-// countRounds is maxRounds for making a counter alike. (Tests that explore all that can
-// happen set fewer.)
+// countRounds is maxRounds for the repair of a counter. (Tests that explore all outcomes
+// set fewer.)
 var countRounds uint8 = 250
 
 func (r *Rule) copyRound(targets Mask) {
@@ -76,12 +78,11 @@ func (r *Rule) copyRound(targets Mask) {
 	r.askAll(targets, first)
 }
 
-// levels reports whether followers are made like the authority by their numbers. A
-// follower that has the authority's number has all that the authority had counted then. It
-// is only written once more, if nothing has come between: what another proxy has looked at
-// there is void then. That takes one look and one write, as a step does; to copy what is
-// fetched behind the look takes longer, and would lose against the steps of a proxy that
-// counts without a pause.
+// levels reports whether followers are compared with the primary by their numbers. A
+// follower with the primary's number has all that the primary had counted then. It is only
+// written once more, if nothing has changed in between, so that looks of other proxies
+// there become void. This needs one look and one write, like a step. A fetch after the look
+// takes longer, and would lose against a proxy that counts without a pause.
 func (r *Rule) levels() bool { return r.counts() && r.copy.then == closing }
 
 func (r *Rule) copyTold(ask int, m Mask) {
@@ -135,9 +136,9 @@ func (r *Rule) claimTold(ask int, e asked, m Mask) {
 		c.left |= m
 	case e.deed == Look && k == Miss && c.claimed&m == 0:
 		r.ask(i, Claim)
-	case e.deed == Look && k == Miss: // there was something when we claimed
+	case e.deed == Look && k == Miss: // there was an item when we claimed
 		c.lost |= m
-	default: // a claim that comes late dies by itself
+	default: // a late claim expires by itself
 		c.bad |= m
 	}
 	switch {
@@ -149,7 +150,7 @@ func (r *Rule) claimTold(ask int, e asked, m Mask) {
 	}
 }
 
-// level writes what is there already, where followers have the authority's number.
+// level writes back the existing value at followers that have the primary's number.
 func (r *Rule) level() {
 	c := &r.copy
 	var same Mask
@@ -169,7 +170,7 @@ func (r *Rule) level() {
 	}
 }
 
-// fetch asks the next source, a complete one first.
+// fetch asks the next source, complete ones first.
 func (r *Rule) fetch() {
 	c := &r.copy
 	if c.guarded == 0 {
@@ -204,13 +205,13 @@ func (r *Rule) fetchTold(ask int, k Kind) {
 	case Miss:
 		c.missed = true
 		r.fetch()
-	default: // a mark says nothing
+	default: // a tombstone has no value
 		r.fetch()
 	}
 }
 
-// drop removes what is guarded: the source has nothing, or none has answered.
-// What was there before goes only in the first case.
+// drop removes what is guarded, because the source has nothing or none has replied. A value
+// that was there before is removed only in the first case.
 func (r *Rule) drop() {
 	c := &r.copy
 	gone := c.guarded &^ c.taken
@@ -244,11 +245,11 @@ func (r *Rule) fillTold(e asked, m Mask) {
 			c.doubt |= m
 		}
 	case k.refused() && e.deed == Fill:
-		r.askFrom(int(e.member), Drop, r.guard[e.member]) // it would not hold the value: better none than another
+		r.askFrom(int(e.member), Drop, r.guard[e.member]) // it refuses the value: having none is better than having another one
 	case k.refused():
 		c.bad |= m
 	case k != Stored && k != Deleted:
-		// Whoever has touched it may have had an older value than we.
+		// The command that changed it may have had an older value than ours.
 		c.lost |= m
 		c.laid &^= m
 	case e.deed == Fill && c.laid&m != 0:
@@ -265,8 +266,8 @@ func (r *Rule) fillTold(e asked, m Mask) {
 	case c.level:
 		c.copied |= c.laid
 	case c.hit && c.laid != 0:
-		// What was there before may have been newer than what was fetched. The
-		// member has no mark, so that the last copy is not lost with the source.
+		// The replaced value may have been newer than the fetched one. The member has no
+		// tombstone, so that the last copy is not lost with the source.
 		r.stage = checking
 		r.askFrom(int(r.asks[c.fetched].member), Check, c.fetched)
 		return
@@ -274,7 +275,7 @@ func (r *Rule) fillTold(e asked, m Mask) {
 	r.copyEnd()
 }
 
-// checkTold: the source has still what was copied, or not.
+// checkTold records whether the source still has what was copied.
 func (r *Rule) checkTold(k Kind) {
 	c := &r.copy
 	switch {
@@ -288,13 +289,13 @@ func (r *Rule) checkTold(k Kind) {
 	r.copyEnd()
 }
 
-// copyEnd ends a round: who was touched in between is copied to again.
+// copyEnd ends a round. Members that others have changed in between are copied to again.
 //
-// Counters are what many write at once, and of proxies that count one without a pause
-// somebody always comes first: three rounds were not enough for one client in a
-// hundred, nor were twenty for one in ten thousand. Each round lost is a count of
-// somebody else that is done, so there are many. The asks of a round that
-// nothing has come of are forgotten then, as there is room for only so many.
+// Counters are written by many proxies at once. If those count without a pause, one of them
+// is always first: three rounds were not enough for one client in a hundred, nor were
+// twenty for one in ten thousand. Each lost round is a count of another proxy that
+// succeeded, so there are many rounds. The asks of a round without a result are discarded,
+// because only so many asks fit.
 func (r *Rule) copyEnd() {
 	c := &r.copy
 	switch {
@@ -311,9 +312,9 @@ func (r *Rule) copyEnd() {
 	r.copyDone()
 }
 
-// roomForARound reports whether there are asks for a look, a claim, a wait, a
-// fill and a drop for each, the fetches, and all that the command may still need
-// after that.
+// roomForARound reports whether enough asks are left for a look, a claim, a wait, a fill
+// and a drop for each member, the fetches, and all that the command may still need after
+// that.
 func (r *Rule) roomForARound() bool {
 	n := r.copy.lost.Len()
 	after := n
@@ -326,7 +327,7 @@ func (r *Rule) roomForARound() bool {
 	return int(r.n)+5*n+1+r.copy.from.Len()+after <= maxAsks
 }
 
-// copyDone goes on with what the copying was for.
+// copyDone continues with the step that the copying was for.
 func (r *Rule) copyDone() {
 	c := &r.copy
 	r.stage = done
@@ -348,7 +349,7 @@ func (r *Rule) copyDone() {
 	case asking:
 		switch {
 		case c.lost != 0:
-			r.forward() // it has been given one by somebody else, or lost it again
+			r.forward() // another command has stored one there, or has removed it again
 		case c.copied == 0:
 			r.abandon()
 		case c.missed && !c.hit:
@@ -357,7 +358,7 @@ func (r *Rule) copyDone() {
 			r.forward()
 		}
 	case closing:
-		r.unsure = r.unsure || c.other && r.binds() // newer, or older and brought back from the rest, who never had it
+		r.unsure = r.unsure || c.other && r.binds() // the value is newer, or an older one that was restored from a follower that never had ours
 		r.took |= c.copied
 		r.clean |= c.copied & r.stale
 		r.without |= c.empty
@@ -378,7 +379,7 @@ func (r *Rule) copyDone() {
 	case moving:
 		r.clean |= c.copied
 		switch {
-		case c.missed && !c.hit: // another has moved it
+		case c.missed && !c.hit: // another proxy has moved it
 			r.settle(Answered, -1)
 		case c.copied != r.takes&^(1<<r.lead) || r.away != 0:
 			r.abandon()
@@ -391,8 +392,8 @@ func (r *Rule) copyDone() {
 	}
 }
 
-// moveTold: the former holder has said whether it has the key, or has lost it. A mark there
-// is of a command that has ended, or has failed: nobody puts a value in its place.
+// moveTold records whether the former holder has the key, or has lost it. A tombstone there
+// belongs to a command that has ended or failed: no proxy stores a value in its place.
 func (r *Rule) moveTold(k Kind) {
 	switch to := r.takes &^ (1 << r.lead); {
 	case r.stage == seeking && k == Hit && to == 0:

@@ -1,6 +1,6 @@
 package replicate
 
-// What is done where members differ or fail, answer by answer.
+// The requests to members that differ or fail, reply by reply.
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Copies that don't agree with the authority.
+// Replicas that differ from the primary.
 func TestWhatDiffers(t *testing.T) {
 	two := states(In, In)
 	through := Policy{ReadThrough: true}
@@ -88,7 +88,8 @@ func TestWhatDiffers(t *testing.T) {
 		{Policy{}, Incr, "number=7, hit=3, hit=3, hit=8, hit=8, stored", "forward 0, preview 1; preview 1; fetch 0, fetch 1; fill 1 -> number of 0"},
 		{Policy{}, Incr, "number=7, hit=7, hit=7, exists, hit=8, hit=8, exists, hit=9, hit=8, hit=9, stored, hit",
 			"forward 0, preview 1; fetch 0; count 1; fetch 0, fetch 1; fill 1; fetch 0, fetch 1; fetch 0; fill 1; check 0 -> number of 0"},
-		// What the authority has come to since says that another proxy's count was done at the follower before.
+		// The primary's new number shows that another proxy's count ran at the follower
+		// before.
 		{Policy{}, Incr, "number=7, hit=7, hit=6, hit=6, hit=7, hit=6, stored, hit",
 			"forward 0, preview 1; fetch 0; fetch 0, fetch 1; fetch 0; fill 1; check 0 -> number of 0"},
 		{Policy{}, Incr, "number=7, hit=6, hit=7, miss, miss, hit=7, miss", "forward 0, preview 1; preview 1; fetch 0; fetch 0, fetch 1; fetch 0 -> unmet repair 010"},
@@ -124,35 +125,38 @@ func TestWhatDiffers(t *testing.T) {
 		answers string
 		want    string
 	}{
-		// All that differ are copied to if one has another number.
+		// All that differ get a copy if one has another number.
 		{Command{Op: Incr}, states(In, In, In), "number=7, hit=3, hit=3, hit=3, hit=3, hit=8, hit=8, hit=5, hit=8, stored, stored, hit", "forward 0, preview 1, preview 2; preview 1, preview 2; fetch 0, fetch 1, fetch 2; fetch 0; fill 1, fill 2; check 0 -> number of 0"},
-		// A complete source is asked first, and one that is not where there is no other.
+		// A complete source is asked first, and an incomplete one only if there is no
+		// other.
 		{Command{Op: Incr}, states(Dirty, Warming, In), "hit, hit, stored, hit, number=7, hit=7, hit=7, hit=7, number=7, number=7", "look 0; fetch 2; fill 0; check 2; forward 0, preview 1, preview 2; fetch 0; count 1, count 2 -> number of 0 clean 001"},
 		{Command{Op: Gets}, states(Dirty, Warming), "hit, hit, stored, hit, hit", "look 0; fetch 1; fill 0; check 1; forward 0 -> hit of 0 clean 001"},
-		// Who was stale and has the copy is clean.
+		// A stale member that has the copy is clean.
 		{Command{Op: Append}, states(In, Dirty), "stored, hit=3, hit, hit, stored, hit", "forward 0, review 0; look 1; fetch 0; fill 1; check 0 -> stored of 0 clean 010"},
-		// A read doesn't need the authority that could not be repaired.
+		// A read doesn't need the primary that could not be repaired.
 		{Command{Op: Gets}, states(Dirty, In), "server error, hit", "look 0; forward 1 -> hit of 1"},
-		// The right to fill is not given where somebody is at work, nor twice.
+		// The right to fill is not granted while a command is in progress, nor twice.
 		{Command{Op: Get, Win: true}, states(In, In), "marked", "forward 0 -> absent"},
 		{Command{Op: Get, Win: true}, states(In, In), "in doubt", "forward 0 -> unmet"},
 		{Command{Op: Get, Win: true}, states(In, In), "unsent, hit", "forward 0; forward 1 -> hit of 1"},
-		// An incomplete authority can't say that there is none while another may have it.
+		// An incomplete primary can't decide that there is no key while another may have
+		// it.
 		{Command{Op: Gets}, states(Filling, Suspect), "miss", "forward 0 -> unmet"},
 	} {
 		if got := play(Begin(Policy{}, test.c, test.members, 0), say(test.answers)); got != test.want {
 			t.Errorf("%+v %v %s:\n got %s\nwant %s", test.c, test.members, test.answers, got, test.want)
 		}
 	}
-	// What one that has stopped has left behind on the only member in use is nothing that was there.
+	// A tombstone that a stopped proxy left on the only member in use does not count as a
+	// value.
 	if got := play(Begin(Policy{}, Command{Op: Delete}, states(In, Out), 0), say("marked, stored, stored, deleted")); got != "look 0, bury 0; remark 0; drop 0 -> absent" {
 		t.Errorf("delete of a mark: %s", got)
 	}
-	// Where a delete has left a stale item, who could not be told has what is wrong.
+	// If a delete has left a stale item, a member that missed it has a wrong value.
 	if got := play(Begin(Policy{}, Command{Op: Delete, Stale: true}, two, 0), say("hit, hit, unsent")); got != "look 0; look 1, bury 1 -> unmet dirty 010 repair 010" {
 		t.Errorf("md I that one has missed: %s", got)
 	}
-	// Another proxy may have written to the one that this one knows to be dirty.
+	// Another proxy may have written to the member that this one knows to be dirty.
 	if got := play(Begin(through, Command{Op: Get}, states(Dirty, Out), 0), say("")); got != "-> refused" {
 		t.Errorf("get of a dirty member alone: %s", got)
 	}
@@ -179,7 +183,7 @@ func TestWhatDiffers(t *testing.T) {
 	if got := play(Begin(through, Command{Op: Incr}, states(Dirty, Filling), 0), say("hit, miss")); got != "look 0; fetch 1 -> unmet" {
 		t.Errorf("incr at a dirty member, and one that is not filled: %s", got)
 	}
-	// Who can't be asked and may have the key keeps a miss from being believed.
+	// A member that can't be asked and may have the key prevents a miss.
 	for _, test := range []struct {
 		p       Policy
 		c       Op

@@ -1,6 +1,6 @@
 package replicate
 
-// What two histories must have alike, so that one of them is enough to explore.
+// The state that two histories must share, so that exploring one of them is enough.
 
 import (
 	"hash/maphash"
@@ -8,13 +8,13 @@ import (
 	"unsafe"
 )
 
-// beginning is all that the states and the checks depend on. Many policies and
-// states of members begin alike: they are explored once.
+// beginning is all that the states and the checks depend on. Many policies and member
+// states begin alike and are explored once.
 type beginning struct {
 	rule    Rule
-	members [Max]State // those that check takes for the same are the same here
-	lead    int        // the authority
-	need    int        // members that must have the write
+	members [Max]State // states that check treats alike are equal here
+	lead    int        // the primary
+	need    int        // members that must store the write
 }
 
 func (x *explorer) beginning() beginning {
@@ -35,26 +35,25 @@ func (x *explorer) beginning() beginning {
 	return b
 }
 
-// raw is the memory of v.
+// raw returns the memory of v.
 func raw[T any](v *T) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v)) }
 
-// bytes are all of r that says something: the asks come last in it.
+// bytes returns the part of r that carries information: the asks come last in it.
 func (r *Rule) bytes() []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(r)), unsafe.Offsetof(r.askList)+unsafe.Offsetof(r.asks)+uintptr(r.n)*unsafe.Sizeof(asked{}))
 }
 
-// repaired is what is still to be known of the asks by which an authority was
-// repaired before it was asked for the command: nearly all histories that end
-// well end alike, and what the command comes to after them is explored once. What
-// the authority has is not told by them: it is asked again.
+// repaired summarizes the asks by which a primary was repaired before the command. Nearly
+// all successful histories end alike, and what the command does after them is explored
+// once. The primary's value is not part of it, because the primary is asked again.
 type repaired struct {
 	faults, races uint8
-	nothing       Mask // of the others, have said that they have nothing
-	fetched       bool // one had it
+	nothing       Mask // other members that reported no key
+	fetched       bool // one member had the key
 }
 
-// digest is of state r, whose asks before begun say nothing more but what repaired
-// holds.
+// digest returns the digest of state r. Only the summary in repaired matters of the asks
+// before begun.
 func (x *explorer) digest(r Rule, begun uint8) uint64 {
 	if begun == 0 {
 		return maphash.Bytes(x.seed, r.bytes())
@@ -81,7 +80,7 @@ func (x *explorer) digest(r Rule, begun uint8) uint64 {
 	}
 	since(&r.main)
 	since(&r.looked)
-	if since(&r.copy.fetched); !r.copies() { // nobody asks for the rest of it
+	if since(&r.copy.fetched); !r.copies() { // the rest of it is not used any more
 		r.copy = copying{overwrite: r.copy.overwrite, rounds: min(r.copy.rounds, 2)}
 	}
 	r.answer -= min(int8(begun), r.answer+1)
@@ -93,9 +92,9 @@ func (x *explorer) digest(r Rule, begun uint8) uint64 {
 	return h.Sum64()
 }
 
-// past is the number of asks of next, which follows r, whose order and number say
-// nothing more: those of rounds of a repair that are over, and all of the repair
-// once the command has begun.
+// past returns the number of asks of next, which follows r, whose order and number no
+// longer matter: those of finished rounds of a repair, and all of the repair once the
+// command has begun.
 func past(r, next *Rule, before uint8) uint8 {
 	c, n := &r.copy, &next.copy
 	switch {
@@ -116,12 +115,13 @@ func (r *Rule) copies() bool {
 	return false
 }
 
-// everyVector says that those are explored too which others show nearly as well,
-// as in a soak: RINGSIDE_SEEDS is set for that, as for the simulation of failover.
+// everyVector reports whether to explore vectors, too, that others cover nearly as well, as
+// in a soak: RINGSIDE_SEEDS is set for that, as for the simulation of failover.
 func everyVector() bool { return os.Getenv("RINGSIDE_SEEDS") != "" }
 
-// sorted says that members are alike but for their order to no others that are
-// sorted: the authority may be anywhere, and who comes later is less complete.
+// sorted reports whether members are the one representative of all orders of the same
+// states: the primary may be anywhere, and the others are ordered from more to less
+// complete.
 func sorted(members []Member) bool {
 	lead, last := Authority(members), State(0)
 	for i, m := range members {

@@ -1,144 +1,150 @@
-// Package replicate decides which copies a command goes to and whose answer
-// counts.
+// Package replicate decides which replicas of a key get a command, and which reply the
+// client gets.
 //
-// It is pure: Begin makes the Rule of one command from a policy and the states
-// of the key's members, Next says what to ask whom, Told takes what came of it,
-// Settled says what the client gets and who must be repaired. It sees no
-// socket, no clock, no key and no value. Whoever carries the asks out
+// A member is one replica of a key: a server of the key's replica set. Begin makes the
+// Rule of one command from a Policy and the states of the members. Next returns the
+// requests (asks) to send. Told records the outcome of one of them. Settled returns what
+// the client gets and which members need a repair. The package is pure: it does no I/O,
+// has no clock, and sees neither keys nor values. Its caller
 //
-//   - sends what Next gives until it gives nothing, after Begin and each Told;
-//   - answers the client when Settled, and goes on until Over, since masks may
-//     still grow: only then are Dirty, Clean, Undo and Repair complete;
-//   - gives each ask a deadline, and tells InDoubt or Unsent when it passes;
-//   - knows a mark by its flags and says Marked for it, to whatever shows flags;
-//   - uses the cas that an ask has brought only while the connection stands that
-//     has brought it: a server that was started anew gives the same numbers again.
-//     An ask with such a Guard is not sent, and told as Exists;
-//   - sends a Fetch only while nobody may have done without the member (In, Warming
-//     or Settling, and in consistency strict with a lease on it), else tells Unsent: a
-//     delete that left it out would come back with what it has;
-//   - says Late of an answer that comes so long after the others that somebody may
-//     have come between;
-//   - opens a client's cas for the Authority, and seals one for the member whose
-//     reply is the answer;
-//   - begins anew with new states what is Held, up to the client's deadline.
+//   - sends what Next returns until it returns nothing, after Begin and after each Told;
+//   - replies to the client as soon as Settled reports true, and continues until Over:
+//     Dirty, Clean, Undo and Repair may grow until then;
+//   - sets a deadline for each ask, and reports InDoubt or Unsent when it passes;
+//   - recognizes a tombstone by its flags, and reports Marked for it to every ask that
+//     shows flags;
+//   - uses the cas that an ask returned only on the same connection, because a restarted
+//     server assigns the same numbers again. If the connection of an ask's Guard is closed,
+//     the caller does not send the ask and reports Exists;
+//   - sends a Fetch only while no instance may have skipped the member in a write: it is In,
+//     Warming or Settling, and with strict consistency there is a lease on it. Otherwise it
+//     reports Unsent, because a value that missed a delete would restore the key;
+//   - reports Late for an outcome that arrives so long after the others that another command
+//     may have run in between;
+//   - opens a client's cas token for the Authority, and seals the cas of the reply that the
+//     client gets for the member that sent it (package castoken);
+//   - retries a Held command with new states, until the client's deadline.
 //
-// # Members and the authority
+// # Members and the primary
 //
-// A key's members come in an order that the configuration fixes and health
-// never changes (package table: Holders). The authority is the first that is In for anybody,
-// even if this proxy can't reach it or knows that it missed a write; if none is,
-// the first that is Warming. All proxies agree on it, so there is one at a time
-// as long as a member passes through its states with a wait between them:
-// In, Leaving, Out, Returning, Warming, Settling, In. The authority changes hands
-// where one is Leaving, or where the next state of one makes it the authority
-// (Settling; Returning, where nobody is In): meanwhile what the authority decides
-// is held. Two members must not change their state at once unless a third stays
-// In.
+// The configuration fixes the order of a key's members, and health never changes it
+// (package table: Holders). The primary (Authority) is the member whose reply counts: the
+// first that is In for any instance, even if this proxy can't reach it or knows that it
+// missed a write. If none is In, it is the first that is Warming. All proxies agree on it.
+// So there is one primary at a time if each member waits between its states: In, Leaving,
+// Out, Returning, Warming, Settling, In. The primary changes while a member is Leaving, or
+// if the next state of a member makes it the primary (Settling; Returning, if none is In).
+// During the change, commands that the primary decides are Held. Two members must not
+// change their state at once unless a third stays In.
 //
-// A dirty authority is repaired from another before it decides anything. If
-// nobody is left who knows better, it loses the key: a miss, not an old value;
-// but an add leaves there what is there, which may be another's lock. With ReadThrough it
-// loses nothing, for what it has may have been written by another proxy since, and be the
-// only copy: the command ends with an error, until a set or a delete makes the key known.
+// A dirty primary is repaired from another member before it decides anything. If no other
+// member can be the source, the key is removed there: a miss is better than an old value.
+// An add does not remove it, because the value may be the lock of another client. With
+// ReadThrough it is not removed either: another proxy may have written the value since, and
+// this may be the only copy. The command then ends with an error, until a set or a delete
+// makes the key known.
 //
 // # What goes where
 //
-//	text                  meta                    first asked             then                               answer
-//	get                   mg                      one, by Policy.Read     the next on an error, and on a     hit > miss > error
-//	                                                                      miss (see below)
-//	gets                  mg c                    authority               others only to confirm a miss      authority's; sealed for it
-//	gat gats              mg T, mg T c            authority               rest: touch                        authority's
-//	                      mg N, mg R              authority               nobody: one may win                authority's
-//	set                   ms, ms MS               all                     where one was late: looked again   authority's
-//	  conditional                                 all: look               each by its cas, or on a claim     authority's
-//	add                   ms ME                   claim at each, the      the value in the place of the      NOT_STORED of the first that refuses
-//	                                              authority first, until  claim: authority, then rest        or has lost its claim, else STORED
-//	                                              one refuses
-//	replace               ms MR                   authority: look, then   STORED: the rest are copied to     authority's
-//	                                              the value by its cas
-//	append prepend        ms MA, ms MP            authority, and look;    STORED: rest the same, guarded     authority's
-//	                                              rest: look
-//	cas                   ms C (S, R, E)          authority               STORED: the rest are copied to     authority's
-//	                      ms C I                  authority: look         the token fits, or is above: as ms C.   authority's
-//	                                                                      Older: as md I
-//	                      ms C (A, P), ms MA N    authority               STORED: rest append, without C, N  authority's
-//	incr decr             ma, ma MD               authority; rest: look   authority: fetch; rest the same,   authority's
-//	                                                                      guarded
-//	touch                                         authority               rest: touch                        authority's
-//	delete                md                      a mark at all, each     a fresh mark for each; one is not  DELETED if any that is read had it
-//	                                              behind a look           there: all again; drop all
-//	  conditional                                 all: look, then a mark  as above                           as above
-//	                                              by its cas, or a claim
-//	                      md C                    authority: the mark     HD: rest a mark, then as delete    authority's
-//	                      md I                    authority: look; rest a  it is by the cas that was seen; then  authority's; DELETED if any that is read had it
-//	                                              mark, then authority    rest as delete. Nothing or a mark there: all that
-//	                      md I C                  authority               DELETED: as md I                   authority's
-//	                      me                      authority, behind a look  nobody                           authority's
-//	flush_all                                     all                     -                                  OK if all say so
-//	stats, version, mn, verbosity…                are not about a key and have no rule
+// Followers are the members that repeat what the primary has done.
 //
-// What adds to a value is done by the rest only onto what the authority had before:
-// each is looked at while the authority is asked (Preview), and nothing may come
-// between that look and the deed. So no follower ever has what the authority never
-// had, not for a moment, and not if it does the deed late. A count may find the number
-// that it looks for although the rest have more or less: another proxy's counts up and
-// down since have been done there already. So the authority's number is fetched between
-// the look and the deed, and where it is another by then, the rest count as different.
+//	text            meta                   first                           then                                     reply to the client
+//	get             mg                     one, by Policy.Read             the next on an error, and on a miss      hit, else miss, else error
+//	                                                                       (see below)
+//	gets            mg c                   primary                         others only to confirm a miss            primary's, sealed for it
+//	gat gats        mg T, mg T c           primary                         followers: touch                         primary's
+//	                mg N, mg R             primary                         nothing: one client may win              primary's
+//	set             ms, ms MS              all                             a look again if a reply was late         primary's
+//	  conditional                          all: look                       each: by the cas seen, or on a claim     primary's
+//	add             ms ME                  a claim at each, the primary    the value replaces the claims: primary,  NOT_STORED of the first that refuses
+//	                                       first, until one refuses        then the rest                            or has lost its claim, else STORED
+//	replace         ms MR                  primary: look, then the value   STORED: a copy to the followers          primary's
+//	                                       by its cas
+//	append prepend  ms MA, ms MP           primary, with a look;           STORED: followers append, guarded        primary's
+//	                                       followers: look
+//	cas             ms C (S, R, E)         primary                         STORED: a copy to the followers          primary's
+//	                ms C I                 primary: look                   token equal or newer: as ms C;           primary's
+//	                                                                       token older: as md I
+//	                ms C (A, P), ms MA N   primary                         STORED: followers append, without C, N   primary's
+//	incr decr       ma, ma MD              primary; followers: look        primary: fetch; followers count,         primary's
+//	                                                                       guarded
+//	touch                                  primary                         followers: touch                         primary's
+//	delete          md                     all: look, then a tombstone     all: a fresh tombstone; if one is gone,  DELETED if a readable member had it
+//	                                                                       start again; then remove all
+//	  conditional                          all: look, then a tombstone by  as above                                 as above
+//	                                       the cas seen, or a claim
+//	                md C                   primary: a tombstone            HD: followers a tombstone; then as       primary's
+//	                                                                       delete
+//	                md I                   primary: look; followers: a     followers as delete. If the primary has  primary's; DELETED if a readable
+//	                                       tombstone; primary: by the cas  nothing or a tombstone: all as delete    member had it
+//	                                       seen
+//	                md I C                 primary                         DELETED: as md I                         primary's
+//	                me                     primary, after a look           nothing                                  primary's
+//	flush_all                              all                             -                                        OK if all reply OK
+//	stats, version, mn, verbosity…         have no key, so no rule
 //
-// Whoever in the rest differs afterwards (another number or size, no such key, an
-// error where the authority had none) gets a guarded copy of the authority's value
-// with its flags and TTL: its cas there, Fetch from the authority, Fill there if nothing
-// has happened in between, else the same again, three times at most, and of a counter as
-// long as others count: see levels. What it has goes only for a copy, never because the
-// authority has lost its own: then it may be the last. A member that refuses to store a
-// value that others have stored loses the key. The same copy in the other direction, and
-// then the command once more, is made when the authority says that it has no such key and
-// another has it.
+// A follower repeats an append or an incr only on the value that the primary had before.
+// Each follower is looked at while the primary is asked (Preview), and its step runs only if
+// nothing has changed there since. So a follower never has a value that the primary never
+// had, even for a moment, and even if it runs the step late. For a counter, the expected
+// number is not proof: an incr and a decr of another proxy may have run at the follower
+// already. So the primary's number is fetched between the look and the step. If it has
+// changed by then, the followers count as different.
 //
-// The value of a cas or a replace comes to the rest by such a copy, too, and what it
-// replaces goes there in any case. If all got it at once, another proxy's delete could come
-// everywhere before, and the rest would be left with it. For a moment only the authority has
-// it, and what it has a moment later may be newer, or have been brought back from the rest.
-// So the command is told done only if what was fetched is its own value.
+// A follower that differs afterwards gets a guarded copy of the primary's value, flags and
+// TTL. It differs if it has another number or size, no such key, or an error where the
+// primary had none. The copy reads the follower's cas, fetches from the primary, and stores
+// the value at the follower if nothing has changed there in between. Otherwise it starts
+// again, up to three times; for a counter, as long as others count (see levels). A
+// follower's value is only replaced by a copy. It is not removed because the primary has
+// lost its own: it may be the last. A member that refuses to store a value that others have
+// stored loses the key. If the primary has no such key and another member has it, the copy
+// runs in the other direction, and then the command again.
 //
-// # Marks
+// The value of a cas or a replace also reaches the followers by such a copy. The value that
+// it replaces is removed there in any case. If all members got the value at once, another
+// proxy's delete could run everywhere first, and the followers would keep the value. For a
+// moment only the primary has the value. A moment later it may have a newer one, or an old
+// one that was restored from a follower. So the command succeeds only if the copy fetched
+// the command's own value.
 //
-// A mark is an empty item with flags of its own and a short TTL. It says that
-// somebody is at work on the key here, and that this member knows nothing. A
-// Claim makes one in the place of nothing (repairs, adds), a Bury in the place of
-// whatever there is (deletes), a Remark in the place of one that a command has
-// changed because it could not see it; and one goes behind a set that timed out and had
-// no condition.
+// # Tombstones
 //
-// Who makes marks answers only if in the end it meets its own, at every member;
-// else it begins again. So it matters neither what has disturbed one (a restart, an
-// eviction, its TTL, another proxy) nor whose it is. Nobody removes one that is not
-// its own, but anybody may put a value or a fresh mark in its place; what is left
-// by who has stopped goes with its TTL.
+// A tombstone (mark) is an empty item with special flags and a short TTL. It says that a
+// command is in progress on the key, and that this member does not know its value. A Claim
+// places one where there is nothing (repairs, adds). A Bury replaces whatever is there
+// (deletes). A Remark replaces what an earlier ask saw or placed there, for example a
+// tombstone that an append has changed because it could not see it. A tombstone also follows
+// a set that timed out and had no condition.
 //
-// A delete leaves a mark at every member, also where only one is in use: a plain delete
-// would take a mark that is there already for the key. When all stand there is no value
-// anywhere, a copy that was claimed before has lost its claim and no claim can be
-// made: what is copied after that was fetched after it. Then a fresh mark takes the
-// place of each, so that whoever has taken one over meanwhile, with what was fetched
-// before, has lost it; and only when all of those stand are they removed. So a delete
-// that begins again has removed none before, and nobody has added the key meanwhile.
+// A command that places tombstones succeeds only if it finds its own at every member in the
+// end; otherwise it starts again. So it does not matter what removed one (a restart, an
+// eviction, its TTL, another proxy), nor which proxy owns it. A proxy removes only its own
+// tombstones, but any proxy may replace one by a value or a fresh tombstone. If a proxy
+// stops, its tombstones expire.
 //
-// Where a command finds a mark at the authority, the others are asked as for a
-// miss. If one has the key, whoever has left the mark gets some time (Wait), and
-// then it is taken over.
+// A delete places a tombstone at every member, even if only one is in use: a plain delete
+// would mistake an existing tombstone for the key. Once all are in place, no member has a
+// value, each earlier claim of a copy is lost, and no new claim can be made. So whatever is
+// copied from then on was fetched after that moment. Then a fresh tombstone replaces each
+// one. A copy that has taken one over in between, with a value fetched before, has now lost
+// it. The tombstones are removed only when all fresh ones are in place. So a delete that
+// starts again has removed none before, and no client has added the key in between.
 //
-// Nothing that may have run is sent again, except reads: gets, gat and me go to
-// the next member if the authority fails. That costs a gat a second look, and
-// the copy that it didn't reach an earlier end.
+// If a command finds a tombstone at the primary, the others are asked as for a miss. If one
+// has the key, the owner of the tombstone gets some time (Wait). Then the tombstone is taken
+// over.
+//
+// A request that may have run is not sent again, except reads: gets, gat and me go to the
+// next member if the primary fails. For a gat this costs a second lookup, and the replica
+// that it did not reach expires earlier.
 //
 // # Late writes
 //
-// A write may come to a member long after its client was told that it failed: a network
-// that was cut delivers what it had kept, or a server that hung goes on. Another proxy may
-// have stored a newer value there in between. A late write must not remove that value. So a
-// set and a delete with Command.Conditional replace at each member only what they have seen
+// A write may reach a member long after its client got an error: a network that was cut
+// delivers what it had buffered, or a server that hung continues. Another proxy may have
+// stored a newer value there in between. A late write must not remove that value. So a set
+// and a delete with Command.Conditional replace at each member only the item that they saw
 // there:
 //
 //	         something is there     nothing is there
@@ -147,123 +153,130 @@
 //
 // Every write that is acknowledged later reaches that member, and leaves another cas or
 // nothing. So the late write finds another cas there and does nothing. If there was no such
-// write, the late one is done. Its client has had no answer that says otherwise. Nothing
-// goes behind it, so it does not cost the value of before either. A member that has it in doubt
-// is made like the authority. If the authority has it in doubt, the others are made like that.
+// write, the late one runs; its client got no reply that says otherwise. No tombstone
+// follows it, so the previous value is not lost either. A member with a write in doubt is
+// repaired from the primary. If the primary has the write in doubt, the others are repaired
+// from it.
 //
-// Another proxy may write between a look and what builds on it. Then the member is looked at
-// again, three times for each command. After that it is asked without a condition (Forward,
-// Bury): others write there without a pause, and it has just answered. A set that has failed
-// for its client sends nothing more, for a look may show a newer value by then (found by the
-// model after 360 states).
+// Another proxy may write between a look and the request that depends on it. Then the
+// member is looked at again, up to three times per command. After that it is asked without
+// a condition (Forward, Bury): others write there without a pause, and it has just replied.
+// A set that has failed for its client sends nothing more: a look may show a newer value by
+// then. (The model found this after 360 states.)
 //
 // The condition costs a set one round trip, or two if the key is new, and a delete one. The
-// caller decides whether it is worth that. A set must be acknowledged by all members: with
-// AckQuorum or AckOne the rest get the value behind the answer, and a look in front of it
-// would let the client's next get overtake it there.
+// caller decides whether it is worth that. A conditional set must be acknowledged by all
+// members. With AckQuorum or AckOne some members get the value after the reply. If a look
+// came first, the client's next get could overtake the value there.
 //
-// The model has a proxy that is cut off, another proxy that stores or deletes behind the
-// failure, and two asks that run late (late_test.go). With the condition all 235,097 states of
-// nine pairs of commands hold. Other rules lose the newer value at all members:
+// The model has a proxy that is cut off, another proxy that stores or deletes after the
+// failure, and two asks that run late (late_test.go). With the condition, all 235,097 states
+// of nine pairs of commands are correct. Other rules lose the newer value at all members:
 //
-//	a set without a condition, and a mark behind it                after 150 states
-//	the same, and the mark takes only what that set has stored     after 150 states, for the late set replaces the newer value
-//	a delete without a condition                                   after 435 states
+//	a set without a condition, then a tombstone                      after 150 states
+//	the same, if the tombstone replaces only what that set stored    after 150 states: the late set replaces the newer value
+//	a delete without a condition                                     after 435 states
 //
-// So it is not enough to bind the mark to the value of its own set, by a cas that is chosen
-// with E. That would need memcached 1.6.27, too; a look needs no more than marks do.
+// So it is not enough to bind the tombstone to the value of that set, by a cas that is
+// chosen with E. That would also need memcached 1.6.27. A look needs no more than tombstones
+// do.
 //
-// An add, a replace and a cas are conditional anyway. A late append, incr or touch changes what
-// it meets. Only a touch with a time that is over removes it.
+// An add, a replace and a cas are conditional anyway. A late append, incr or touch changes
+// the value that it finds. Only a touch with an exptime in the past removes it.
 //
 // # Former holders
 //
-// Where keys get other members, a former holder may have the only copy of a key, or one
-// that has been replaced since. Move lets the key leave it: what it has is copied to the
-// members as by Mend, and then it loses that, by its cas. Nobody gives it anything any more.
-// So whoever has found all former holders empty, and asks the members behind that, may let
-// a command decide by the members alone, or believe that they have nothing. Whoever copies
-// from a former holder meanwhile claims before it fetches, as ever: others may have found
-// that holder empty.
+// If a new configuration moves keys to other members, a former holder may have the only copy
+// of a key, or one that has been replaced since. Move removes the key from it: the value is
+// copied to the members as by Mend, and then removed by its cas. No proxy writes to a former
+// holder any more. So a command may rely on the members alone if it first finds all former
+// holders empty, and asks the members after that. A copy from a former holder still claims
+// before it fetches, because others may have found that holder empty in between.
 //
 // # When a miss is believed
 //
-// At a complete member (In), with Policy.ReadThrough off and every member In
-// or Out: at once. With ReadThrough it counts only if every member that is not
-// Out has said so: else it is an error, since who can't be asked may have it.
-// Otherwise the other readable members are asked, at the price of one lookup for
-// each real miss: a copy may be empty because it is warming, or because an undo, an
-// eviction or an unnoticed restart emptied it. Copies
-// that must not be lost (sessions) want ReadThrough on, so it is what a
-// configuration should take where copies are asked for; off is for caches in
-// which real misses are common. A warming member alone never decides a miss
-// while another could know; where all say miss, or the only others are Out or
-// have lost the key, it is a miss. A mark says nothing: with ReadThrough a read that met
-// one is an error while another member is dirty, for the mark may stand where there was what
-// made that one dirty; and so is a miss of those alone that are not filled, for another proxy
-// may have written to the dirty one since. With Fastest all are asked anyway, and a miss
-// waits for all. With ReadThrough a count or an append that makes what is missing (N)
-// asks the others before, for an authority that has evicted the key would make it anew.
+// A miss at a complete member (In) is believed at once if Policy.ReadThrough is off and
+// every member is In or Out. Otherwise the other readable members are asked, too. A member
+// may be empty because it is warming, or because an undo, an eviction or an unnoticed
+// restart emptied it. This costs one lookup for each real miss. With ReadThrough a miss
+// counts only if every member that is not Out has reported it. Otherwise the read fails,
+// because a member that can't be asked may have the key.
+//
+// Configurations with replicas should turn ReadThrough on if values must not be lost
+// (sessions). Turn it off for caches in which real misses are common.
+//
+//   - A warming member alone never decides a miss while another member could know better. If
+//     all report a miss, or the only others are Out or have lost the key, it is a miss.
+//   - A tombstone proves nothing. With ReadThrough a read that found one fails while another
+//     member is dirty: the tombstone may have replaced what made that member dirty.
+//   - With ReadThrough a miss of unfilled members alone fails, too, while another member is
+//     dirty: another proxy may have written to that one since.
+//   - With Fastest all members are asked anyway, and a miss waits for all.
+//   - With ReadThrough an incr or an append that creates what is missing (N) asks the others
+//     first: a primary that has evicted the key would create it again.
 //
 // # When a write is acknowledged
 //
-// Every member that is not Out counts. AckAll needs all of them, AckQuorum more
-// than half, AckOne the authority, which all need. Whoever can't be asked
-// (Leaving, Suspect) hasn't taken the write: if too few are left, or it is the
-// authority, the write is Held and nothing is sent. One that is Gone doesn't count: this
-// Ringside reaches no server of its pool, and so never hears what others see there. It
-// is Dirty behind the write. set and delete are settled
-// when enough have answered, all others when the copies are. With AckQuorum and
-// AckOne an acknowledged write may be missing where another proxy reads, so
-// only AckAll, or Read First with no member failing, keeps reads in step. gat
-// and mg T need only the member that answers: a read is not refused for the
-// sake of an exptime.
+// Every member that is not Out counts. AckAll needs all of them, AckQuorum more than half,
+// AckOne the primary, and each of the three needs the primary. A member that can't be asked
+// (Leaving, Suspect) has not stored the write. If too few others are left, or it is the
+// primary, the write is Held and nothing is sent. A member that is Gone does not count: this
+// instance reaches no server of its pool, so it can't learn what others see there. It is
+// Dirty after the write.
 //
-// An add needs the leave of every member that is read, not the authority's
-// alone, whatever the policy acknowledges: so two clients never both hold a lock,
-// though one copy was evicted or restarted empty, or the authority is changing. At a
-// member that is not read a value is no refusal, and a mark is: a delete is at work.
-// One that isn't acknowledged is undone where it was granted.
+// A set and a delete are settled when enough members have replied, all other commands when
+// the copies are. With AckQuorum and AckOne an acknowledged write may be missing where
+// another proxy reads. Only AckAll, or Read First with no failing member, prevents that. A
+// gat or mg T needs only the member that replies: a read is not refused because of an
+// exptime.
+//
+// An add must be granted by every member that is read, whatever the policy acknowledges. So
+// two clients never both hold a lock, even if one replica was evicted or restarted empty, or
+// the primary is changing. At a member that is not read, a value does not refuse the add,
+// but a tombstone does, because a delete is in progress. An add that is not acknowledged is
+// undone where it was granted.
 //
 // # Cas tokens
 //
-// A member's cas counts the writes of one process, so the number alone means
-// nothing at another member, nor at the same one when it was started anew. The
-// token that a client gets is therefore sealed (package castoken) for an identity that
-// is made of
+// A member's cas counts the writes of one process. So the number alone means nothing at
+// another member, nor at the same one after a restart. The token that a client gets is
+// therefore sealed (package castoken) for an identity that consists of
 //
-//   - the network and the address of the member that answered,
+//   - the network and the address of the member that replied,
 //   - the key, as servers know it,
-//   - when that member's process began, and its number, as its stats say,
-//   - how often the member was flushed on its way back, by its phase number.
+//   - the start time and the process ID of that member, from its stats,
+//   - how often the member was flushed before it rejoined, by its phase number.
 //
-// Nothing in it is a proxy's own. So a token is good at every proxy that has the
-// same servers by the same addresses, after a restart of the one that gave it,
-// and in later releases; until the item changes, or another member becomes the
-// authority, or the one that gave it is started anew or comes back from an
-// outage. Then it fits nothing: EXISTS, also if nobody has changed the value. It
-// never fits what it was not given for, but by one chance in 2^52. A proxy that has not
-// heard yet since when the authority's process runs holds what has or wants a token until
-// it has. A server that doesn't tell counts as one process for ever.
+// Nothing in it belongs to one proxy. So every proxy that has the same servers by the same
+// addresses accepts the token. It does so after a restart of the proxy that sealed it, too,
+// and in later releases. A token is valid until the item changes, another member becomes
+// the primary, or the member that it is sealed for restarts or rejoins after an outage.
+// Then it matches nothing: the reply is EXISTS, even if no client has changed the value. It
+// matches a value that it was not issued for with a chance of one in 2^52. Until a proxy
+// knows the start time of the primary's process, it holds the commands that use or return a
+// token. A server that doesn't report its start time counts as one process for ever.
 //
 // # Limits
 //
-// Rules know nothing of each other. One proxy should run one at a time for a
-// key, and what one client asks of a key in its order. Two proxies that set one key
-// at once may leave copies different until the next write or repair. What is known
-// to be dirty is known to one proxy: while it repairs an authority from another copy, a
-// write of another proxy there may be lost. Of an unanswered incr, append or cas
-// nobody knows whether it counts; the copies follow the authority.
-// An authority that evicts a counter between two proxies' incrs may have them both told the
-// same number. A Check by the cas of each incr that had a late answer would show it (26,744
-// states of the model hold with that); but where servers always answer late it would turn
-// every incr that others join in into an error, so there is none.
-// Two proxies' deletes that meet the members in opposite orders find the value each at another
-// member, then each other's marks: both are told Deleted. An add is refused by a mark, whoever
-// has left it: by a repair's claim, a delete, a touch that has given the add's own claim a
-// fresh life (found by the model after 17, 45 and 68 states).
-// Who looks at a stale item (md I) is told by memcached to rebuild it, also if that is a
-// look behind a count that has failed: then no client is.
-// A value that the authority has lost can come back from a copy that a delete
-// missed, but only if that delete was not acknowledged, or AckAll was not asked.
+//   - Rules know nothing of each other. A proxy should run one at a time for a key, and the
+//     commands of one client on a key in their order.
+//   - Two proxies that set one key at once may leave replicas different until the next write
+//     or repair.
+//   - One proxy does not know which members another proxy has found dirty. While it repairs a
+//     primary from another replica, a write of another proxy there may be lost.
+//   - Whether an incr, append or cas without a reply has run is unknown; the followers are
+//     repaired from the primary.
+//   - If the primary evicts a counter between the incrs of two proxies, both clients may get
+//     the same number. A Check by the cas of each incr that had a late reply would show it
+//     (26,744 states of the model are correct with that). But if servers always reply late,
+//     that would turn every incr that others run alongside into an error, so there is none.
+//   - Two proxies' deletes that reach the members in opposite orders each find the value at
+//     another member, then each other's tombstones: both clients get DELETED.
+//   - A tombstone refuses an add, whatever placed it: the claim of a repair, a delete, or a
+//     touch that has extended the add's own claim (found by the model after 17, 45 and 68
+//     states).
+//   - memcached asks the first client that reads a stale item (md I) to rebuild it. If that
+//     read is a look after a failed incr, no client is asked.
+//   - A value that the primary has lost can return from a replica that a delete missed. This
+//     happens only if that delete was not acknowledged, or AckAll was not set.
 package replicate

@@ -1,6 +1,6 @@
 package replicate
 
-// Every rule against every vector of outcomes, in every order of arrival.
+// Every rule with every vector of outcomes, in every order of arrival.
 
 import (
 	"fmt"
@@ -22,9 +22,9 @@ type explorer struct {
 	c       Command
 	members []Member
 	few     bool
-	faults  int                 // at most so many failures or interventions in one history; -1: any number
-	begun   map[beginning]bool  // what has been explored
-	seen    map[uint64]struct{} // digests of states, of this beginning
+	faults  int                 // most failures or interventions in one history; -1: any number
+	begun   map[beginning]bool  // beginnings that have been explored
+	seen    map[uint64]struct{} // digests of the states visited from this beginning
 	seed    maphash.Seed
 	menu
 	visited int
@@ -67,7 +67,7 @@ func (x *explorer) run() {
 	x.visit(b.rule, 0)
 }
 
-// troubles counts the asks of r that went wrong, and those that somebody came before.
+// troubles counts the asks of r that failed, and those that another write overtook.
 func (x *explorer) troubles(r *Rule) (faults, races int) {
 	for _, e := range r.asks[:r.n] {
 		if e.kind.failed() || e.kind.refused() {
@@ -83,8 +83,8 @@ func (x *explorer) troubles(r *Rule) (faults, races int) {
 	return faults, races
 }
 
-// visit explores all that may follow state r. Of its asks, those before begun have
-// repaired the authority; 0: it is being repaired, or needs not be.
+// visit explores all states that may follow r. The asks before begun have repaired the
+// primary; 0: it is being repaired, or needs no repair.
 func (x *explorer) visit(r Rule, begun uint8) {
 	var room [maxAsks]Ask
 	r.Next(room[:0])
@@ -110,7 +110,7 @@ func (x *explorer) visit(r Rule, begun uint8) {
 				continue
 			}
 			if o.Kind == Exists && r.asks[i].deed.guarded() && (races == 1 || faults > 1 || faults == x.faults) {
-				continue // somebody else comes between once, and not where all goes wrong already
+				continue // another write comes between once, and not if everything fails already
 			}
 			next := r
 			next.Told(i, o)
@@ -129,12 +129,12 @@ func (x *explorer) visit(r Rule, begun uint8) {
 	}
 }
 
-// guarded says that d is done only if nothing has changed since an ask before.
+// guarded reports whether d runs only if nothing has changed since an earlier ask.
 func (d Deed) guarded() bool {
 	return d == Fill || d == Store || d == Drop || d == Check || d == Join || d == Count
 }
 
-// positive reports whether k tells the client that its write was done.
+// positive reports whether k tells the client that its write is done.
 func positive(c Command, k Kind) bool {
 	switch c.Op {
 	case Gat, Gats:
@@ -153,8 +153,8 @@ func positive(c Command, k Kind) bool {
 	return false
 }
 
-// holds says of a member, by what it was asked and has answered, whether it has
-// the write (or what the authority has).
+// holds reports, from the replies of a member, whether it has the write (or the primary's
+// value).
 func holds(r *Rule, member int) bool {
 	has, nothing, joined := false, false, false
 	removes := r.c.Op == Delete || r.spoils()
@@ -183,7 +183,7 @@ func holds(r *Rule, member int) bool {
 			}
 		case Bury, Swap:
 			has = false
-		case Remark: // a delete's own still stood
+		case Remark: // a tombstone of the delete itself was still there
 			has = removes && e.kind == Stored
 		case Fill:
 			has = e.kind == Stored
@@ -192,7 +192,7 @@ func holds(r *Rule, member int) bool {
 		}
 		joined = e.deed == Join || e.deed == Forward
 	}
-	return has || nothing && r.copy.taken.Has(member) // which is somebody else's to remove
+	return has || nothing && r.copy.taken.Has(member) // it is another command's to remove
 }
 
 func (x *explorer) check(r *Rule) {
@@ -282,7 +282,7 @@ func (x *explorer) check(r *Rule) {
 	}
 }
 
-// checkEnd checks what is said of members that lack the write.
+// checkEnd checks what the settlement reports about members that lack the write.
 func (x *explorer) checkEnd(r *Rule, s Settlement, done bool) {
 	if !r.Over() {
 		return
@@ -370,7 +370,7 @@ func forStates(n int, f func([]Member)) {
 		}
 		for s := State(0); s < NumStates; s++ {
 			if n > 2 && (s == Settling || s == Suspect || s == Filling) {
-				continue // nearly as Warming and Leaving
+				continue // nearly the same as Warming and Leaving
 			}
 			members[i].State = s
 			walk(i + 1)
@@ -409,18 +409,18 @@ func exploreAll(t *testing.T, n int, few bool, faults int, which func(Command) b
 		x.menu = menu{}
 		switch c {
 		case Command{Op: Gats}, Command{Op: Prepend}, Command{Op: Decr}, Command{Op: Set, If: true}, Command{Op: Replace, If: true}, Command{Op: Append, If: true}:
-			continue // as gat, append, incr and cas
+			continue // same as gat, append, incr and cas
 		}
 		if !which(c) {
 			continue
 		}
 		for _, p := range policies(c) {
 			if faults == 1 && (p.Ack != AckAll || !p.ReadThrough) {
-				continue // two members show what these change
+				continue // two members cover what these change
 			}
 			forStates(n, func(members []Member) {
 				if n > 2 && slices.ContainsFunc(members, func(m Member) bool { return m.State == Gone }) {
-					return // as one that is Out: TestGoneMissesWrites
+					return // same as Out: TestGoneMissesWrites
 				}
 				if classOf(c) != reads && classOf(c) != all && !everyVector() && !sorted(members) {
 					return
@@ -436,12 +436,12 @@ func exploreAll(t *testing.T, n int, few bool, faults int, which func(Command) b
 	t.Logf("%d states", x.visited)
 }
 
-// worth says whether members in a state show something with a command of many
-// rounds that others don't.
+// worth reports whether members in a state show something that others don't with a command
+// of many rounds.
 func worth(c Command, s State) bool {
 	switch c.Op {
 	case Incr:
-		return everyVector() || s == In || s == Returning // what a repair before it does, a touch shows
+		return everyVector() || s == In || s == Returning // a touch covers a repair before it
 	case Append, Add, Delete, Replace:
 		return s == In || s == Returning && c.Op != Append
 	case Gat:
@@ -454,8 +454,8 @@ func TestEveryOutcomeOfOne(t *testing.T) {
 	exploreAll(t, 1, false, -1, func(Command) bool { return true })
 }
 
-// What takes several rounds has too many vectors: one fault. The commands with most rounds are
-// explored in a full run only.
+// Commands of several rounds have too many vectors, so they get one fault. Those with the
+// most rounds are explored in a full run only.
 func TestEveryOutcomeOfTwo(t *testing.T) {
 	short := func(c Command) bool { k := classOf(c); return k == reads || k == all || k == alone }
 	set := Command{Op: Set, Conditional: true}
@@ -472,7 +472,7 @@ func TestEveryOutcomeOfTwo(t *testing.T) {
 	})
 }
 
-// Reads and what goes to all members alike: every vector.
+// Every vector of reads and of commands that are sent to all members alike.
 func TestEveryOutcomeOfThree(t *testing.T) {
 	exploreAll(t, 3, true, -1, func(c Command) bool {
 		k := classOf(c)
@@ -480,8 +480,8 @@ func TestEveryOutcomeOfThree(t *testing.T) {
 	})
 }
 
-// What is decided by one after the other has too many vectors: up to one fault,
-// and commands that differ in what the rest do.
+// Commands that are decided by one member after the other have too many vectors: up to one
+// fault, and commands whose followers do different things.
 func TestOneFaultOfThree(t *testing.T) {
 	exploreAll(t, 3, true, 1, func(c Command) bool {
 		return c == Command{Op: Gat} && testenv.Full() || c == Command{Op: Cas}
@@ -496,7 +496,7 @@ func TestTwoFaultsOfFour(t *testing.T) {
 	exploreAll(t, 4, true, faults, func(c Command) bool { return c == Command{} || c == Command{Op: Set} })
 }
 
-// Eight members, drawn at random.
+// Up to eight members, with random states.
 func TestManyMembers(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 8))
 	cs := commands()
@@ -547,10 +547,10 @@ func TestManyMembers(t *testing.T) {
 	t.Log("at most", most, "asks of", maxAsks)
 }
 
-// longest is the outcome of ask i that makes a command ask most.
+// longest returns the outcome of ask i that makes the command send the most asks.
 func longest(c Command, r *Rule, i int) Outcome {
 	e := r.asks[i]
-	nothing := 0 // how often the authority had nothing
+	nothing := 0 // how often the primary had nothing
 	for _, b := range r.asks[:i] {
 		if b.deed == Forward && b.member == e.member {
 			nothing++
@@ -568,7 +568,7 @@ func longest(c Command, r *Rule, i int) Outcome {
 		return Outcome{Kind: Hit, Value: uint64(i)}
 	case Claim, Bury:
 		return Outcome{Kind: Stored}
-	case Fetch: // the last source has it
+	case Fetch: // the last source has the key
 		if r.stage == fetching && r.copy.sources == 0 || r.stage == looking && r.at == r.last {
 			return Outcome{Kind: Hit}
 		}

@@ -1,6 +1,6 @@
 package replicate
 
-// Counting while the authority changes hands.
+// Counting while the primary changes.
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// While a member comes or goes and two proxies see it in neighbouring phases,
-// no count is lost.
+// While a member leaves or joins and two proxies see it in neighboring phases, no count is
+// lost.
 func TestNoCountIsLostWhileTheAuthorityChanges(t *testing.T) {
 	x := newChecker(t)
 	counted := 0
@@ -35,14 +35,14 @@ func TestNoCountIsLostWhileTheAuthorityChanges(t *testing.T) {
 	}
 }
 
-// countWhile lets two clients count; of the members that may be without the
-// value, have has it.
+// countWhile runs the counts of two clients. Of the members that may be without the value,
+// those in have have it.
 func countWhile(x *checker, counted *int, a, b []Member, have Mask) {
 	s := pair(Policy{}, a, b, Command{Op: Incr}, Command{Op: Incr})
 	readable := func(m Member) bool {
 		return m.State == In || m.State == Filling || m.State == Warming || m.State == Settling
 	}
-	there := false // somebody has the 5
+	there := false // a readable member has the 5
 	for i := range a {
 		p, q := a[i].State, b[i].State
 		may := p == Returning || q == Returning || p == Warming || q == Warming
@@ -50,7 +50,7 @@ func countWhile(x *checker, counted *int, a, b []Member, have Mask) {
 		case p == Dirty || q == Dirty || !may && have.Has(i):
 			return
 		case p == Out || q == Out || p == Returning && q == Returning:
-			s.w.put(i, 99) // from before
+			s.w.put(i, 99) // an old value
 		case !may || have.Has(i):
 			s.w.put(i, 5)
 			there = there || readable(a[i]) && readable(b[i])

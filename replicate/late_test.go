@@ -1,25 +1,25 @@
 package replicate
 
-// A proxy that the network cuts off from all members: what it has sent comes there late,
-// behind what another proxy has stored meanwhile.
+// A proxy that the network cuts off from all members: its requests arrive late, after
+// another proxy has stored a newer value.
 
 import "testing"
 
-const newer = 2 // what the other proxy stores
+const newer = 2 // the value that the other proxy stores
 
-// isolated is a command at both members whose asks may run late, and what another proxy
-// asks behind it.
+// isolated adds a command at both members whose asks may run late, and another proxy's
+// command after it.
 func isolated(s *scene, late, then Command) {
 	s.play(command(late, fresh), command(then, newer))
 	s.clients[1].waits = true
 	s.lates = 2
 }
 
-// lates are commands that may come late, each followed by what must win over it.
+// lates are commands that may arrive late, each with the command that must win over it.
 var lates = []struct {
 	name       string
 	late, then Command
-	empty      bool // there was nothing before
+	empty      bool // the key does not exist before
 }{
 	{"a late set, a newer set", Command{Op: Set}, Command{Op: Set}, false},
 	{"a late set of a new key, a newer set", Command{Op: Set}, Command{Op: Set}, true},
@@ -32,8 +32,8 @@ var lates = []struct {
 	{"a late touch, a newer set", Command{Op: Touch}, Command{Op: Set}, false},
 }
 
-// overtaken: what was acknowledged behind a command without an answer is not what stands
-// at each member. What is appended late is appended.
+// overtaken reports that a member does not have what was acknowledged after a command
+// without a reply. A late append to it is allowed.
 func overtaken(s *scene) string {
 	if !s.acked[1] {
 		return ""
@@ -51,7 +51,7 @@ func overtaken(s *scene) string {
 	return ""
 }
 
-// missing is overtaken where one member is enough.
+// missing is like overtaken, but one member with the value is enough.
 func missing(s *scene) string {
 	if s.acked[1] && s.clients[1].rule.c.Op == Set && !s.has(0, newer) && !s.has(1, newer) {
 		return "what was stored is nowhere"
@@ -74,7 +74,7 @@ func exploreLate(t *testing.T, i int, conditional bool, b behind, wrong func(*sc
 	return x.what, x.visited
 }
 
-// TestLateWritesLoseNothingNewer shows that conditional commands do not.
+// TestLateWritesLoseNothingNewer shows that late conditional commands lose no newer value.
 func TestLateWritesLoseNothingNewer(t *testing.T) {
 	for i, l := range lates {
 		what, n := exploreLate(t, i, true, nothing, overtaken)

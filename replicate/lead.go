@@ -1,8 +1,8 @@
 package replicate
 
-// Commands that the authority decides and the rest follow.
+// Commands that run at the primary first and are then repeated by the followers.
 
-// prepare repairs a dirty authority before it decides anything.
+// prepare repairs a dirty primary before it decides anything.
 func (r *Rule) prepare() {
 	if !r.stale.Has(int(r.lead)) || r.c.Op == Debug {
 		r.start()
@@ -13,12 +13,13 @@ func (r *Rule) prepare() {
 		return
 	}
 	if r.class == grants {
-		// What another proxy has granted since looks the same as what was
-		// missed. Better a lock that nobody has until it expires than two.
+		// A lock that another proxy has granted since looks the same as an outdated value.
+		// It is better if no client gets the lock until it expires than if two clients have
+		// it.
 		r.start()
 		return
 	}
-	if r.through { // another proxy may have written it since, and that would be the only copy
+	if r.through { // another proxy may have written it since, so it may be the only copy
 		r.abandon()
 		return
 	}
@@ -43,7 +44,7 @@ func (r *Rule) abandon() {
 
 func (r *Rule) start() {
 	switch {
-	case r.class == grants && r.through && r.in == 0 && r.stale&^(1<<r.lead) != 0: // another proxy's lock may be there, and nobody else is filled
+	case r.class == grants && r.through && r.in == 0 && r.stale&^(1<<r.lead) != 0: // another proxy's lock may be at a stale member, and no other member is filled
 		r.abandon()
 	case r.class == grants:
 		r.grant(-1)
@@ -56,9 +57,9 @@ func (r *Rule) start() {
 	}
 }
 
-// forward asks the authority. Where the answer would not show that the command has met a
-// mark, a look goes with it, in the same write. What must not change a mark, a replace or
-// what leaves the item stale, looks first.
+// forward sends the command to the primary. If the reply would not show that the command
+// met a tombstone, a look follows it in the same write. A replace, and a command that
+// leaves the item stale, must not change a tombstone, so they look first.
 func (r *Rule) forward() {
 	r.stage, r.looked, r.again = leading, 0, 0
 	switch {
@@ -85,16 +86,17 @@ func (r *Rule) forward() {
 	}
 }
 
-// preview looks what the command would make of what a follower has.
+// preview asks what the command would make of the value at follower i.
 func (r *Rule) preview(i int) { r.guard[i] = uint8(r.ask(i, Preview)) }
 
-// rest are those who do what the authority has done.
+// rest returns the followers, which repeat what the primary has done.
 func (r *Rule) rest() Mask { return r.takes &^ (1 << r.lead) &^ r.dirty &^ r.deaf }
 
-// others are who may know what the authority doesn't.
+// others returns the members that may have a key that the primary hasn't.
 func (r *Rule) others() Mask { return (r.in | r.warm) &^ (1 << r.lead) &^ r.deaf }
 
-// see looks what a replace, or what leaves the item stale, is to be done to.
+// see looks at the item that a replace, or a command that leaves the item stale, would
+// change.
 func (r *Rule) see() {
 	r.stage = leading
 	d := Look
@@ -117,7 +119,7 @@ func (r *Rule) leadTold(ask int, o Outcome) {
 		r.number = o.Value
 	}
 	if failed := r.asks[r.main].kind.failed(); r.open > 0 && !(failed && (r.joins() || r.counts())) {
-		return // if the authority has failed, what followers would make of it is not waited for
+		return // the primary has failed, so the previews are not needed
 	}
 	m := Mask(1) << r.lead
 	main, look := r.asks[r.main], Hit
@@ -136,27 +138,27 @@ func (r *Rule) leadTold(ask int, o Outcome) {
 		r.looked = uint8(r.ask(int(r.lead), Look)) + 1
 		return
 	case look == Hit && r.rounds < maxRounds && r.roomToLook() && (k == Marked || k == ClientError && r.counts()):
-		r.rounds++ // it may have been a mark then, and nothing was changed
+		r.rounds++ // it may have been a tombstone then, so nothing was changed
 		r.forward()
 		return
-	case k == Marked || look == Miss && k == ClientError && r.counts(): // it was a mark then, and is none any more
+	case k == Marked || look == Miss && k == ClientError && r.counts(): // it was a tombstone then, and is none any more
 		r.marked = true
 		r.elsewhere()
 		return
 	}
 	r.reply = int8(r.main)
 	switch {
-	case k == ClientError && r.counts() && look != Hit: // nobody knows whether it met a mark
+	case k == ClientError && r.counts() && look != Hit: // it may have met a tombstone
 		r.abandon()
-	case r.succeeded(k) && r.joins() && look != Hit: // who knows what it was appended to
+	case r.succeeded(k) && r.joins() && look != Hit: // it is unknown what it was appended to
 		r.leadFailed(m, InDoubt)
 	case main.deed == Swap && k == Stored:
 		r.hits, r.guard[r.lead] = m, r.main
 		r.bury(r.takes&^m, m)
-	case r.c.Op == Delete && k == Deleted && main.deed == Forward && r.takes&^m != 0: // the token has fitted
+	case r.c.Op == Delete && k == Deleted && main.deed == Forward && r.takes&^m != 0: // the token matched
 		r.hits = m
 		r.see()
-	case r.succeeded(k) && r.held != 0: // it is stale, and the rest have marks
+	case r.succeeded(k) && r.held != 0: // the item is stale now, and the followers have tombstones
 		r.hits, r.took = r.hits|m, m
 		r.verify()
 	case r.succeeded(k):
@@ -165,7 +167,7 @@ func (r *Rule) leadTold(ask int, o Outcome) {
 			r.fix |= r.deaf
 		}
 		r.follow()
-	case main.deed == Store && k != ClientError && k != ServerError && !k.failed(): // somebody came before
+	case main.deed == Store && k != ClientError && k != ServerError && !k.failed(): // another write came first
 		if r.rounds++; r.rounds >= maxRounds || !r.roomToBury() {
 			r.settle(Unmet, -1)
 			r.giveBack()
@@ -178,7 +180,7 @@ func (r *Rule) leadTold(ask int, o Outcome) {
 		}
 	case k.failed():
 		r.leadFailed(m, k)
-	case r.held != 0 && r.absent(k): // and was there, as it is not with the rest any more
+	case r.held != 0 && r.absent(k): // it was there before, and the followers no longer have it
 		r.settle(Unmet, -1)
 		r.giveBack()
 	case r.held != 0:
@@ -194,8 +196,8 @@ func (r *Rule) leadTold(ask int, o Outcome) {
 	}
 }
 
-// giveBack ends a command that the authority has not carried out. If it is one that
-// leaves the item stale the rest have marks, and get what the authority has.
+// giveBack ends a command that the primary has not carried out. If it is one that leaves
+// the item stale, the followers have tombstones, and get a copy of what the primary has.
 func (r *Rule) giveBack() {
 	if r.stage = done; r.held != 0 {
 		r.without |= r.held
@@ -204,15 +206,17 @@ func (r *Rule) giveBack() {
 	}
 }
 
-// leadSeen: a replace, or what leaves the item stale, has looked at what is there. Where a
-// delete of that kind finds nothing, what others may have goes as by any delete.
+// leadSeen handles the look of a replace, or of a command that leaves the item stale. If
+// such a delete finds nothing, the values of the others are removed as by any delete.
 //
-// Where it finds something, that becomes stale when all others have their marks. It is
-// not looked at again, as they are: it need not be. Who gives it another value behind that
-// has looked at it before he has fetched what others had, and that are the marks; and if it
-// is lost the others have nothing to bring back. What is stored under a token is not
-// stale if that fits, so it goes as a cas then, and as one that is refused if it is none of
-// an older item.
+// If it finds an item, the item becomes stale when all followers have their tombstones. It
+// needs no second look, unlike theirs. A proxy that stores another value there after that
+// has looked before it fetched from the others, and they had tombstones. If the item is
+// lost, the others have nothing to restore.
+//
+// An item stored under a token is not stale if the token matches, so the command then runs
+// as a cas. It also runs as a cas, which is refused, if the token is not that of an older
+// item.
 func (r *Rule) leadSeen(k Kind, m Mask) {
 	switch rest := r.takes &^ m &^ r.dirty; {
 	case r.held == 0 && (k == Exists || k == Hit && r.spoils() && (r.number == 1 || rest == 0)):
@@ -220,7 +224,7 @@ func (r *Rule) leadSeen(k Kind, m Mask) {
 	case k == Hit && (r.c.Op == Delete || r.spoils()) && rest != 0:
 		r.guard[r.lead] = r.main
 		r.bury(rest, 0)
-	case r.spoils() && r.held != 0: // it was stored, and is not there any more, or is as after a restart
+	case r.spoils() && r.held != 0: // the item was there, and is gone, or the server and its cas were restarted
 		r.settle(Unmet, -1)
 		r.giveBack()
 	case k == Hit:
@@ -234,7 +238,7 @@ func (r *Rule) leadSeen(k Kind, m Mask) {
 	case k == Miss:
 		r.stage = done
 		r.settle(Absent, -1)
-	case r.c.Op == Delete && r.c.If: // the token has fitted, and the rest don't know
+	case r.c.Op == Delete && r.c.If: // the token matched, and the followers don't know
 		r.dirty |= rest &^ r.held
 		r.settle(Unmet, -1)
 		r.giveBack()
@@ -244,17 +248,17 @@ func (r *Rule) leadSeen(k Kind, m Mask) {
 	}
 }
 
-// joins, counts and extends say whether the command adds bytes to what is there,
-// whether it counts, and whether it lengthens the life of what it meets.
+// joins, counts and extends report whether the command adds bytes to the item, changes its
+// number, or extends its TTL.
 func (r *Rule) joins() bool  { return r.c.Op == Append || r.c.Op == Prepend }
 func (r *Rule) counts() bool { return r.c.Op == Incr || r.c.Op == Decr }
 func (r *Rule) extends() bool {
 	return r.c.Op == Touch || r.c.Op == Gat || r.c.Op == Gats
 }
 
-// met: the authority has a mark, which says nothing. If the command has changed the mark,
-// a fresh one takes its place, and it is never only removed: whoever has made it then
-// begins again.
+// met handles a tombstone at the primary, which proves nothing. If the command has changed
+// the tombstone, a fresh one replaces it, and the owner of the old one then starts again.
+// The tombstone is never just removed.
 func (r *Rule) met() {
 	r.marked = true
 	if r.looked > 0 && r.c.Op != Debug && !r.counts() {
@@ -265,9 +269,10 @@ func (r *Rule) met() {
 	r.elsewhere()
 }
 
-// elsewhere: the authority knows nothing, so the others are asked. Nobody gets the
-// right to fill what somebody is at work on. What another had, and somebody has kept
-// from being copied to the authority, is not absent: it is looked for again.
+// elsewhere asks the others, because the primary has no value. It does not grant the right
+// to fill a key while a command is in progress on it. If another member had the key, and
+// another proxy kept it from being copied to the primary, the others are asked again
+// instead of reporting a miss.
 func (r *Rule) elsewhere() {
 	asks := r.c.Op != Debug && !r.c.Vivify && !r.c.Win
 	switch {
@@ -284,21 +289,22 @@ func (r *Rule) elsewhere() {
 	}
 }
 
-// tooLarge reports whether the authority had a value of its own before it answered an
-// append as if it had none: so memcached refuses what gets too large.
+// tooLarge reports whether the primary had a value before it replied to an
+// append as if it had none. memcached refuses an append like that if the item would become
+// too large.
 func (r *Rule) tooLarge() bool {
 	return r.joins() && r.asks[r.main].kind == NotStored && r.copy.copied.Has(int(r.lead)) && !r.copy.hit
 }
 
-// maxLooks is how often the others are asked for what the authority hasn't.
+// maxLooks is how often the others are asked for a key that the primary hasn't.
 const maxLooks = 2
 
-// roomToLook reports whether there are asks for looking once more, copying what is
-// found, and all of the command behind that.
+// roomToLook reports whether enough asks are left for one more look, a copy of the
+// item that it finds, and the whole command after that.
 func (r *Rule) roomToLook() bool { return int(r.n)+12+11*r.takes.Len() <= maxAsks }
 
-// succeeded reports whether k means that the command was carried out, so that
-// the rest must follow.
+// succeeded reports whether k means that the command was carried out, so that the followers
+// must repeat it.
 func (r *Rule) succeeded(k Kind) bool {
 	switch r.c.Op {
 	case Get, Gets, Gat, Gats:
@@ -326,8 +332,8 @@ func (r *Rule) absent(k Kind) bool {
 	}
 }
 
-// leadFailed: the authority gave no answer. A read goes to another member; its
-// cas is that member's then. A write ends here.
+// leadFailed handles a primary that did not reply. A read is sent to another member, and
+// its cas is then that member's. A write ends here.
 func (r *Rule) leadFailed(m Mask, k Kind) {
 	if readsAtOne(r.c) && (k == Unsent || !r.c.Win && !r.c.Vivify) {
 		r.deaf |= m
@@ -341,7 +347,7 @@ func (r *Rule) leadFailed(m Mask, k Kind) {
 		switch {
 		case readsAtOne(r.c), r.c.Op == Touch:
 		default:
-			// It may count or it may not: the others become like the authority.
+			// It may run or not: the others are repaired from the primary.
 			r.overwrite |= r.takes &^ m
 			r.from = r.lead
 		}
@@ -363,8 +369,8 @@ func (r *Rule) peekTold(k Kind) {
 	}
 }
 
-// look asks the others for what the authority hasn't. Who can't be asked, or was
-// and has failed, says nothing.
+// look asks the others for a key that the primary hasn't. A member that can't be asked, or
+// failed before, has not reported whether it has the key.
 func (r *Rule) look() {
 	r.looks++
 	r.known = false
@@ -398,9 +404,9 @@ func (r *Rule) lookTold(ask int) {
 	r.lookNext()
 }
 
-// nowhere: nobody who answers has the key. An authority that is incomplete, or has
-// a mark, can't decide alone that there is none; where misses are asked of all, none
-// can. What a stale member has then counts as it does for a read: see readNothing.
+// nowhere ends a look that found the key at no member that replies. A primary that is
+// incomplete, or has a tombstone, can't decide alone that there is none. With ReadThrough
+// no primary can. A value at a stale member then counts as for a read: see readNothing.
 func (r *Rule) nowhere() {
 	unasked := r.silent
 	if r.through && r.in == 0 {
@@ -420,7 +426,7 @@ func (r *Rule) nowhere() {
 	}
 }
 
-// deed is what the rest do when the authority has done the command.
+// deed returns the deed by which the followers repeat the command.
 func (r *Rule) deed() Deed {
 	switch r.c.Op {
 	case Append, Prepend:
@@ -433,12 +439,13 @@ func (r *Rule) deed() Deed {
 	return Put
 }
 
-// binds reports whether the rest get what the authority has stored by a guarded copy.
+// binds reports whether the followers get what the primary has stored by a guarded copy.
 func (r *Rule) binds() bool { return r.c.Bound && r.deed() == Put || r.spoils() }
 
 // spoils reports whether the command stores a value, and leaves it stale if its token is
-// that of an older one. No copy is made of a stale item, which would look fresh, nor is it
-// looked at: the first client that does is to rebuild it. The rest only lose what they have.
+// that of an older item. A stale item is not copied, because the copy would look fresh. It
+// is not looked at either, because memcached asks the first client that reads it to rebuild
+// it. The followers only lose what they have.
 func (r *Rule) spoils() bool { return r.c.Stale && r.c.Op == Cas }
 
 func (r *Rule) follow() {
@@ -448,7 +455,7 @@ func (r *Rule) follow() {
 		rest = 0
 	}
 	r.stage = following
-	if r.binds() { // a delete may be done before the rest would get it
+	if r.binds() { // a delete may finish before the followers would get it
 		r.differ, rest = rest, 0
 	}
 	if d == Join || d == Count || d == Extend {
@@ -468,14 +475,14 @@ func (r *Rule) follow() {
 	}
 }
 
-// step lets a follower do what the authority has done, if that makes the same of
-// it, and if nothing comes between: so it never has what the authority never had,
-// even if it does it late. It may differ only because another proxy's step has yet to
-// come, so it is looked at twice.
+// step makes a follower repeat what the primary has done, if the result is the same and
+// nothing has changed since the look. So a follower never has what the primary never had,
+// even if it runs the step late. A follower that differs is looked at twice: it may only
+// lack another proxy's step that has yet to arrive.
 //
-// That a counter comes to the same number does not say that only this count is
-// missing: one up and one down by another proxy are none. So behind the look the authority
-// is asked first whether it has come to another number since.
+// For a counter, the same number does not prove that only this count is missing: an incr
+// and a decr of another proxy cancel out. So after the look the primary is asked first
+// whether its number has changed.
 func (r *Rule) step(i int) {
 	m := Mask(1) << i
 	switch seen := r.asks[r.guard[i]]; {
@@ -483,7 +490,7 @@ func (r *Rule) step(i int) {
 		r.dirty |= m
 		r.overwrite |= m
 	case seen.kind == Hit && r.foreseen[i] == r.number && r.counts():
-		if r.ready == 0 || r.later < r.given { // one for all steps that go together
+		if r.ready == 0 || r.later < r.given { // one fetch for all steps that are sent together
 			r.later = uint8(r.ask(int(r.lead), Fetch))
 		}
 		r.ready |= m
@@ -501,7 +508,7 @@ func (r *Rule) followTold(ask int, m Mask, o Outcome) {
 	k, d := o.Kind, r.asks[ask].deed
 	r.late = r.late || o.Late && r.joins()
 	switch {
-	case d == Fetch && ask != int(r.later): // another look came behind that
+	case d == Fetch && ask != int(r.later): // another look came after that
 	case d == Fetch && k == Hit && o.Value == r.number:
 		for ; r.ready != 0; r.ready &= r.ready - 1 {
 			i := r.ready.first()
@@ -526,7 +533,7 @@ func (r *Rule) followTold(ask int, m Mask, o Outcome) {
 		switch {
 		case k == InDoubt && d == Put:
 			r.undo |= m
-		case d == Join || d == Count: // nothing that was there goes for it
+		case d == Join || d == Count: // what was there is not replaced by it
 			r.overwrite |= m
 		}
 	case k == Stored && (d == Put || d == Join),
@@ -544,10 +551,10 @@ func (r *Rule) followTold(ask int, m Mask, o Outcome) {
 	}
 }
 
-// followed: all have answered; now those that differ are made alike.
+// followed runs when all followers have replied: those that differ get a copy.
 func (r *Rule) followed() {
 	switch {
-	case r.late: // an eviction, and a repair of the authority by another, may have taken it: neither shows in the size
+	case r.late: // an eviction and another proxy's repair of the primary may have removed it; neither shows in the size
 		r.askFrom(int(r.lead), Check, r.main)
 	case r.differ != 0:
 		r.copyThen(closing, r.differ, 1<<r.lead, r.deed() != Extend || r.differ&r.stale != 0)
@@ -556,8 +563,8 @@ func (r *Rule) followed() {
 	}
 }
 
-// finish settles a command that the authority has done. What it has refused before that
-// is not what the client is told.
+// finish settles a command that the primary has done. Refusals before that are not shown to
+// the client.
 func (r *Rule) finish() {
 	r.stage = done
 	if r.took.Len() >= int(r.need) && !r.unsure {

@@ -1,8 +1,8 @@
 package replicate
 
-// What two or three proxies do to one key at once, with everything that may come
-// between: late commands, restarts, marks that go early, proxies that stop. Each
-// rule that is left out must be found.
+// Commands of two or three proxies on one key at once, with every possible interruption:
+// late commands, restarts, tombstones that expire early, proxies that stop. For each rule
+// that is left out, an error must be found.
 
 import (
 	"fmt"
@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	old   = 9 // what was there before
-	fresh = 1 // what a client of the scene stores
+	old   = 9 // the value before the scene
+	fresh = 1 // the value that a client of the scene stores
 )
 
-// mark scenes: what clients do at members A and B, both In.
+// marking is a scene of clients at members A and B, both In.
 type marking struct {
 	name  string
 	setup func(s *scene)
-	wrong func(s *scene) string // what must never be
+	wrong func(s *scene) string // reports a state that must never occur
 }
 
-// conditionally lets commands be conditional.
+// conditionally makes all commands conditional.
 var conditionally bool
 
 func command(c Command, value uint32) client {
@@ -31,13 +31,14 @@ func command(c Command, value uint32) client {
 	return client{rule: Begin(Policy{ReadThrough: true}, c, states(In, In), 0), own: own{value: value}}
 }
 
-// returning is a command while the second member is on its way back.
+// returning returns a command that runs while the second member rejoins.
 func returning(c Command, value uint32) client {
 	c.Conditional = c.Conditional || conditionally
 	return client{rule: Begin(Policy{ReadThrough: true}, c, states(In, Returning), 0), own: own{value: value}}
 }
 
-// spoiling is an ms with I, under a token that is that of an older item, and stores it stale.
+// spoiling returns an ms with I whose token is that of an older item, so it stores the item
+// stale.
 func spoiling(s *scene) client {
 	c := command(Command{Op: Cas, If: true, Stale: true, Bound: true}, fresh)
 	c.token = s.w.items[0].cas - 1
@@ -53,7 +54,7 @@ func (s *scene) play(cs ...client) {
 	}
 }
 
-// advance lets the first n asks of client i run before anything else.
+// advance runs the first n asks of client i before anything else.
 func (s *scene) advance(i, n int) {
 	for ask := range n {
 		var room [maxAsks]Ask
@@ -67,7 +68,7 @@ func (s *scene) has(m int, value uint32) bool {
 	return it.has && !it.mark && !it.stale && it.value == value
 }
 
-// undeleted: an acknowledged delete is undone at some member.
+// undeleted reports that an acknowledged delete is undone at some member.
 func undeleted(s *scene) string {
 	for m := range 2 {
 		if s.acked[0] && s.has(m, old) {
@@ -77,8 +78,8 @@ func undeleted(s *scene) string {
 	return ""
 }
 
-// outlived: what is stored only in the place of something is there behind a delete, which
-// came after it then.
+// outlived reports a value that survived an acknowledged delete. It was stored only in the
+// place of another value, so the delete must have run after the store.
 func outlived(s *scene) string {
 	for m := range 2 {
 		if s.acked[1] && s.has(m, fresh) {
@@ -88,8 +89,8 @@ func outlived(s *scene) string {
 	return ""
 }
 
-// nowhere: what was acknowledged is at no member, though no client has stored or deleted
-// anything since.
+// nowhere reports that an acknowledged value is at no member, though no client has stored
+// or deleted anything since.
 func nowhere(s *scene) string {
 	if s.acked[0] && !s.has(0, fresh) && !s.has(1, fresh) {
 		return "what was stored is nowhere"
@@ -97,13 +98,13 @@ func nowhere(s *scene) string {
 	return ""
 }
 
-// undoing takes what the first member has, as what is sent behind a late set does, and
-// as a proxy does that knows of a write which the member has missed.
+// undoing returns a client that removes the first member's value. So does a request sent
+// after a late set, and a proxy that knows of a write that the member has missed.
 func undoing() client {
 	return client{rule: Begin(Policy{}, del, states(In, Out), 0)}
 }
 
-// phantoms: a get shows what was refused, or a mark.
+// strangers reports a get that returned a tombstone.
 func strangers(s *scene) string {
 	for i := range s.n {
 		c := &s.clients[i]
@@ -117,7 +118,7 @@ func strangers(s *scene) string {
 	return ""
 }
 
-// twoLocks: two adds are granted, with no delete between that could explain it.
+// twoLocks reports that two adds were granted, with no delete between them.
 func twoLocks(s *scene) string {
 	n := 0
 	for i := range s.n {
@@ -131,8 +132,8 @@ func twoLocks(s *scene) string {
 	return ""
 }
 
-// tornAppend: an acknowledged append is missing, or what was before it, or it is there
-// twice, be it only for a moment.
+// tornAppend reports that an acknowledged append, or the value before it, is missing, or
+// that an append is there twice, even for a moment.
 func tornAppend(s *scene) string {
 	for m := range 2 {
 		it := s.w.items[m]
@@ -157,10 +158,10 @@ func tornAppend(s *scene) string {
 	return ""
 }
 
-// unlock: a lock is given back, which the second client waits for.
+// unlock releases a lock that the second client waits for.
 func unlock(s *scene) { both(s); s.play(command(del, 0), command(adding, fresh)) }
 
-// taken: the lock that the waiter has got is gone, and nobody has deleted it behind that.
+// taken reports that the waiter's lock is gone, though no command has deleted it since.
 func taken(s *scene) string {
 	for i := range s.n {
 		if !s.clients[i].rule.Over() {
@@ -173,8 +174,8 @@ func taken(s *scene) string {
 	return ""
 }
 
-// countLost: a member has not what was acknowledged of an incr and a decr, be it only for
-// a moment: it may be the only one that is left.
+// countLost reports a member without the acknowledged incr or decr, even for a moment: it
+// may be the only member that is left.
 func countLost(s *scene) string {
 	for m := range 2 {
 		it := s.w.items[m]
@@ -201,7 +202,8 @@ var (
 	append1 = Command{Op: Append}
 )
 
-// markings are the scenes, the largest last: few rules need those to be missed.
+// markings are the scenes, the largest last, because smaller ones find most of the
+// ablations.
 var markings = []marking{
 	{"delete, two repairs", func(s *scene) { both(s); s.play(command(del, 0), mending1(0, 1), mending1(1, 0)) }, undeleted},
 	{"delete, a repair, late", func(s *scene) { both(s); s.play(command(del, 0), mending1(0, 1)); s.lates = 1 }, undeleted},
@@ -367,7 +369,7 @@ var markings = []marking{
 	{"delete, touch, repair", func(s *scene) { both(s); s.play(command(del, 0), command(Command{Op: Touch}, 0), mending1(0, 1)) }, undeleted},
 }
 
-// explore visits every interleaving of m and returns what is wrong.
+// explore visits every interleaving of m and returns the first error.
 func (m *marking) explore(t *testing.T, without ablation, limit int) (what string, visited int) {
 	x := newChecker(t)
 	x.quiet, x.limit = true, limit
@@ -387,7 +389,7 @@ func (m *marking) explore(t *testing.T, without ablation, limit int) (what strin
 
 func TestMarks(t *testing.T) { exploreMarkings(t, func(m *marking) bool { return true }) }
 
-// As TestMarks, with sets and deletes that are conditional.
+// Like TestMarks, with conditional sets and deletes.
 func TestMarksOfConditionalCommands(t *testing.T) {
 	conditionally = true
 	defer func() { conditionally = false }()
@@ -420,8 +422,9 @@ func exploreMarkings(t *testing.T, which func(m *marking) bool) {
 	}
 }
 
-// manyStates is how many a scene is given: all, in a soak; else so many, and all but the
-// largest four have fewer; and 5,000 at most with -short, which is enough for each ablation.
+// manyStates returns the most states to visit in a scene: usual, which all but the largest
+// four scenes stay below. It returns 0, no limit, in a soak. With -short it returns 5,000
+// at most, which is enough for each ablation.
 func manyStates(usual int) int {
 	switch {
 	case everyVector():
@@ -432,7 +435,7 @@ func manyStates(usual int) int {
 	return usual
 }
 
-// Each rule left out is found by some scene.
+// For each rule that is left out, some scene finds an error.
 func TestMarksAblations(t *testing.T) {
 	for a, name := range map[ablation]string{
 		oneRound: "a delete that doesn't begin again", onlyLooks: "fresh marks in the place of those that stand", noMarks: "deletes without marks", onlyValues: "marks only where something is",

@@ -1,7 +1,7 @@
 package replicate
 
-// Rules against members that keep what they are told: every interleaving of two
-// clients' asks, as when two proxies serve one key at once.
+// Rules with modelled members: every interleaving of two clients' asks, as when two proxies
+// serve one key at once.
 
 import (
 	"fmt"
@@ -10,44 +10,45 @@ import (
 	"unsafe"
 )
 
-// scene is a world with some clients in it.
+// scene is a world and its clients.
 type scene struct {
 	w       world
 	clients [3]client
 	n       int
-	late    [2]lateAsk // nobody waits for them any more, and they will run
-	behind  behind     // what follows a late set
+	late    [2]lateAsk // their clients don't wait any more, and they will run
+	behind  behind     // the request that follows a late set
 	acked   [3]bool    // has been told that its write is done
 
 	left
 }
 
-// left is what may still happen.
+// left is the number of interruptions that may still occur.
 type left struct {
-	faults   int // asks that get no answer
-	lates    int // asks that get no answer and run later
-	restarts int // of a member
-	expires  int // of a mark, whose owner is at work
-	crashes  int // of a proxy
+	faults   int // asks without a reply
+	lates    int // asks without a reply that run later
+	restarts int // restarts of a member
+	expires  int // early expiries of a tombstone while its owner is at work
+	crashes  int // stops of a proxy
 }
 
 type lateAsk struct {
 	pending     bool
-	ran         bool // only what is behind it is late
+	ran         bool // only the request that follows it is late
 	client, ask uint8
 }
 
-// behind is what a proxy sends behind a set that has no answer, on the same connection.
+// behind is the request that a proxy sends after a set without a reply, on the same
+// connection.
 type behind uint8
 
 const (
-	unsaid    behind = iota // the mark that the settlement asks for, in the end
-	nothing                 // nothing: the set is conditional
-	aMark                   // a mark in the place of whatever is there
-	boundMark               // a mark in the place of what that very set has stored
+	unsaid    behind = iota // the tombstone that the settlement asks for, at the end
+	nothing                 // no request: the set is conditional
+	aMark                   // a tombstone that replaces whatever is there
+	boundMark               // a tombstone that replaces only what that set has stored
 )
 
-// follow does what is behind a late set.
+// follow runs the request that follows a late set.
 func (s *scene) follow(l lateAsk) {
 	c := &s.clients[l.client]
 	e := c.rule.asks[l.ask]
@@ -72,8 +73,7 @@ func (c *client) acknowledged() bool {
 	return settled.Verdict == Answered && settled.Answer >= 0 && positive(r.c, r.asks[settled.Answer].kind)
 }
 
-// digest is of all that is to be known of s: it says nothing of asks that were not
-// made, which are most of a scene.
+// digest returns the digest of s. It leaves out the unused asks, which are most of a scene.
 func (s *scene) digest(seed maphash.Seed) uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)
@@ -94,7 +94,7 @@ func (s *scene) digest(seed maphash.Seed) uint64 {
 	return h.Sum64()
 }
 
-// tell lets client i hear what became of an ask.
+// tell reports the outcome of an ask to client i.
 func (s *scene) tell(i, ask int, o Outcome) {
 	c := &s.clients[i]
 	_, before := c.rule.Settled()
@@ -116,11 +116,11 @@ type checker struct {
 	seed    maphash.Seed
 	visited int
 	bad     int
-	rooms   []*scene            // by depth
-	always  func(*scene) string // what is wrong in any state
-	end     func(*scene) string // what is wrong when all is over and repaired
-	quiet   bool                // what is wrong is only kept
-	limit   int                 // of states; 0: none
+	rooms   []*scene            // scenes to copy to, by depth
+	always  func(*scene) string // reports an error in any state
+	end     func(*scene) string // reports an error when all commands are over and repaired
+	quiet   bool                // an error is recorded, and does not fail the test
+	limit   int                 // most states to visit; 0: no limit
 	what    string
 }
 
@@ -134,8 +134,8 @@ func (x *checker) run(name string, s scene) {
 	x.visit(&s, 0)
 }
 
-// copyOf is s for what may follow it, in the room of all scenes of that depth: of each
-// depth one is looked at at a time. (A scene is large, and each visit would make some.)
+// copyOf returns a copy of s in the scene reserved for that depth. One scene per depth is
+// enough, because visits nest. (A scene is large, and each visit would allocate some.)
 func (x *checker) copyOf(s *scene, depth int) *scene {
 	if depth == len(x.rooms) {
 		x.rooms = append(x.rooms, new(scene))
@@ -159,7 +159,8 @@ func (x *checker) fail(s *scene, what string) {
 	}
 }
 
-// visit explores all that may follow s, to which so many steps have led. It may change s.
+// visit explores all states that may follow s, which is depth steps from the start. It may
+// change s.
 func (x *checker) visit(s *scene, depth int) {
 	over := !s.late[0].pending && !s.late[1].pending
 	for i := range s.n {
@@ -219,8 +220,8 @@ func (x *checker) visit(s *scene, depth int) {
 	}
 }
 
-// visitClient lets one of a client's asks run. Those at one member run in order:
-// they are on one connection.
+// visitClient runs one of a client's asks. Those at one member run in order, because they
+// are on one connection.
 func (x *checker) visitClient(s *scene, c, depth int) {
 	r := &s.clients[c].rule
 	if s.crashes > 0 && r.open > 0 {
@@ -279,13 +280,13 @@ func (x *checker) visitClient(s *scene, c, depth int) {
 	}
 }
 
-// leaves says that d changes something at a member when it runs.
+// leaves reports whether d changes something at a member when it runs.
 func (d Deed) leaves() bool {
 	return d != Fetch && d != Look && d != Preview && d != Review && d != Check
 }
 
-// repairAll does what all settlements ask for, when the marks of those who did
-// not end their work are gone.
+// repairAll does the repairs of all settlements, after all tombstones of unfinished
+// commands have expired.
 func (s *scene) repairAll() {
 	for m := range s.w.items {
 		if s.w.items[m].mark {
@@ -301,7 +302,7 @@ func (s *scene) repairAll() {
 func (s *scene) repair(i int) {
 	settled, _ := s.clients[i].rule.Settled()
 	for m := range s.w.items {
-		if settled.Undo.Has(m) && s.behind == unsaid { // a mark behind it, which is gone by now
+		if settled.Undo.Has(m) && s.behind == unsaid { // a tombstone follows it, which has expired by now
 			s.w.items[m] = item{}
 		}
 	}
@@ -333,15 +334,14 @@ func states(s ...State) []Member {
 	return members
 }
 
-// phases are how two proxies may see one member at the same time.
+// phases are the pairs of states in which two proxies may see one member at the same time.
 var phases = [][2]State{
 	{In, In}, {In, Filling}, {In, Suspect}, {In, Leaving}, {Leaving, Out}, {Out, Out}, {Out, Returning}, {Returning, Returning},
 	{Returning, Warming}, {Warming, Warming}, {Warming, Settling}, {Settling, In}, {Out, Leaving}, {In, Dirty},
 }
 
-// forViews calls f with what two proxies may think of n members: each member is
-// in any pair of neighbouring phases, and two change at once only if another
-// stays In.
+// forViews calls f with the states in which two proxies may see n members. Each member is
+// in any pair of neighboring phases, and two change at once only if another stays In.
 func forViews(n int, f func(a, b []Member)) {
 	a, b := make([]Member, n), make([]Member, n)
 	var walk func(int)
@@ -407,8 +407,8 @@ func TestAnAddIsGrantedOnce(t *testing.T) {
 	}
 }
 
-// A key that one readable member still has is not granted, though the others
-// have lost it; and it is there afterwards.
+// An add is not granted if one readable member still has the key, though the others have
+// lost it. The key is there afterwards.
 func TestAnAddSeesWhatIsLeft(t *testing.T) {
 	x := newChecker(t)
 	forViews(2, func(a, b []Member) {
@@ -436,8 +436,8 @@ func TestAnAddSeesWhatIsLeft(t *testing.T) {
 	t.Log(x.visited, "states")
 }
 
-// agreeing calls f with states that all proxies see alike, and a world in which
-// the complete members have the value and the others have what they may have.
+// agreeing calls f with states that all proxies see alike, and with a world. In it the
+// complete members have the value, and the others any value that is possible.
 func agreeing(n int, value uint32, f func(string, []Member, world)) {
 	kinds := []State{In, Warming, Returning, Dirty, Out}
 	members := make([]Member, n)
@@ -478,15 +478,15 @@ func TestCountersNeverGoBack(t *testing.T) {
 	x := newChecker(t)
 	for _, n := range []int{2, 3} {
 		agreeing(n, 5, func(name string, members []Member, w world) {
-			known := false // is the 5 anywhere where it counts?
+			known := false // whether a readable member has the 5
 			for i, m := range members {
 				known = known || w.items[i].has && (m.State == In || m.State == Warming)
 			}
 			if members[Authority(members)].State == Dirty {
-				return // two proxies that repair the authority at once lose counts
+				return // two proxies that repair the primary at once lose counts
 			}
 			if n == 3 && members[0].State != In && members[1].State != In && members[2].State != In {
-				return // two members show it
+				return // two members cover it
 			}
 			if n == 3 && !everyVector() && !sorted(members) || n == 3 && testing.Short() {
 				return
@@ -577,8 +577,8 @@ func TestOneCasOfTwoWins(t *testing.T) {
 	t.Log(x.visited, "states")
 }
 
-// One command alone, with up to two faults: what was acknowledged is everywhere
-// where it is read, and after undo and repair all copies are alike.
+// One command alone, with up to two faults: an acknowledged write is at all members that
+// are read, and after undo and repair all replicas are alike.
 func TestFaultsLeaveCopiesAlike(t *testing.T) {
 	x := newChecker(t)
 	for _, op := range []Op{Set, Add, Replace, Append, Cas, Incr, Touch, Gat, Gets, Delete} {
@@ -594,7 +594,7 @@ func TestFaultsLeaveCopiesAlike(t *testing.T) {
 					}
 					settled, _ := s.clients[0].rule.Settled()
 					if ack == AckOne && !s.clients[0].rule.Over() {
-						return "" // some are still on the way
+						return "" // some asks are still in flight
 					}
 					for i, m := range members {
 						it := s.w.items[i]

@@ -1,21 +1,21 @@
 package replicate
 
-// What clients of several proxies do to a key that leaves a former holder, with fills from
-// there and everything that may come between. Members 0 and 1 are the key's, the first of
-// them was before, and member 2 is the former holder.
+// Commands of several proxies on a key that leaves a former holder, with copies from there
+// and every possible interruption. Members 0 and 1 are the key's, and member 0 was before,
+// too. Member 2 is the former holder.
 
 import (
 	"fmt"
 	"testing"
 )
 
-// errand is what a client does around its rule: a command that changes something first
-// lets the key leave its former holder, a get does it when it has missed, and then again.
+// errand is what a client does around its rule. A command that changes the key first moves
+// it off its former holder. A get does that after a miss, and then reads again.
 type errand struct {
-	moves bool // the rule is that of the move; what follows it comes then
-	reads bool // a get that has not let the key leave yet
+	moves bool // the rule is that of the move; the command follows
+	reads bool // a get that has not moved the key yet
 	then  Op
-	moved bool // the command is led, and may be believed
+	moved bool // the command has begun, and its result counts
 }
 
 func move() Rule { return Move(1<<0|1<<1, 0, 2, false) }
@@ -24,12 +24,12 @@ func holdersOf(op Op) Rule {
 	return Begin(Policy{ReadThrough: true}, Command{Op: op, Bound: true, Conditional: conditionally}, states(Filling, Filling), 0)
 }
 
-// behindMove is a command that is led when the key has left its former holder.
+// behindMove returns a command that begins when the key has left its former holder.
 func behindMove(op Op, value uint32) client {
 	return client{rule: move(), own: own{value: value, errand: errand{moves: true, then: op}}}
 }
 
-// goOn begins what follows when the client's rule is over.
+// goOn begins the next step when the client's rule is over.
 func (c *client) goOn() {
 	said, _ := c.rule.Settled()
 	switch {
@@ -41,7 +41,7 @@ func (c *client) goOn() {
 	}
 }
 
-// remains: somewhere is still what was replaced or deleted.
+// remains reports a member that still has what was replaced or deleted.
 func remains(s *scene) string {
 	for m := range s.w.items {
 		if s.acked[0] && s.has(m, old) {
@@ -51,7 +51,7 @@ func remains(s *scene) string {
 	return ""
 }
 
-// missed: a get, during which nothing was deleted, has missed.
+// missed reports a get that missed although no command deleted anything.
 func missed(s *scene) string {
 	for i := range s.n {
 		c := &s.clients[i]
@@ -80,7 +80,7 @@ func granted(s *scene) string {
 
 func TestMoves(t *testing.T) { exploreMoves(t) }
 
-// As TestMoves, with sets and deletes that are conditional.
+// Like TestMoves, with conditional sets and deletes.
 func TestMovesOfConditionalCommands(t *testing.T) {
 	conditionally = true
 	defer func() { conditionally = false }()
@@ -97,7 +97,7 @@ func exploreMoves(t *testing.T) {
 	at := func(op Op, value uint32) client { return client{rule: holdersOf(op), own: own{value: value}} }
 	for _, scene1 := range []struct {
 		marking
-		found bool // a rule is left out
+		found bool // one rule is left out, so an error must be found
 	}{
 		{marking{"delete, a fill", func(s *scene) { former(s); s.play(behindMove(Delete, 0), fill(2)) }, remains}, false},
 		{marking{"delete, two fills", func(s *scene) { two(s); s.play(behindMove(Delete, 0), fill(2), fill(0)) }, remains}, false},

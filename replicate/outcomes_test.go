@@ -1,8 +1,8 @@
 package replicate
 
-// All commands, and what may come of their asks.
+// All commands, and the possible outcomes of their asks.
 
-// commands are all that differ for a rule.
+// commands returns all commands that a rule treats differently.
 func commands() []Command {
 	var all []Command
 	for op := Op(0); op < NumOps; op++ {
@@ -28,13 +28,13 @@ func commands() []Command {
 	)
 }
 
-// outcomes are what a server, or the way to it, can make of an ask. Few leaves
-// out one of two that every rule treats alike in nearly all places.
+// outcomes returns what a server, or the connection to it, can make of an ask. few omits
+// one of two outcomes that every rule treats alike in nearly all places.
 func outcomes(c Command, d Deed, few bool) []Outcome {
 	o := func(kinds ...Kind) []Outcome {
 		var all []Outcome
 		for _, k := range kinds {
-			if k == Hit && (d == Weigh && !few || d == Fetch && c.Stale && c.Op == Cas) { // it fits; the command's own
+			if k == Hit && (d == Weigh && !few || d == Fetch && c.Stale && c.Op == Cas) { // the token matches; the command's own value
 				all = append(all, Outcome{Kind: k, Value: 1})
 			}
 			all = append(all, Outcome{Kind: k, Value: 7})
@@ -143,8 +143,8 @@ func outcomes(c Command, d Deed, few bool) []Outcome {
 	return all
 }
 
-// menu is what outcomes says of one command, which is asked in every state: by whether
-// they are to be few, and by deed.
+// menu caches outcomes for one command, because every state asks for them: by few, then by
+// deed.
 type menu [2][NumDeeds][]Outcome
 
 func (x *explorer) outcomes(d Deed, few bool) []Outcome {

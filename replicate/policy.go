@@ -1,31 +1,31 @@
 package replicate
 
-// What a route says about copies.
+// The replication settings of a route.
 
 import "time"
 
-// All as Policy.Copies keeps a copy on every server of the pool.
+// All, as Policy.Copies, keeps a replica on every server of the pool.
 const All = -1
 
-// Policy says how many copies of a key a route keeps, where, and whose answers
-// count. The zero Policy keeps one: no replication.
+// Policy is the number of replicas that a route keeps of a key, their placement, and which
+// replies count. The zero Policy keeps one: no replication.
 type Policy struct {
-	Copies      int // of each key; 0 and 1: only the owner's; or All
+	Copies      int // replicas of each key; 0 and 1: only the owner's; or All
 	Apart       Apart
 	Read        Read
 	Ack         Ack
-	ReadThrough bool          // a miss at a healthy member asks the others; while one is warming it always does
-	Hedge       time.Duration // a read without an answer for so long asks the next member too; 0: never
-	RepairRate  int           // keys a second that are copied to one member; 0: no repair
+	ReadThrough bool          // a miss at a healthy member is confirmed by the others; while one is warming it always is
+	Hedge       time.Duration // delay after which a read without a reply also asks the next member; 0: never
+	RepairRate  int           // keys per second that are copied to one member; 0: no repair
 }
 
-// Several says that it keeps more than one.
+// Several reports whether the route keeps more than one replica.
 func (p *Policy) Several() bool { return p.Copies == All || p.Copies > 1 }
 
-// Apart says what two copies of a key must not share.
+// Apart is what two replicas of a key must not share.
 type Apart uint8
 
-// What copies don't share.
+// The units of placement.
 const (
 	Hosts   Apart = iota // the host of the server's address
 	Zones                // the server's zone
@@ -34,24 +34,24 @@ const (
 
 func (a Apart) String() string { return [...]string{"host", "zone", "server"}[a] }
 
-// Read says which member a read asks first.
+// Read is the rule by which a read selects the first member to ask.
 type Read uint8
 
-// The choices. Whatever is asked, a hit beats a healthy miss beats an error.
+// The rules. With each of them, a hit wins over a healthy miss, and that over an error.
 const (
 	First   Read = iota // the first healthy member in the key's order
-	Nearest             // one in Ringside's own zone, else First
-	Spread              // members in turns
-	Fastest             // all members at once: the first hit
+	Nearest             // one in this instance's own zone, else First
+	Spread              // round robin over the members
+	Fastest             // all members at once: the first hit wins
 )
 
 func (r Read) String() string { return [...]string{"first", "nearest", "spread", "fastest"}[r] }
 
-// Ack says how many of the members that are not Out or Gone must have taken a write
-// before it is acknowledged. The authority is always among them.
+// Ack is the number of members, of those not Out or Gone, that must store a write before it
+// is acknowledged. The primary is always one of them.
 type Ack uint8
 
-// The choices.
+// The numbers: all members, more than half, or the primary alone.
 const (
 	AckAll Ack = iota
 	AckQuorum

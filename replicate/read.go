@@ -1,11 +1,11 @@
 package replicate
 
-// Plain gets: one member after the other until the first hit.
+// Plain gets: ask one member after the other until the first hit.
 
 func (r *Rule) beginRead(how Read, near Mask, spread uint64) {
 	if r.in|r.warm == 0 {
 		if r.stale != 0 && r.away == 0 && !r.through {
-			r.settle(Absent, -1) // what there was has been written over, and that is lost, or another proxy has written since
+			r.settle(Absent, -1) // the value that the dirty members missed is lost, or another proxy has written since
 		} else {
 			r.settle(Refused, -1)
 		}
@@ -19,8 +19,8 @@ func (r *Rule) beginRead(how Read, near Mask, spread uint64) {
 	case Spread:
 		r.queue(r.in, spread)
 	default:
-		// An authority that is being filled has nothing that is wrong, and it has what
-		// is not everywhere yet before others do.
+		// A primary that is being filled has no wrong values. It may have a new value
+		// before all other members do.
 		filling = r.warm & (1 << r.lead)
 		r.queue(filling, 0)
 		r.queue(r.in, 0)
@@ -29,13 +29,13 @@ func (r *Rule) beginRead(how Read, near Mask, spread uint64) {
 	r.stage = reading
 	r.readNext()
 	for how == Fastest && r.at < r.last {
-		r.confirm = true // they have been asked: wait for them
+		r.confirm = true // all have been asked, so wait for all
 		r.readNext()
 	}
 }
 
-// queue appends the members of m to the order, from the (skip mod their
-// number)-th on, around the end.
+// queue appends the members of m to the order. It starts at the (skip mod their number)-th
+// and wraps around.
 func (r *Rule) queue(m Mask, skip uint64) {
 	if m == 0 {
 		return
@@ -67,7 +67,7 @@ func (r *Rule) readTold(ask int) {
 	switch {
 	case e.kind == Hit, e.kind == Miss && !r.confirm:
 		r.settle(Answered, ask)
-	case r.open > 0: // a hedge is under way: it is the next member
+	case r.open > 0: // a hedge to the next member is in progress
 	case r.at < r.last:
 		r.readNext()
 	default:
@@ -75,13 +75,14 @@ func (r *Rule) readTold(ask int) {
 	}
 }
 
-// readNothing settles a read without a hit: a miss at a complete member beats an
-// error, but not where misses are asked of all: there the member that gave the
-// error, or can't be asked, may be the only one that has it. A miss at an
-// incomplete member, and a mark, count only if nobody is left to ask. A stale member is
-// one of those that can't be asked where another has a mark, or none is complete: it was
-// known as wrong by what stood there before, which is gone, and what it has may be all that
-// is left, by another proxy's write.
+// readNothing settles a read without a hit. A miss at a complete member wins over an error.
+// With ReadThrough it does not: the member that failed or can't be asked may be the only
+// one with the key. A miss at an incomplete member, and a tombstone, count only if no
+// member is left to ask.
+//
+// With ReadThrough a stale member counts as failed if another has a tombstone, or if no
+// complete member has missed. It was stale because of a value that is gone since. What it
+// has may be the only copy of another proxy's write.
 func (r *Rule) readNothing() {
 	missed, failed, shown := -1, r.away != 0, -1
 	complete := false
@@ -113,7 +114,7 @@ func (r *Rule) readNothing() {
 	}
 }
 
-// readRepair says who should get what was read.
+// readRepair returns the members that should get what was read, and the source.
 func (r *Rule) readRepair() (Mask, int) {
 	var missed Mask
 	source, marked := -1, false

@@ -1,6 +1,6 @@
 package replicate
 
-// The rule: which asks one command becomes, and when it is settled.
+// The rule: the asks of one command, and when it is settled.
 
 import "math/bits"
 
@@ -10,54 +10,54 @@ type Mask uint8
 // Has reports whether member i is in m.
 func (m Mask) Has(i int) bool { return m>>uint(i)&1 != 0 }
 
-// Len is the number of members in m.
+// Len returns the number of members in m.
 func (m Mask) Len() int { return bits.OnesCount8(uint8(m)) }
 
-// Verdict says what the client is told.
+// Verdict is the kind of reply that the client gets.
 type Verdict uint8
 
 // The verdicts.
 const (
-	Answered Verdict = iota // the reply of ask Answer; if that was not the client's request or Store, what it means in the client's words
-	Done                    // what the client wanted has been done, though no reply says so in its words: DELETED
-	Absent                  // a miss, NOT_FOUND or NOT_STORED whatever the members say: what they have, or had, is not the truth
-	Held                    // the write may be neither acknowledged nor sent; wait for the members to change, begin again, at the deadline SERVER_ERROR
-	Refused                 // there is nobody to ask: SERVER_ERROR, or what get_errors says
-	Unmet                   // too few have taken the write, or no one could answer: SERVER_ERROR (the line of ask Answer if that is not -1)
+	Answered Verdict = iota // the reply of ask Answer. If that was neither the client's request nor a Store, its meaning in the client's protocol
+	Done                    // the command is done, though no reply says so in the client's protocol: DELETED
+	Absent                  // a miss, NOT_FOUND or NOT_STORED, whatever value the members have or had
+	Held                    // the write can be neither sent nor acknowledged now. Begin again when the members change; at the deadline reply SERVER_ERROR
+	Refused                 // no member can be asked: SERVER_ERROR, or what get_errors sets
+	Unmet                   // too few members stored the write, or none could reply: SERVER_ERROR (the line of ask Answer if that is not -1)
 )
 
-// Settlement is what a command came to. The masks are complete when Over.
+// Settlement is the result of a command. The masks are complete when Over.
 type Settlement struct {
 	Verdict   Verdict
 	Answer    int  // the ask whose reply the client gets, or -1
-	Dirty     Mask // missed the write: not to be read for this key until repaired
+	Dirty     Mask // missed the write: not read for this key until repaired
 	Clean     Mask // no longer dirty for this key
-	Undo      Mask // may run a set, late: a mark goes behind it, on the same connection
-	Repair    Mask // should be made like Source, in the background: Mend
-	Overwrite Mask // of these, may have something that the Source hasn't: the copy replaces it
-	Source    int  // the member that has the truth, or -1
+	Undo      Mask // may run a set late: a tombstone follows it on the same connection
+	Repair    Mask // should be repaired from Source in the background: Mend
+	Overwrite Mask // those of Repair that may have something that the Source hasn't: the repair replaces it
+	Source    int  // the source of the repair, or -1
 }
 
-// Rule carries one command through its members. It is a small value without
-// pointers; its methods do not allocate.
+// Rule runs one command on its members. It is a small value without pointers, and its
+// methods do not allocate.
 type Rule struct {
 	c       Command
 	class   class
 	stage   stage
-	confirm bool // a miss of one member is asked of the others too
-	through bool // and a miss counts only if all have said so
-	chosen  bool // all copies get one cas, by E
-	looks   int8 // how often the others were asked for what the authority hasn't
-	known   bool // when looking for what the authority hasn't, another had it
-	marked  bool // the authority has a mark: that it has no such key is for the others to say
-	late    bool // one of the rest was late
-	unsure  bool // the authority has lost meanwhile what the rest follow
-	peeked  bool // it was looked for before the authority was asked
+	confirm bool // a miss of one member is confirmed by the others
+	through bool // a miss counts only if all members report it
+	chosen  bool // all replicas get one cas, by E
+	looks   int8 // how often the others were asked for a key that the primary hasn't
+	known   bool // while looking for a key that the primary hasn't: another member had it
+	marked  bool // the primary has a tombstone: only the others can confirm a miss
+	late    bool // a follower's reply was late
+	unsure  bool // the value that the followers repeat, or that a review checks, may be lost since
+	peeked  bool // the primary was asked for the key before the command
 
-	lead   int8   // the authority; of a read at one member, that member
-	need   int8   // members that must have taken the write
-	reply  int8   // the ask that will be the answer when the copies have settled
-	number uint64 // the authority's count
+	lead   int8   // the primary; for a read at one member, that member
+	need   int8   // number of members that must store the write
+	reply  int8   // the ask whose reply the client gets when the copies have settled
+	number uint64 // the result at the primary: a count, or the size after an append
 
 	said
 	standing
@@ -66,83 +66,85 @@ type Rule struct {
 	turns
 
 	copy   copying
-	differ Mask // followers that are to be copied from the authority
-	refuse Mask // followers that would not store the value
+	differ Mask // followers that need a copy from the primary
+	refuse Mask // followers that refused to store the value
 
 	askList
 }
 
-// said is what the client is told, from the moment that this is known.
+// said is the client's result, from the moment that it is known.
 type said struct {
 	settled bool
 	verdict Verdict
-	answer  int8 // the ask whose reply it gets, or -1
+	answer  int8 // the ask whose reply the client gets, or -1
 }
 
-// standing are the members by what they are good for.
+// standing groups the members by their use. The comment of a mask says what its members
+// have in common.
 type standing struct {
-	in    Mask // have all that they should have
+	in    Mask // have all values that they should have
 	warm  Mask // are readable, but a miss there decides nothing: Warming, Settling or Filling
 	stale Mask // are dirty for this key
-	away  Mask // can't be asked: Leaving or Suspect; Gone counts as that for a Flush
-	gone  Mask // are skipped, and miss what is written: Gone
-	takes Mask // take writes
-	deaf  Mask // were asked to lead and have failed
+	away  Mask // can't be asked: Leaving or Suspect; for a Flush also Gone
+	gone  Mask // are skipped, and miss writes: Gone
+	takes Mask // get writes
+	deaf  Mask // were asked as primary and failed, or could not be repaired as primary
 }
 
-// effect is what has become of the write at the members.
+// effect is the result of the write. The comment of a mask says what its members have in
+// common.
 type effect struct {
-	took      Mask // have it
-	without   Mask // have not the write, and nothing that must go: they only get a copy
-	dirty     Mask // have something else, or nobody knows
-	undo      Mask // of these, who may execute it late, or must not have it
-	clean     Mask // were dirty and are not
-	tardy     Mask // have answered a set so late that others may have lost it since
-	waited    Mask // a set is reviewed: have a mark, whose owner has been given some time
-	overwrite Mask // may have something that the authority hasn't: a copy replaces it
-	fix       Mask // are right but for their TTL, or unlike an authority in doubt
-	from      int8 // the member that fix is made like; -1: the authority
+	took      Mask // have stored the write
+	without   Mask // haven't the write, and nothing that must be replaced: they only get a copy
+	dirty     Mask // have another value, or an unknown one
+	undo      Mask // those of dirty that may run it late, or must not have it
+	clean     Mask // were dirty and are not any more
+	tardy     Mask // replied to a set so late that others may have lost it since
+	waited    Mask // while a set is reviewed: have a tombstone, and its owner has been given some time
+	overwrite Mask // may have something that the primary hasn't: a copy replaces it
+	fix       Mask // are right except for their TTL, or may differ from a primary in doubt
+	from      int8 // the member that the repair copies from; -1: the primary
 }
 
-// marks is what a command knows of marks, and of what it has looked at.
+// marks is the state of the command's tombstones and looks. Each mask is a set of members.
 type marks struct {
-	held   Mask       // have a mark of ours
-	hits   Mask       // had a value that a delete has removed
-	intact Mask       // of these, were still there when all had theirs
-	again  Mask       // of the rest, were looked at once more
-	guard  [Max]uint8 // by member: the ask that has seen or left what is there
-	rounds uint8      // of a delete, or of a replace that others come before
-	races  uint8      // of a conditional command: how often somebody came between a look and what builds on it
-	main   uint8      // the ask that the authority decides the command with
-	looked uint8      // the Look or Review behind main, as a number above that of the ask; 0: none
-	ready  Mask       // of the rest, are to count if the authority still has its number
-	later  uint8      // the ask that has fetched that last
+	held   Mask       // have a tombstone of this command
+	hits   Mask       // had a value that a delete removed
+	intact Mask       // those of held where it was still there when all had theirs
+	again  Mask       // followers that were looked at a second time
+	guard  [Max]uint8 // by member: the ask that saw or placed what is there
+	rounds uint8      // rounds of a delete, or of a replace that other writes overtake
+	races  uint8      // of a conditional command: how often another write ran between a look and the request that depends on it
+	main   uint8      // the ask by which the primary decides the command
+	looked uint8      // the Look or Review sent with main, plus 1; 0: none. For grants the number of a Look, without the 1
+	ready  Mask       // followers that will count if the primary still has its number
+	later  uint8      // the last ask that fetched that number
 
-	foreseen [Max]uint64 // by member: what the command would make of what is there
+	foreseen [Max]uint64 // by member: the size or number that the command would produce there
 }
 
-// turns are the members that are asked one after the other: by a read, or when
-// looking for what the authority hasn't.
+// turns lists the members that are asked one after the other: by a read, or when looking
+// for a key that the primary hasn't.
 type turns struct {
 	order  [Max]uint8
-	at     uint8 // the next in order
+	at     uint8 // index of the next member in order
 	last   uint8 // the length of order
-	silent Mask  // when looking: have not said whether they have it
+	silent Mask  // when looking: have not reported whether they have the key
 }
 
-// askList is every ask of the command, in the order in which they were made.
+// askList holds all asks of the command, in the order in which they were made.
 type askList struct {
 	n     uint8 // asks made
-	given uint8 // of these, handed out
-	open  uint8 // unanswered, handed out or not
+	given uint8 // number of asks that Next has returned
+	open  uint8 // asks without an outcome, whether returned by Next or not
 	asks  [maxAsks]asked
 }
 
-// maxAsks is more than any command needs: 8 members, one of them repaired
-// first, all the others appended to, found different and copied.
+// maxAsks is more than any command needs: 8 members, one of them repaired first, and all
+// others appended to, found different and copied.
 const maxAsks = 96
 
-// asked is one ask and what came of it.
+// asked is one ask and its outcome.
 type asked struct {
 	member uint8
 	deed   Deed
@@ -151,58 +153,58 @@ type asked struct {
 	kind   Kind
 }
 
-// class is one of the ways in which a command meets its members.
+// class is one of the ways in which a command is distributed over its members.
 type class uint8
 
 const (
 	reads  class = iota // one member after the other until the first hit
-	alone               // one member, others only to confirm a miss
+	alone               // one member; others only confirm a miss
 	all                 // all members at once
-	buries              // all members get a mark, and then lose it
-	grants              // one after the other in the key's order, and all must agree
-	leads               // the authority, then the rest follow
-	mends               // no command: one copy from another, or a key leaves a former holder
+	buries              // all members get a tombstone, which is then removed
+	grants              // one after the other in the key's order; all must grant
+	leads               // the primary, then the followers
+	mends               // no client command: a repair of one member, or a key leaves a former holder
 )
 
-// stage says what the unanswered asks are for.
+// stage is the purpose of the asks in flight.
 type stage uint8
 
 const (
 	done stage = iota
 	reading
-	spreading // all: the command is everywhere
-	reviewing // set: is it still where it was early?
-	burying   // buries, in their order
+	spreading // class all: the command was sent to all members
+	reviewing // set: check that the early members still have the value
+	burying   // class buries, in their order: place tombstones
 	verifying
 	unearthing
-	granting  // grants, in their order: a claim at one member after the other
-	storing   // the value is stored on all claims, the authority's first
-	revoking  // what it has left is taken back
-	leading   // leads, alone: the authority has it
-	remarking // what it did was done to a mark
-	emptying  // the only authority is dirty and nobody knows better
-	peeking   // does an incomplete authority have the key, before it makes one?
-	looking   // the authority has nothing; do others?
-	following // leads: the rest
-	sweeping  // members that refused what others have lose their old value
+	granting  // class grants, in their order: a claim at one member after the other
+	storing   // the value replaces all claims, the primary's first
+	revoking  // the claims and values of the add are removed
+	leading   // class leads or alone: the primary was asked
+	remarking // the command has changed a tombstone, which is replaced
+	emptying  // the dirty primary has no source for a repair, so the key is removed there
+	peeking   // check that an incomplete primary has the key, before it creates one
+	looking   // the primary hasn't the key; ask the others
+	following // class leads: the followers were asked
+	sweeping  // members that refused a value lose their old one
 	claiming  // copying, in its order
 	fetching
 	filling
 	checking
-	seeking // moves: has the former holder anything?
-	leaving // and loses it
+	seeking // Move: ask the former holder for the key
+	leaving // Move: remove it there
 )
 
-// next is what follows a copying.
+// next is the step after a copying.
 type next uint8
 
 const (
-	starting next = iota // the command: its dirty authority is repaired
-	asking               // the authority once more: it has now what others had
-	closing              // the end: the followers that differed are repaired
-	refusing             // the answer of the member that refused an add
-	mending              // nothing: that was all
-	moving               // the former holder loses it
+	starting next = iota // run the command: its dirty primary has been repaired
+	asking               // ask the primary again: it has now what others had
+	closing              // finish: the followers that differed are repaired
+	refusing             // reply with the refusal of the member that refused an add
+	mending              // nothing: the repair is the whole rule
+	moving               // remove the key at the former holder
 )
 
 func classOf(c Command) class {
@@ -236,9 +238,8 @@ func classOf(c Command) class {
 	}
 }
 
-// Begin returns the rule of command c under policy p. members are those of the
-// key in its order, at most Max; spread is any number that changes from read to
-// read (for Spread).
+// Begin returns the rule of command c under policy p. members are the key's, in its order,
+// at most Max. spread is any number that changes from read to read (for Spread).
 func Begin(p Policy, c Command, members []Member, spread uint64) Rule {
 	r := Rule{c: c, class: classOf(c), lead: int8(Authority(members)), chosen: true}
 	r.answer, r.reply, r.from = -1, -1, -1
@@ -247,7 +248,7 @@ func Begin(p Policy, c Command, members []Member, spread uint64) Rule {
 	r.through = p.ReadThrough
 	r.chosen = r.chosen && changesValue(c)
 	r.need = int8(need(p.Ack, c, count))
-	if c.Op == Set && p.Ack != AckAll { // it would come to the rest behind what the client asks there when it has its answer
+	if c.Op == Set && p.Ack != AckAll { // other members may get the value after the client has its reply
 		r.c.Conditional = false
 	}
 
@@ -277,7 +278,7 @@ func Begin(p Policy, c Command, members []Member, spread uint64) Rule {
 		r.settle(Held, -1)
 		return r
 	case r.class != all && r.class != buries && r.stale.Has(int(r.lead)) && r.in == 0 && r.away != 0:
-		r.settle(Held, -1) // who could repair the authority can't be asked
+		r.settle(Held, -1) // the members that could repair the primary can't be asked
 		return r
 	}
 
@@ -296,9 +297,9 @@ func Begin(p Policy, c Command, members []Member, spread uint64) Rule {
 	return r
 }
 
-// sortOut says what the members are good for: near are in Ringside's own zone, settling
-// and returning in these states. calm: all that are not skipped are In. count is of how
-// many a write asks whether enough have taken it.
+// sortOut groups the members by state. near are in this instance's own zone; settling and
+// returning are in these states. calm is true if all that are not skipped are In. count is
+// the number of members that a write's acknowledgement counts.
 func (r *Rule) sortOut(members []Member) (near, settling, returning Mask, calm bool, count int) {
 	calm = true
 	for i, m := range members {
@@ -309,7 +310,7 @@ func (r *Rule) sortOut(members []Member) (near, settling, returning Mask, calm b
 		switch {
 		case m.State == Out:
 			continue
-		case m.State == Gone && r.c.Op != Flush: // what it keeps of a flush nobody would know
+		case m.State == Gone && r.c.Op != Flush: // a flush that it misses would not be recorded anywhere
 			r.gone |= bit
 			continue
 		}
@@ -337,12 +338,11 @@ func (r *Rule) sortOut(members []Member) (near, settling, returning Mask, calm b
 	return near, settling, returning, calm, count
 }
 
-// Mend returns the rule of a repair: member is made like source, guarded, so
-// that a concurrent write or delete at member wins. An item that is there
-// already stays unless overwrite is set (the member is Dirty, or differs), and a
-// mark unless take or overwrite is. With take, what is there stays also if the
-// source has nothing. It settles as Answered, without a reply, if the member is
-// right, else as Unmet.
+// Mend returns the rule of a repair: member gets a copy of what source has. The copy is
+// guarded, so a concurrent write or delete at member wins. An existing item stays unless
+// overwrite is set (the member is Dirty, or differs). A tombstone stays unless take or
+// overwrite is set. With take, an existing item also stays if the source has nothing. The
+// rule settles as Answered, without a reply, if the member is right, else as Unmet.
 func Mend(member, source int, overwrite, take bool) Rule {
 	r := Rule{class: mends, lead: int8(member)}
 	r.answer, r.reply, r.from = -1, -1, -1
@@ -353,11 +353,11 @@ func Mend(member, source int, overwrite, take bool) Rule {
 	return r
 }
 
-// Move returns the rule by which a key leaves a former holder, source: the members of to
-// get what it has, guarded as by Mend, and then it loses that, unless there are some who
-// should get it and can't be asked: away. It settles as Answered, without a reply, if the
-// source has nothing any more, else as Unmet. Why that is enough is in the doc of the
-// package: Former holders.
+// Move returns the rule by which a key leaves a former holder, source. The members in to
+// get its value, guarded as by Mend, and then source loses it. away are members that should
+// get it, too, but can't be asked. If there are any, source keeps it. The rule settles as
+// Answered, without a reply, if source has nothing any more, else as Unmet. The package
+// doc, Former holders, explains why that is enough.
 func Move(to, away Mask, source int, overwrite bool) Rule {
 	r := Rule{class: mends, lead: int8(source), stage: seeking}
 	r.takes, r.away = to|1<<source, away
@@ -367,8 +367,8 @@ func Move(to, away Mask, source int, overwrite bool) Rule {
 	return r
 }
 
-// handingOver reports whether the next state of another member may make it the
-// authority. Another proxy may have seen that already.
+// handingOver reports whether the next state of another member may make it the primary.
+// Another proxy may have seen that state already.
 func (r *Rule) handingOver(settling, returning Mask) bool {
 	before := Mask(1)<<r.lead - 1
 	if r.warm.Has(int(r.lead)) {
@@ -377,8 +377,8 @@ func (r *Rule) handingOver(settling, returning Mask) bool {
 	return settling&before != 0
 }
 
-// readsAtOne reports whether c is a read that one member answers, so that it
-// goes to another rather than being held.
+// readsAtOne reports whether c is a read that one member answers. Such a command is sent to
+// another member instead of being held.
 func readsAtOne(c Command) bool {
 	switch c.Op {
 	case Get, Gets, Gat, Gats, Debug:
@@ -387,7 +387,7 @@ func readsAtOne(c Command) bool {
 	return false
 }
 
-// changesValue reports whether c gives the item another cas.
+// changesValue reports whether c changes the item's cas.
 func changesValue(c Command) bool {
 	switch c.Op {
 	case Set, Add, Replace, Append, Prepend, Cas, Incr, Decr:
@@ -396,8 +396,8 @@ func changesValue(c Command) bool {
 	return false
 }
 
-// need is how many of count members must take a write. What only moves an
-// exptime while it reads is never refused for that.
+// need returns how many of count members must store a write. A read that also sets an
+// exptime needs only one.
 func need(a Ack, c Command, count int) int {
 	switch {
 	case c.Op == Flush:
@@ -411,10 +411,9 @@ func need(a Ack, c Command, count int) int {
 	}
 }
 
-// Authority is the member that decides for the key: the first that is In, Filling,
-// Dirty, Leaving or Suspect, else the first that is Warming or Settling; -1:
-// nobody. Proxies that see the same members agree on it, whatever each of them
-// can reach.
+// Authority returns the primary of the key: the first member that is In, Filling, Dirty,
+// Leaving or Suspect, else the first that is Warming or Settling, else -1. Proxies that see
+// the same states agree on it, even if they can reach different members.
 func Authority(members []Member) int {
 	warm := -1
 	for i, m := range members {
@@ -430,7 +429,8 @@ func Authority(members []Member) int {
 	return warm
 }
 
-// Next appends the asks that are to be sent now; none: wait, or see Settled.
+// Next appends the asks to send now. If there are none, wait for an outcome, or see
+// Settled.
 func (r *Rule) Next(dst []Ask) []Ask {
 	for ; r.given < r.n; r.given++ {
 		e := &r.asks[r.given]
@@ -444,8 +444,7 @@ func (r *Rule) Next(dst []Ask) []Ask {
 	return dst
 }
 
-// Told says what became of an ask. What it is told of one ask twice, it ignores
-// the second time.
+// Told records the outcome of an ask. It ignores a second outcome of the same ask.
 func (r *Rule) Told(ask int, o Outcome) {
 	e := &r.asks[ask]
 	if ask >= int(r.n) || e.kind != pending || o.Kind == pending {
@@ -497,19 +496,19 @@ func (r *Rule) Told(ask int, o Outcome) {
 	}
 }
 
-// Hedge says that the policy's hedge delay has passed: a plain get asks one more
-// member. Anything else ignores it.
+// Hedge reports that the policy's hedge delay has passed: a plain get asks one more member.
+// Other commands ignore it.
 func (r *Rule) Hedge() {
 	if r.class == reads && !r.settled {
 		r.readNext()
 	}
 }
 
-// Asked reports whether anybody was asked for anything.
+// Asked reports whether the rule has made any ask.
 func (r *Rule) Asked() bool { return r.n > 0 }
 
-// Settled reports what the client gets, as soon as that is known. Asks may
-// still be outstanding and new ones may follow; go on until Over.
+// Settled returns what the client gets, as soon as it is known. Asks may still be in flight
+// and new ones may follow: continue until Over.
 func (r *Rule) Settled() (Settlement, bool) {
 	if !r.settled {
 		return Settlement{Answer: -1, Source: -1}, false
@@ -527,7 +526,7 @@ func (r *Rule) Settled() (Settlement, bool) {
 	case r.took != 0:
 		s.Dirty |= (r.away | r.gone) & r.behind()
 	}
-	if r.verdict == Unmet { // they may have more than was acknowledged, and not less
+	if r.verdict == Unmet { // they may have a write that was not acknowledged, but lack none
 		s.Dirty &^= r.overwrite &^ r.undo
 	}
 	s.Clean &^= s.Dirty
@@ -552,15 +551,15 @@ func (r *Rule) Settled() (Settlement, bool) {
 	return s, true
 }
 
-// behind are the members that a write leaves behind when it doesn't reach them.
+// behind returns the members that become dirty if a write doesn't reach them.
 func (r *Rule) behind() Mask {
 	if r.class == alone || r.deed() == Extend {
-		return 0 // they have the value, if for a shorter time
+		return 0 // they have the value, with a shorter TTL
 	}
 	return ^Mask(0)
 }
 
-// Over reports that no ask is outstanding and none will follow.
+// Over reports whether no ask is in flight and none will follow.
 func (r *Rule) Over() bool { return r.settled && r.open == 0 && r.given == r.n }
 
 func (r *Rule) settle(v Verdict, answer int) {
@@ -577,7 +576,7 @@ func (r *Rule) ask(member int, d Deed) int {
 	return int(i)
 }
 
-// askFrom asks a member for what depends on an earlier ask.
+// askFrom makes an ask that depends on an earlier one.
 func (r *Rule) askFrom(member int, d Deed, guard uint8) int {
 	i := r.ask(member, d)
 	r.asks[i].guard = guard
@@ -590,11 +589,11 @@ func (r *Rule) askAll(m Mask, d Deed) {
 	}
 }
 
-// first is the lowest member; m must not be empty.
+// first returns the lowest member; m must not be empty.
 func (m Mask) first() int { return bits.TrailingZeros8(uint8(m)) }
 
-// failed reports whether no answer came.
+// failed reports whether no reply arrived.
 func (k Kind) failed() bool { return k == Unsent || k == InDoubt }
 
-// refused reports whether the server answered with an error.
+// refused reports whether the server replied with an error.
 func (k Kind) refused() bool { return k == ClientError || k == ServerError }

@@ -1,6 +1,6 @@
 package replicate
 
-// The table of the package doc, as asks; what is read first; and what it costs.
+// The table of the package doc, as asks; the order of reads; and allocations.
 
 import (
 	"fmt"
@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// play tells every ask what tell says, and returns what was asked and what came
-// of it.
+// play reports to every ask the outcome that tell returns. It returns all asks and the
+// settlement, as text.
 func play(r Rule, tell func(Ask) Outcome) string {
 	var b strings.Builder
 	var room [maxAsks]Ask
@@ -56,7 +56,7 @@ func play(r Rule, tell func(Ask) Outcome) string {
 	return strings.TrimSpace(b.String())
 }
 
-// good is what healthy servers with the key say to c (without it, to add).
+// good returns the replies of healthy servers with the key to c (for add, without the key).
 func good(c Command) func(Ask) Outcome {
 	return func(a Ask) Outcome { return outcomes(c, a.Deed, true)[0] }
 }
@@ -114,9 +114,9 @@ func TestWhatGoesWhere(t *testing.T) {
 	}
 }
 
-// Every command behaves on one member as on one server: it goes there as it is,
-// and the answer is the client's. A delete could take a mark for what is there, so it
-// looks, as where there are more.
+// With one member every command behaves as with one server: the request is sent unchanged,
+// and the client gets the reply. A delete could mistake a tombstone for a value, so it
+// looks first, as with more members.
 func TestOneMemberIsOneServer(t *testing.T) {
 	for _, c := range commands() {
 		for _, p := range policies(c) {
@@ -154,9 +154,9 @@ func TestOneMemberIsOneServer(t *testing.T) {
 	}
 }
 
-// A member that is Out might as well not be there.
+// A rule with members that are Out equals the rule without them.
 func TestOutIsSkipped(t *testing.T) {
-	wide := func(m Mask) Mask { return m&1<<1 | m&2<<2 } // 0 and 1 are 1 and 3 there
+	wide := func(m Mask) Mask { return m&1<<1 | m&2<<2 } // members 0 and 1 are 1 and 3 there
 	for _, c := range commands() {
 		for _, p := range policies(c) {
 			forStates(2, func(members []Member) {
@@ -193,8 +193,7 @@ func TestOutIsSkipped(t *testing.T) {
 	}
 }
 
-// One that is Gone is skipped like one that is Out, but whoever writes without it knows
-// that it has missed the write.
+// A member that is Gone is skipped like one that is Out, but after a write it is dirty.
 func TestGoneMissesWrites(t *testing.T) {
 	for _, c := range commands() {
 		for _, p := range policies(c) {
@@ -266,7 +265,7 @@ func TestHedge(t *testing.T) {
 	if asks := r.Next(nil); len(asks) != 1 || asks[0].Member != 1 {
 		t.Fatalf("late: asked %v", asks)
 	}
-	r.Hedge() // there is nobody else
+	r.Hedge() // there is no other member
 	r.Told(1, Outcome{Kind: Hit})
 	if s, ok := r.Settled(); !ok || s.Answer != 1 || r.Over() {
 		t.Fatalf("after the second's hit: %+v %v", s, ok)
@@ -283,8 +282,8 @@ func TestHedge(t *testing.T) {
 	}
 }
 
-// A set is acknowledged as soon as the policy allows, and who fails later is
-// still named.
+// A set is acknowledged as soon as the policy allows. A member that fails later is still
+// reported.
 func TestEarlyAcknowledgement(t *testing.T) {
 	r := Begin(Policy{Ack: AckQuorum}, Command{Op: Set}, states(In, In, In), 0)
 	r.Next(nil)
@@ -355,7 +354,7 @@ func TestNothingIsAllocated(t *testing.T) {
 	}
 }
 
-// A mark is somebody's work also where nobody reads; a value there is not.
+// A tombstone refuses an add also at a member that is not read; a value there does not.
 func TestAnAddAsksWhoIsNotRead(t *testing.T) {
 	for _, test := range []struct {
 		answers []Kind
@@ -376,8 +375,8 @@ func TestAnAddAsksWhoIsNotRead(t *testing.T) {
 	}
 }
 
-// TestAppendThatGetsTooLarge: memcached refuses an append to what is there, but would be
-// too large, as if it had no such key.
+// TestAppendThatGetsTooLarge: memcached replies to an append that would make the item too
+// large as if there were no such key.
 func TestAppendThatGetsTooLarge(t *testing.T) {
 	got := play(Begin(Policy{ReadThrough: true}, Command{Op: Append}, states(In, In), 0), func(a Ask) Outcome {
 		switch a.Deed {
@@ -391,8 +390,8 @@ func TestAppendThatGetsTooLarge(t *testing.T) {
 	}
 }
 
-// TestAMarkAndAStaleMember: a mark has taken what made the other member stale, so what
-// that has may be all that is left. Where others are asked for a miss it is none.
+// TestAMarkAndAStaleMember: a tombstone has replaced what made the other member stale, so
+// that member may have the last copy. With ReadThrough the read is not a miss.
 func TestAMarkAndAStaleMember(t *testing.T) {
 	for _, test := range []struct {
 		policy  Policy
@@ -417,9 +416,9 @@ func TestAMarkAndAStaleMember(t *testing.T) {
 	}
 }
 
-// TestWhatOnlyAStaleMemberHas: where nobody else is filled that may be another proxy's,
-// written since. So it is not removed to make room for a command that then finds nothing,
-// and who deletes it is not told that there was nothing.
+// TestWhatOnlyAStaleMemberHas: if no other member is filled, the stale value may be another
+// proxy's, written since. So it is not removed for a command that would then find nothing.
+// A client that deletes it is not told that there was nothing.
 func TestWhatOnlyAStaleMemberHas(t *testing.T) {
 	through, dropped := Policy{ReadThrough: true}, "look 0, bury 0; remark 0; drop 0 "
 	for _, test := range []struct {
@@ -441,8 +440,8 @@ func TestWhatOnlyAStaleMemberHas(t *testing.T) {
 	}
 }
 
-// TestAnAppendThatIsCopiedLate: while the copy to a follower that differs took long, the
-// authority may have lost what was appended, and have got the rest back from there.
+// TestAnAppendThatIsCopiedLate: if the copy to a follower that differs took long, the
+// primary may have lost what was appended, and have restored the old value from a follower.
 func TestAnAppendThatIsCopiedLate(t *testing.T) {
 	for late, want := range map[Deed]string{
 		NumDeeds: "look 1; fetch 0; fill 1; check 0 -> stored of 0",
@@ -460,7 +459,7 @@ func TestAnAppendThatIsCopiedLate(t *testing.T) {
 			case a.Deed == Forward:
 				main = a.Number
 			case a.Deed == Preview:
-				o.Value += 7 // the follower lacks what another has appended
+				o.Value += 7 // the follower lacks what another proxy has appended
 			case a.Deed == Check && a.Guard == main:
 				o.Kind = Exists
 			}

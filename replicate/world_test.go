@@ -1,12 +1,12 @@
 package replicate
 
-// Members that keep what they are told, and what each ask does to them.
+// Modelled members: what each ask does to their items.
 
-// item is what a modelled member has. Values are numbers; append writes another
-// digit behind. A mark that was appended to has digits, and is still a mark.
+// item is what a modelled member has of the key. Values are numbers; append adds another
+// digit at the end. A tombstone that was appended to has digits, and is still a tombstone.
 type item struct {
 	has, mark bool
-	stale     bool // an md I has left it so: no copy is made of it
+	stale     bool // an md I has marked it stale, so it is not copied
 	value     uint32
 	cas       uint8
 }
@@ -18,7 +18,7 @@ func (it *item) size() (n uint64) {
 	return n
 }
 
-// seen is how the item looks to whoever sees its flags.
+// seen returns the kind of reply to a request that shows the item's flags.
 func (it *item) seen() Kind {
 	switch {
 	case !it.has:
@@ -32,7 +32,7 @@ func (it *item) seen() Kind {
 type world struct {
 	items [3]item
 	count [3]uint8 // the members' cas counters
-	life  [3]uint8 // how often they were started anew
+	life  [3]uint8 // how often they were restarted
 }
 
 func (w *world) put(m int, value uint32) {
@@ -45,50 +45,50 @@ func (w *world) mark(m int) {
 	w.items[m].mark = true
 }
 
-// restart empties a member, and its cas begin anew.
+// restart empties a member and resets its cas counter.
 func (w *world) restart(m int) {
 	w.items[m], w.count[m] = item{}, 0
 	w.life[m]++
 }
 
-// client is one command under way.
+// client is one command in progress.
 type client struct {
 	rule    Rule
 	fetched [maxAsks]uint32 // by ask
 	cas     [maxAsks]uint8
-	life    [maxAsks]uint8 // of the member then
+	life    [maxAsks]uint8 // of the member at that time
 	own
 }
 
-// own is what a client wants, and what it has come to.
+// own is what a client wants, and its results.
 type own struct {
-	value  uint32 // that it stores, appends or adds to the counter
-	number uint32 // that its incr came to
-	read   uint32 // what its get has found
+	value  uint32 // stored, appended or added to the counter
+	number uint32 // the result of its incr
+	read   uint32 // the value that its get found
 	token  uint8
-	void   bool // the authority was started anew before it was answered
-	waits  bool // it does not begin before the first client has been told
-	errand      // what it does before and after its rule
+	void   bool // the primary was restarted before the client had its reply
+	waits  bool // it begins after the first client has its reply
+	errand      // steps before and after its rule
 	ablate ablation
 }
 
-// ablation leaves out one rule of the copies.
+// ablation names one rule of replication to leave out.
 type ablation uint8
 
 const (
 	everything ablation = iota
-	oneRound            // a delete that meets something else than its marks at the end is content
-	onlyLooks           // a delete looks whether its marks still stand, and leaves them as they are
-	noMarks             // a delete leaves nothing
-	onlyValues          // it leaves marks only where something was
-	shown               // marks are shown to reads
-	ownLook             // nobody looks behind an append
-	unguarded           // followers append and count whatever they have
-	alike               // whoever comes to the authority's number has all that it had counted
-	cleans              // who meets a mark removes it
-	unasked             // an add asks nobody who is not read, and sets the value there
-	unbound             // the rest get at once what a cas or a replace has stored
-	unsure              // whoever acknowledges doesn't ask whether the authority is still the same
+	oneRound            // a delete that finds something else than its tombstones at the end succeeds
+	onlyLooks           // a delete checks that its tombstones are still there, and does not replace them
+	noMarks             // a delete places no tombstones
+	onlyValues          // a delete places tombstones only where there was an item
+	shown               // reads return tombstones
+	ownLook             // no look follows an append
+	unguarded           // followers append and count on whatever they have
+	alike               // a follower with the primary's number has all that the primary had counted
+	cleans              // a command that finds a tombstone removes it
+	unasked             // an add asks no member that is not read, and sets the value there
+	unbound             // followers get the value of a cas or a replace at once
+	unsure              // a reply is sent without checking that the primary's process is the same
 )
 
 // run executes ask i of c as memcached does.
@@ -301,7 +301,7 @@ func (w *world) remove(m int) Outcome {
 	return Outcome{Kind: Deleted}
 }
 
-// spoil leaves the item stale, as md I does.
+// spoil marks the item stale, as md I does.
 func (w *world) spoil(m int) Outcome {
 	w.put(m, w.items[m].value)
 	w.items[m].stale = true

@@ -1,16 +1,20 @@
 package replicate
 
-// Commands that all members take alike (set, flush_all, delete) or must all allow (add).
+// Commands that run at all members alike (set, flush_all, delete) or that all must grant
+// (add).
 
-// bury begins a round of a delete: every member gets a mark in the place of what
-// it has, and when all have theirs a fresh one in the place of that. If each was still
-// there, there was one moment at which nobody had a value, a copy that was claimed
-// before had lost its claim, and no new claim could be made. Whoever has taken over one
-// of the marks since then, to copy there what was fetched before, has lost that, too; so
-// whatever is copied from then on was fetched after it. If one mark was not there, all
-// again: who has disturbed it may have brought back what was fetched before. The others
-// stand meanwhile, and an add needs the leave of all: what a later round buries is not a
-// lock that somebody has got since. The members in held have their marks already.
+// bury begins a round of a delete: each member gets a tombstone in the place of its
+// item, and when all are in place, a fresh one replaces each.
+//
+// If each tombstone was still there, there was a moment at which no member had a value.
+// Each earlier claim of a copy was lost then, and no new claim could be made. A copy that
+// has taken over one of the tombstones since then has lost it to the fresh one. So whatever
+// is copied from then on was fetched after that moment.
+//
+// If one tombstone was gone, the round is repeated: what removed it may have restored a
+// value that was fetched before. The other tombstones stay in place, and an add needs a
+// grant from all members. So a later round does not bury a lock that was granted since. The
+// members in held have their tombstones already.
 func (r *Rule) bury(m, held Mask) {
 	r.rounds++
 	r.held, r.intact = held, 0
@@ -24,19 +28,19 @@ func (r *Rule) bury(m, held Mask) {
 	}
 }
 
-// conditional reports whether the command replaces at each member only what it has seen
+// conditional reports whether the command replaces at each member only the item that it saw
 // there.
 func (r *Rule) conditional() bool {
 	return r.c.Conditional && (r.class == all && r.c.Op == Set || r.c.Op == Delete)
 }
 
-// approach goes on with a conditional command at the member of an ask. A look comes first.
-// Then what was seen is replaced by its cas. Where nothing was seen a claim comes before that.
-// It reports whether it has asked the member again.
+// approach continues a conditional command at the member of an ask: first a look, then what
+// was seen is replaced by its cas. If nothing was seen, a claim comes before that. It
+// reports whether it has asked the member again.
 //
 // If another proxy has written in between, the member is looked at again. After maxRounds
-// times it is asked without a condition: see Late writes in the doc of the package. A set that
-// has failed for its client goes no further, for what a look shows now may be newer.
+// times it is asked without a condition: see Late writes in the package doc. A set that has
+// failed for its client stops, because a look may show a newer value by now.
 func (r *Rule) approach(ask int) bool {
 	if r.settled {
 		return false
@@ -63,7 +67,7 @@ func (r *Rule) approach(ask int) bool {
 	return true
 }
 
-// Rounds is how many rounds of marks a delete has begun.
+// Rounds returns how many rounds of tombstones a delete has begun.
 func (r *Rule) Rounds() int { return int(r.rounds) }
 
 func (r *Rule) buryTold(ask int, m Mask) {
@@ -82,7 +86,7 @@ func (r *Rule) buryTold(ask int, m Mask) {
 		r.guard[e.member] = uint8(ask)
 	case r.stage == verifying && k == Stored:
 		r.intact |= m
-	case r.stage == unearthing && (k == Deleted || r.intact&m != 0): // what is left there is our mark, and goes with its TTL
+	case r.stage == unearthing && (k == Deleted || r.intact&m != 0): // what is left there is our tombstone, which expires
 		r.took |= m
 	case r.stage == burying || k.failed() || k.refused():
 		r.dirty |= m
@@ -92,7 +96,7 @@ func (r *Rule) buryTold(ask int, m Mask) {
 	}
 	disturbed := r.held &^ r.intact &^ r.dirty
 	lead := Mask(1) << r.lead
-	stale := r.c.Stale && (r.held|r.dirty)&lead == 0 // the authority keeps the item, stale
+	stale := r.c.Stale && (r.held|r.dirty)&lead == 0 // the primary keeps the item, stale
 	switch {
 	case r.stage == unearthing:
 		r.buried()
@@ -121,7 +125,7 @@ func (r *Rule) buryTold(ask int, m Mask) {
 	}
 }
 
-// roomToBury reports whether there are asks for another round of a delete.
+// roomToBury reports whether enough asks are left for another round of a delete.
 func (r *Rule) roomToBury() bool {
 	races := 0
 	if r.conditional() {
@@ -130,7 +134,7 @@ func (r *Rule) roomToBury() bool {
 	return int(r.n)+2+races+4*r.held.Len() <= maxAsks
 }
 
-// verify puts fresh marks in the place of those that still stand, now that all do.
+// verify replaces each tombstone by a fresh one, because all members have theirs now.
 func (r *Rule) verify() {
 	r.stage = verifying
 	for m := r.held; m != 0; m &= m - 1 {
@@ -139,8 +143,8 @@ func (r *Rule) verify() {
 	}
 }
 
-// unearth removes the marks, also those of a delete that will not be
-// acknowledged. One that somebody has disturbed is not there any more.
+// unearth removes the tombstones, also those of a delete that will not be acknowledged. A
+// tombstone that another command has replaced is not ours to remove.
 func (r *Rule) unearth() {
 	r.stage = unearthing
 	if r.intact != 0 {
@@ -163,21 +167,21 @@ func (r *Rule) buried() {
 	switch {
 	case !r.took.Has(int(r.lead)) || r.took.Len() < int(r.need):
 		if r.held == 0 {
-			r.dirty = 0 // nobody has it
+			r.dirty = 0 // no member has it
 		}
 		r.settle(Unmet, -1)
 	case r.spoils():
 		r.settle(Answered, int(r.reply))
-	case r.hits&(r.in|r.warm) != 0: // what nobody reads was not there
+	case r.hits&(r.in|r.warm) != 0: // a value at members that are not read does not count
 		r.settle(Done, -1)
-	case r.through && r.in == 0 && r.hits&r.stale != 0: // unless it is another proxy's, written since
+	case r.through && r.in == 0 && r.hits&r.stale != 0: // it may be another proxy's, written since
 		r.settle(Unmet, -1)
 	default:
 		r.settle(Absent, -1)
 	}
 }
 
-// spreadTold: one of all members has answered.
+// spreadTold records the outcome at one of all members.
 func (r *Rule) spreadTold(ask int, m Mask) {
 	if r.conditional() && r.approach(ask) {
 		return
@@ -189,7 +193,7 @@ func (r *Rule) spreadTold(ask int, m Mask) {
 		if r.c.Op != Flush {
 			r.clean |= r.stale & m
 		}
-	case k == InDoubt && d == Store && r.stale&m == 0: // it may take the place of what it has seen, and of nothing else
+	case k == InDoubt && d == Store && r.stale&m == 0: // it may replace the item that it saw, and nothing else
 		if int(m.first()) == int(r.lead) {
 			r.from = r.lead
 			r.overwrite |= r.takes &^ m
@@ -239,7 +243,7 @@ func (r *Rule) spreadSettle() {
 	case k.failed():
 		r.settle(Unmet, shown)
 	case k != pending && !r.accepts(k):
-		r.settle(Answered, lead) // the authority says why not
+		r.settle(Answered, lead) // the primary's reply says why not
 	case r.took.Len()+waiting < int(r.need):
 		r.settle(Unmet, shown)
 	case k == pending || r.took.Len() < int(r.need):
@@ -250,8 +254,9 @@ func (r *Rule) spreadSettle() {
 	}
 }
 
-// spreadEnd removes the key where a set has left what the authority hasn't: its
-// own value if the authority refused it, the old one where only that member did.
+// spreadEnd removes the key where a set has left a value that the primary hasn't. If the
+// primary refused the set, that is the new value; if only other members refused it, their
+// old one.
 func (r *Rule) spreadEnd() {
 	if !r.settled {
 		r.review()
@@ -277,11 +282,11 @@ func (r *Rule) spreadEnd() {
 	case r.took == 0:
 		switch {
 		case r.undo.Has(int(r.lead)):
-			r.undo |= r.overwrite // the authority may have lost the key, so it does not decide
+			r.undo |= r.overwrite // the primary may have lost the key, so it does not decide
 		case r.overwrite != 0:
 			r.from = r.lead
 		}
-		r.dirty = r.undo // nobody has it: who surely hasn't run it is right
+		r.dirty = r.undo // no member has the write: those that certainly haven't run it are right
 		return
 	default:
 		gone = refused
@@ -291,8 +296,8 @@ func (r *Rule) spreadEnd() {
 	r.sweep(gone)
 }
 
-// review looks whether a set is still where it was early: an eviction, and a repair
-// of what another member had before, may have come in between.
+// review checks that the members that stored a set early still have it. An eviction, and a
+// repair with the old value of another member, may have happened in between.
 func (r *Rule) review() {
 	r.stage = reviewing
 	for i, e := range r.asks[:r.n] {
@@ -302,9 +307,9 @@ func (r *Rule) review() {
 	}
 }
 
-// reviewTold: a member that has nothing has no mark of a repair either, and the next repair
-// copies what all have now; the value was deleted, evicted, or has expired. Whoever has
-// left a mark gets some time.
+// reviewTold records the outcome of a check. A member that has nothing has no tombstone of
+// a repair either, and the next repair copies what all have now: the value was deleted,
+// evicted, or has expired. The owner of a tombstone gets some time.
 func (r *Rule) reviewTold(ask int, m Mask) {
 	switch e := r.asks[ask]; {
 	case e.kind == Hit:
@@ -330,8 +335,7 @@ func (r *Rule) reviewTold(ask int, m Mask) {
 	r.spreadEnd()
 }
 
-// sweep removes the key where neither the authority's value nor the old one
-// may stay.
+// sweep removes the key where neither the primary's value nor the old one may stay.
 func (r *Rule) sweep(gone Mask) {
 	if gone == 0 {
 		r.swept()
@@ -359,17 +363,17 @@ func (r *Rule) swept() {
 	}
 }
 
-// grant asks the next member for leave to add: a mark in the place of nothing. One
-// that votes can't be left out, however many the policy asks for: it may be the only
-// one that another proxy asks too.
+// grant asks the next member to grant an add, by a tombstone where there is nothing. A
+// member that votes can't be left out, however many the policy asks for: it may be the only
+// one that another proxy asks, too.
 //
-// The authority is asked first, then the others in the key's order. It gets the value
-// first, too, and only if its claim still stands: then there was a moment, right after
-// the last claim, at which no delete had its mark anywhere. One that buries what is added
-// now has come behind that.
+// The primary is asked first, then the others in the key's order. It also gets the value
+// first, and only if its claim is still there. Then no member had the tombstone of a delete
+// at the moment after the last claim. A delete that buries the added value has started
+// after that.
 //
-// Members that are not read don't vote: the value that one of them has says nothing.
-// A mark there does.
+// Members that are not read don't vote: a value there proves nothing. A tombstone there
+// does.
 func (r *Rule) grant(after int8) {
 	next := Mask(1) << r.lead
 	if after >= 0 {
@@ -390,7 +394,7 @@ func (r *Rule) grant(after int8) {
 	}
 }
 
-// votes reports whether a value that member i has refuses an add.
+// votes reports whether a value at member i refuses an add.
 func (r *Rule) votes(i int) bool { return (r.in | r.warm | 1<<r.lead).Has(i) }
 
 func (r *Rule) grantTold(m Mask) {
@@ -416,8 +420,8 @@ func (r *Rule) grantTold(m Mask) {
 		r.stage = done
 		r.settle(Answered, ask)
 	case k == NotStored:
-		// It has one: whoever has granted before gets the same, or nothing if it is
-		// a mark.
+		// It has an item: the members that granted before get a copy of it, or nothing if
+		// it is a tombstone.
 		r.reply = int8(ask)
 		r.copy = copying{then: refusing, from: m, sources: m, guarded: r.held, made: r.held}
 		r.fetch()
@@ -435,9 +439,9 @@ func (r *Rule) grantTold(m Mask) {
 	}
 }
 
-// storeFirst: all have given leave. The authority gets the value before the others: if
-// its claim is gone and it refuses, nobody has read the value. A member that doesn't vote
-// and could not be asked misses it.
+// storeFirst stores the value at the primary, because all members have granted the add. If
+// the primary's claim is gone and it refuses, no client has read the value. A member that
+// doesn't vote and could not be asked misses the value.
 func (r *Rule) storeFirst() {
 	if (r.held | r.hits).Len() < int(r.need) {
 		r.settle(Unmet, -1)
@@ -455,15 +459,16 @@ func (r *Rule) storeRest() {
 	}
 }
 
-// store asks a member for the value in the place of what was left there.
+// store makes a member replace what was found or placed there by the value.
 func (r *Rule) store(i int) int {
 	ask := r.askFrom(i, Store, r.guard[i])
 	r.guard[i] = uint8(ask)
 	return ask
 }
 
-// storeTold: if the add is not acknowledged, the claims that still stand are removed, and
-// the value where it was stored. Each goes by its own cas, so nobody else's is taken.
+// storeTold records the outcome of a store. If the add is not acknowledged, the claims that
+// are still there are removed, and the value where it was stored. Each is removed by its
+// own cas, so no other command's item is.
 func (r *Rule) storeTold(ask int) {
 	if ask == int(r.main) && r.asks[ask].kind == Stored {
 		r.storeRest()
@@ -486,7 +491,7 @@ func (r *Rule) storeTold(ask int) {
 			r.took |= m
 			r.clean |= m & r.stale
 		case k == Exists || k == NotFound:
-			r.without |= m // somebody was there since: it gets a copy
+			r.without |= m // another command was there since: it gets a copy
 			r.held &^= m
 		case k.refused():
 			r.dirty |= m
@@ -514,16 +519,16 @@ func (r *Rule) storeTold(ask int) {
 	default:
 		r.settle(Unmet, shown)
 	}
-	if doubt.Has(int(r.lead)) { // its answer decides when it comes
+	if doubt.Has(int(r.lead)) { // its reply decides when it arrives
 		r.from = r.lead
 		r.fix = r.takes &^ (1 << r.lead)
 	}
-	r.overwrite = (doubt | r.took&^r.held) &^ (1 << r.lead) // what the authority hasn't must not stay
+	r.overwrite = (doubt | r.took&^r.held) &^ (1 << r.lead) // what the primary hasn't must not stay
 	r.dirty, r.took, r.without, r.clean = 0, 0, 0, 0
 	r.revoke(r.held)
 }
 
-// revoke takes back what an add has left that is not acknowledged.
+// revoke removes what an add that is not acknowledged has left.
 func (r *Rule) revoke(m Mask) {
 	r.stage = done
 	for ; m != 0; m &= m - 1 {

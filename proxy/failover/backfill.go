@@ -1,7 +1,7 @@
 package failover
 
-// A value that a returning server missed, brought back to it from the interim
-// server while it fills up (phase WARM).
+// Copies a value from the substitute server to the key's own server while that one fills up
+// (phase WARM).
 
 import (
 	"ringside/proxy/task"
@@ -10,51 +10,52 @@ import (
 	"ringside/replicate"
 )
 
-// backfill copies one key from its interim server to its own, as every key is copied: by
-// replicate.Mend. The mark that it leaves at the own server, which a delete removes and a
-// write replaces, guards the copy: what is stored there meanwhile stays, what is deleted
-// stays deleted.
+// backfill copies one key from its substitute server (Interim) to its own server (First),
+// by the rule replicate.Mend. The placeholder that it leaves at the own server guards the
+// copy: a delete removes it and a write replaces it. So a value stored there in between
+// stays, and a deleted key stays deleted.
 //
-//	own      ms k 0 ME F<M> T1 c    a mark, or there is something already: mg k s f c
-//	interim  mg key' v f t s c
-//	own      ms k C F T             or md k C if there is nothing to bring
+//	own         ms k 0 ME F<M> T1 c    a placeholder; or an item is there already: mg k s f c
+//	substitute  mg key' v f t s c
+//	own         ms k C F T             or md k C if there is nothing to copy
 type backfill struct {
 	t    *task.Task
 	l    *single
-	then func(fillOutcome) // goes on; nil: nobody waits, and so the backfill waits for no other one
-	rule replicate.Rule    // of its members 0 is First and 1 is Interim
+	then func(fillOutcome) // called at the end; nil: no command waits, and the backfill leaves the placeholder of another one alone
+	rule replicate.Rule    // member 0 is First, member 1 is Interim
 	asks []fillAsk         // by their number
 }
 
-// fillAsk is an ask of a backfill, and its answer.
+// fillAsk is an ask of a backfill, and its reply.
 type fillAsk struct {
 	replicate.Ask
 	result upstream.Result
 }
 
-// fillOutcome is what has come of a backfill.
+// fillOutcome is the outcome of a backfill.
 type fillOutcome uint8
 
 const (
-	fillUnsure  fillOutcome = iota // a server did not say
-	fillThere                      // the key is at its own server, whoever has brought it there
+	fillUnsure  fillOutcome = iota // a server did not reply
+	fillThere                      // the key is at its own server, by this backfill or another write
 	fillNowhere                    // neither server has it
-	fillForeign                    // the interim server has nothing, and at the key's own was the placeholder of another instance
+	fillForeign                    // the substitute server has nothing, and the key's own has the placeholder of another instance
 )
 
-// backfillTime is how long a mark that was left alone hides, in seconds: less than the
-// phase SETTLE takes, so that none is left when reads are plain again.
+// backfillTime is the TTL of a placeholder, in seconds. It is shorter than the phase
+// SETTLE, so none is left when reads no longer check for placeholders.
 const backfillTime = 1
 
-// backfill begins one for t's key. then is told what came of it; nil: nobody waits.
+// backfill begins a backfill of t's key. then is called with the outcome; nil: no command
+// waits.
 func (l *single) backfill(t *task.Task, then func(fillOutcome)) {
 	f := &backfill{t: t, l: l, then: then, rule: replicate.Mend(0, 1, false, then != nil)}
 	t.Backfilling = true
 	f.advance()
 }
 
-// advance sends what the rule wants asked now, and ends the backfill when that is over.
-// An ask that can't be sent is told at once, which may make the rule want others.
+// advance sends the asks of the rule, and ends the backfill when the rule is over. An ask
+// that can't be sent is reported to the rule at once, which may add more asks.
 func (f *backfill) advance() {
 	for next := f.rule.Next(nil); len(next) > 0; next = f.rule.Next(nil) {
 		for _, a := range next {
@@ -70,7 +71,7 @@ func (f *backfill) advance() {
 		switch f.asks[len(f.asks)-1].Deed {
 		case replicate.Look, replicate.Fill:
 			what = fillThere
-		case replicate.Fetch: // what it met is not its own to drop, and may have been replaced by a value since
+		case replicate.Fetch: // the placeholder there is another instance's, and may have been replaced by a value since
 			what = fillForeign
 		default:
 			what = fillNowhere
@@ -93,7 +94,7 @@ func (f *backfill) send(a replicate.Ask) {
 		f.rule.Told(a.Number, replicate.Outcome{Kind: replicate.Exists})
 		return
 	}
-	internal := f.then == nil || guarded // nobody waits, or a mark must not stay
+	internal := f.then == nil || guarded // no command waits, or a placeholder must not stay
 	c, _, _ := t.Route.Member(f.l.Place(a.Member).Server).Pick(t.Asker, internal)
 	if c == nil {
 		f.rule.Told(a.Number, replicate.Outcome{Kind: replicate.Unsent})
@@ -105,7 +106,7 @@ func (f *backfill) send(a replicate.Ask) {
 		line = deed.Fill(t, key, guard, &f.asks[a.From].result, false)
 	}
 	e.Ask(c, f, a.Number, t.Limits(), line, internal)
-	c.Tail.LeavesValue = a.Deed == replicate.Claim // a mark that is made late would show in any phase
+	c.Tail.LeavesValue = a.Deed == replicate.Claim // a placeholder that is made late would be visible in any phase
 }
 
 func (f *backfill) Client() uint64 { return f.t.Asker }

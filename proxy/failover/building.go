@@ -1,7 +1,7 @@
 package failover
 
-// Commands that build on a value, at a server that may hold placeholders. The decision is a
-// pure rule: model_test.go explores it.
+// Commands that depend on the existing value, at a server that may have placeholders. The
+// decision is a pure rule: model_test.go explores it.
 
 import (
 	"strconv"
@@ -14,54 +14,54 @@ import (
 	"ringside/replicate"
 )
 
-// class says what a command may do to a placeholder.
+// class is the effect of a placeholder on a command.
 type class uint8
 
 const (
 	blind   class = iota // replaces or removes what is there, or only reads it
-	guarded              // would take the placeholder for a value, and leave no trace of that: replace, append, prepend, md I
-	makes                // guarded, and creates what is missing: ms MA with N
-	counts               // says that a placeholder is no number: incr, decr
+	guarded              // would use the placeholder as a value, without a sign of that in the reply: replace, append, prepend, md I
+	makes                // like guarded, and creates what is missing: ms MA with N
+	counts               // reports that a placeholder is no number: incr, decr
 	adds                 // is refused by a placeholder: add
-	bound                // finds another cas there than its token: cas, and what has C
-	unbinds              // bound, and removes the key: md C
-	extends              // lets the placeholder live longer, and says so: touch
-	peeks                // extends, and reads: gat, mg T
+	bound                // finds another cas there than its token: cas, and commands with C
+	unbinds              // like bound, and removes the key: md C
+	extends              // extends the TTL of the placeholder, and reports success: touch
+	peeks                // like extends, and reads: gat, mg T
 )
 
-// step is what a command on a value does next.
+// step is the next step of a command that depends on the existing value.
 type step uint8
 
 const (
-	sendMain    step = iota // the client's request; of a guarded command by the cas of the last look
-	sendLook                // what is there, and its cas
-	refill                  // bring the value back from the interim server, and begin again
-	wait                    // let the placeholder's owner end its work, and begin again
+	sendMain    step = iota // the client's request; a guarded command carries the cas of the last look
+	sendLook                // read what is there, and its cas
+	refill                  // copy the value from the substitute server, and begin again
+	wait                    // wait for the owner of the placeholder, and begin again
 	again                   // begin a round
-	sendDrop                // remove the placeholder that the last look has shown, by its cas
-	giveMain                // the answer to the client's request is the client's
-	giveAbsent              // the client learns that there is no item
+	sendDrop                // remove the placeholder of the last look, by its cas
+	giveMain                // the client gets the reply to its request
+	giveAbsent              // the client gets the reply for a missing item
 	giveFailure             // the client gets an error
 )
 
-// mostMet is how often a command may meet a placeholder before it fails, mostTries how often
-// its request may be sent while others change the key. The model sets fewer.
+// mostMet is how often a command may find a placeholder before it fails. mostTries is how
+// often its request may be sent while others change the key. The model sets smaller ones.
 var mostMet, mostTries uint8 = 5, 30
 
 // building decides what one command asks of a server that may have a placeholder.
 //
-// A guarded command is bound to a value that a look has shown, by its cas. Others run as
-// they are, and a refusal counts only if it can't come from a placeholder.
+// A guarded command is bound by cas to the value of a look. Other commands run unchanged,
+// and a refusal counts only if a placeholder can't be its cause.
 type building struct {
 	class class
-	warm  bool // this instance is in WARM: it brings values back itself
+	warm  bool // this instance is in WARM: it copies values back itself
 
-	met, tries uint8  // how often it has met a placeholder; its request was not done
+	met, tries uint8  // how often it has found a placeholder; how often its request was not done
 	refused    bool   // the request was sent, and refused
-	seen       uint64 // the cas of the value that the last look has shown; 0: there was none
+	seen       uint64 // the cas of the value at the last look; 0: there was none
 }
 
-// first is how a round begins.
+// first returns the first step of a round.
 func (b *building) first() step {
 	b.refused, b.seen = false, 0
 	switch b.class {
@@ -71,8 +71,8 @@ func (b *building) first() step {
 	return sendMain
 }
 
-// answered is the step after the client's request was answered. placeholder says that the
-// answer shows one.
+// answered returns the step after the reply to the client's request. placeholder reports
+// whether the reply shows a placeholder.
 func (b *building) answered(k wire.Kind, placeholder bool) step {
 	unclear := false
 	switch b.class {
@@ -99,8 +99,8 @@ func (b *building) answered(k wire.Kind, placeholder bool) step {
 	return sendLook
 }
 
-// looked is the step after a look. cas is that of the value which it has shown, 0 if there is
-// none; placeholder says that it has shown one.
+// looked returns the step after a look. cas is that of the value that it found, 0 if there
+// is none. placeholder reports whether it found a placeholder.
 func (b *building) looked(cas uint64, placeholder bool) step {
 	before := b.seen
 	b.seen = cas
@@ -121,7 +121,7 @@ func (b *building) looked(cas uint64, placeholder bool) step {
 		if b.refused {
 			return giveMain
 		}
-	case counts: // the same value before and after the refusal: that is no number, or has another cas
+	case counts: // the same value before and after the refusal: it is no number, or has another cas
 		if b.refused && before == cas {
 			return giveMain
 		}
@@ -129,7 +129,7 @@ func (b *building) looked(cas uint64, placeholder bool) step {
 	return sendMain
 }
 
-// dropped is the step after a placeholder was removed, or has been replaced before.
+// dropped returns the step after a placeholder was removed, or was replaced before that.
 func (b *building) dropped() step {
 	switch {
 	case b.class == peeks:
@@ -140,10 +140,10 @@ func (b *building) dropped() step {
 	return again
 }
 
-// meet is the step after a look that has shown a placeholder. A refill waits for its owner
-// and takes it over. An instance in SETTLE does not refill: it waits once, and then removes
-// the placeholder, whose owner sees that and begins again. A placeholder that was made to live
-// longer is removed at once.
+// meet returns the step after a look that found a placeholder. A refill waits for the owner
+// of the placeholder and then takes it over. An instance in SETTLE does not refill. It
+// waits once, and then removes the placeholder; its owner notices that and begins again. A
+// placeholder with an extended TTL is removed at once.
 func (b *building) meet() step {
 	switch b.met++; {
 	case b.class == extends:
@@ -158,7 +158,7 @@ func (b *building) meet() step {
 	return sendDrop
 }
 
-// took reports whether an answer says that the request was carried out.
+// took reports whether a reply says that the request was carried out.
 func took(k wire.Kind) bool {
 	switch k {
 	case wire.NotStored, wire.Exists, wire.NotFound, wire.Miss, wire.End, wire.ClientError, wire.ServerError:
@@ -167,7 +167,7 @@ func took(k wire.Kind) bool {
 	return true
 }
 
-// classOf is the class of t's command.
+// classOf returns the class of t's command.
 func classOf(t *task.Task) class {
 	c := task.CommandOf(t)
 	switch t.Op {
@@ -206,8 +206,9 @@ func classOf(t *task.Task) class {
 	return blind
 }
 
-// round begins a round of a command that builds on a value. In WARM the value is at the key's
-// own server now, if anywhere, so the interim server is told to delete it at once.
+// round begins a round of a command that depends on the existing value. In WARM that value,
+// if any, is at the key's own server by now, so the substitute server gets a delete at
+// once.
 func (l *single) round(t *task.Task) {
 	if l.next = l.first(); l.warm && l.class != unbinds {
 		l.askSide(t)
@@ -221,11 +222,11 @@ func (l *single) askSide(t *task.Task) {
 	t.Ask(sideAsk, t.Route.Member(l.Interim.Server), t.Meta("md", l.Keys[1], "", nil))
 }
 
-// built goes on when an ask of a command that builds on a value has ended.
+// built continues after an ask of a command that depends on the existing value.
 func (l *single) built(t *task.Task, id int, r *upstream.Result) {
 	l.waiting--
 	switch {
-	case id == dropAsk: // whatever came of it: the placeholder is gone, or is another's now
+	case id == dropAsk: // in any case the placeholder is gone, or is another's now
 		l.failed = nil
 		l.next = l.dropped()
 	case l.failed != nil:
@@ -249,7 +250,7 @@ func (l *single) built(t *task.Task, id int, r *upstream.Result) {
 	}
 }
 
-// perform carries out the next step.
+// perform runs the next step.
 func (l *single) perform(t *task.Task) {
 	own := t.Route.Member(l.First.Server)
 	ask := func(id int, line []byte) {
@@ -265,7 +266,7 @@ func (l *single) perform(t *task.Task) {
 	case again:
 		l.Begin(t)
 	case wait:
-		t.Open++ // the wait counts as an ask: the task goes on meanwhile
+		t.Open++ // the wait counts as an ask, so the task does not end
 		t.Loop.After(t.Loop.Now+int64(deed.MarkWait), func() {
 			t.Open--
 			l.Begin(t)
@@ -317,8 +318,9 @@ func (l *single) perform(t *task.Task) {
 	}
 }
 
-// spell is the client's request as it goes to the key's own server. A touch is sent so that its
-// answer shows a placeholder, and a guarded command with the cas of the last look.
+// spell returns the client's request in the form for the key's own server. A touch is sent
+// so that its reply shows a placeholder. A guarded command carries the cas of the last
+// look.
 func (l *single) spell(t *task.Task) []byte {
 	r, key, guard := &t.Req, l.Keys[0], deed.Guard(&l.look)
 	at := func(letter byte) (span wire.Span, ok bool) {
@@ -330,7 +332,7 @@ func (l *single) spell(t *task.Task) []byte {
 	case l.class == extends:
 		l.respelled = true
 		return t.Meta("mg", key, " s f c T"+t.Exptime(), nil)
-	case l.class == makes && l.seen == 0: // an add, as something may be there by now
+	case l.class == makes && l.seen == 0: // an add, because an item may be there by now
 		mode, _ := at('M')
 		life, _ := at('N')
 		edits := []task.Edit{{At: mode, With: []byte("ME")}, {At: life, With: append([]byte("T"), t.Raw[life.Start+1:life.End]...)}}
@@ -350,7 +352,7 @@ func (l *single) spell(t *task.Task) []byte {
 			return t.Meta("ms", key, " MP"+guard, t.Body())
 		}
 		return t.Meta("ms", key, guard+" F"+t.ClientFlags()+" T"+t.Exptime(), t.Body())
-	case t.Op == wire.Replace: // memcached knows no cas of a replace
+	case t.Op == wire.Replace: // memcached ignores the cas of a replace
 		mode, _ := at('M')
 		return t.WithKey(key, task.Edit{At: mode, With: []byte(guard[1:])})
 	}
@@ -358,9 +360,9 @@ func (l *single) spell(t *task.Task) []byte {
 	return t.WithKey(key, edit)
 }
 
-// peeked handles the answers to a read that also extends what it finds. A placeholder that
-// lives longer is removed before the client is answered. It reports whether the read goes on
-// with its answer, in l.main.
+// peeked handles the replies to a read that also sets the exptime. A placeholder whose TTL
+// it has extended is removed before the client gets its reply. It reports whether the read
+// continues with its reply, in l.main.
 func (l *single) peeked(t *task.Task, id int, r *upstream.Result) bool {
 	var next step
 	switch id {

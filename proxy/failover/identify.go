@@ -1,6 +1,6 @@
 package failover
 
-// Which process answers on a new connection, as each loop finds out for itself.
+// Each loop identifies the process that replies on a new connection.
 
 import (
 	"slices"
@@ -11,11 +11,11 @@ import (
 	"ringside/proxy/upstream"
 )
 
-// Connected asks who answers on the new connection c, before all that waits there: a
-// process that was started anew has lost what the one before it had, and a stranger has
-// values of its own, which nobody is to see. So no request is answered on c before that is
-// known. The keeper, who asks, too, may hear later that there is another process: of a
-// connection that has ended while nothing was asked nobody tells it.
+// Connected asks which process replies on the new connection c, before all requests that
+// wait there. A restarted process has lost its items, and a foreign server has values that
+// no client may see. So no other request on c is sent first. The keeper asks, too, but may
+// learn of another process later: it does not notice a connection that closed while no
+// request was in flight.
 func (e *Keepers) Connected(c *upstream.Conn) {
 	if srv := c.Server; e.asksWho(c) && srv.Identifying != c {
 		srv.Identifying = c
@@ -23,7 +23,7 @@ func (e *Keepers) Connected(c *upstream.Conn) {
 	}
 }
 
-// Identify asks srv who it is, unless that is being asked already.
+// Identify asks srv for its process, unless such a request is in flight.
 func (e *Keepers) Identify(srv *upstream.Server) {
 	if c := srv.Conns[0]; srv.Identifying != c && c.State != upstream.ConnDialing && e.asksWho(c) {
 		srv.Identifying = c
@@ -38,8 +38,8 @@ func whoAsks(srv *upstream.Server) *table.Timeouts {
 	return &table.Timeouts{Request: srv.Greeting, Deadline: srv.Connect + srv.Greeting}
 }
 
-// asksWho says whether it matters who answers on c: where keys move or have copies.
-// Keepers hear that a server may lack copies until it is known.
+// asksWho reports whether the process that replies on c matters: if keys move or have
+// replicas. It also marks the server as possibly incomplete until the process is known.
 func (e *Keepers) asksWho(c *upstream.Conn) (asks bool) {
 	if !c.Server.Keeps(c) {
 		return false
@@ -52,18 +52,18 @@ func (e *Keepers) asksWho(c *upstream.Conn) (asks bool) {
 	return asks
 }
 
-// unsureTime is how long a server that may lack copies counts as one that does.
+// unsureTime is how long a server that may lack replicas counts as incomplete.
 const unsureTime = 2 * time.Second
 
-// identification is the stats command that asks a server which process it is.
+// identification is the stats command that identifies the process of a server.
 type identification struct {
 	e     *Keepers
-	c     *upstream.Conn // that it is asked on
-	heard int64          // when the server was last heard of before the connection
+	c     *upstream.Conn // the connection it is sent on
+	heard int64          // when the server last replied before this connection
 }
 
-// startUnknown is the StartedAt of a server whose stats don't tell. It counts as one
-// process for ever.
+// startUnknown is the StartedAt of a server whose stats have no start time. It counts as
+// one process for ever.
 const startUnknown = -1
 
 func (d *identification) Client() uint64 { return 0 }

@@ -1,7 +1,6 @@
 package failover
 
-// The hosts of keepers: one loop lets them work, all loops read what they have
-// decided.
+// The hosts of keepers: one loop runs them, and all loops read their decisions.
 
 import (
 	"bytes"
@@ -22,60 +21,60 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Agent hosts the keeper of a pool. It outlives reloads that change neither the
-// pool's members nor its settings. Pool, Members, failover, print and View are for
-// all loops; the rest belongs to the loop that lets the keepers work.
+// Agent hosts the keeper of a pool. It outlives reloads that change neither the pool's
+// members nor its settings. All loops use Pool, Members, failover, print and View; the rest
+// belongs to the loop that runs the keepers.
 type Agent struct {
 	Pool     string
-	Members  []table.Target       // the pool's servers, then its gutter's
-	failover table.Failover       // the settings that it was made for
-	print    string               // fingerprints of the pool's placement and of its gutter's
-	departed map[string]departure // servers that reloads have taken out of the pool, by name
+	Members  []table.Target       // the pool's servers, then those of its gutter
+	failover table.Failover       // the settings that it was created with
+	print    string               // fingerprints of the placements of the pool and its gutter
+	departed map[string]departure // servers that reloads have removed from the pool, by name
 	Keeper   *health.Keeper
-	HasWork  bool  // the keeper was told something since it worked last
-	Began    int64 // when it was given to the loop that runs it
+	HasWork  bool  // the keeper got input since its last run
+	Began    int64 // when the loop that runs it got it
 
-	// What the first pings have brought, by member. Before most of them are answered,
-	// or all have ended, nobody knows which servers are out, and a server that answers
-	// may hold what is old.
+	// The outcomes of the first pings, by member. While most are missing, and not all have
+	// ended, the ejected servers are unknown, and a server that replies may have old
+	// values.
 	pinged         []bool
-	ended, brought int // first pings that have ended; of these, those that were answered
+	ended, brought int // first pings that have ended, and those of them that got a reply
 
-	// The pool needs no keeper any more, but for a server that is to come back by the
-	// phases. Nobody else is taken out meanwhile.
+	// parting is set if the pool needs its keeper only until an ejected server has rejoined
+	// by the phases. No other server is ejected then.
 	parting atomic.Bool
 
-	// View is written when the keeper has decided, and read by all loops.
+	// View is written after each decision of the keeper, and read by all loops.
 	View *health.View
 
-	OwnMembers int                  // how many of Members are the pool's own
-	Events     map[[2]string]uint64 // how often what was decided, by server and what became of it
+	OwnMembers int                  // number of Members that are the pool's own
+	Events     map[[2]string]uint64 // number of decisions, by server and new state
 }
 
-// Keepers are the keepers of all pools that need one, as one loop knows them. One
-// loop of the process lets them work and carries their requests; the others tell
-// it what they see of the servers.
+// Keepers are the keepers of all pools that need one, as one loop knows them. One loop of
+// the process runs them and sends their requests. The other loops report server failures to
+// it.
 type Keepers struct {
 	*task.Tasks
-	RunsKeepers   bool                                // this loop lets them work
-	Agents        []*Agent                            // of all keepers, if this loop lets them work
-	Registrations map[*upstream.Server][]Registration // of a server, by the pools with a keeper that name it
-	OnKeeperLoop  func(f func(*Keepers))              // runs f on the loop that lets them work
-	Overrides     func(w *Agent)                      // gives a new keeper the orders of people
-	Gone          func(srv *upstream.Server)          // is told of servers that leave
-	StartedAnew   func(srv *upstream.Server)          // is told where another process answers, which knows nothing of what there was
-	Parted        func()                              // publishes the table without a keeper that has no more to do
+	RunsKeepers   bool                                // this loop runs the keepers
+	Agents        []*Agent                            // all agents, if this loop runs the keepers
+	Registrations map[*upstream.Server][]Registration // per server: the pools with a keeper that name it
+	OnKeeperLoop  func(f func(*Keepers))              // runs f on the loop that runs the keepers
+	Overrides     func(w *Agent)                      // applies the operator's overrides of this process to a keeper
+	Gone          func(srv *upstream.Server)          // called for each ejected server
+	StartedAnew   func(srv *upstream.Server)          // called if another process replies, which has lost all items
+	Parted        func()                              // publishes the table without a keeper that is no longer needed
 }
 
 // Published is a table and the keepers of its pools.
 type Published struct {
 	*table.Table
-	Print  uint64                 // of the table: Table.Print
-	Copies map[*table.Pool]uint64 // Table.PrintCopies of the pools that have a keeper
-	Agents map[*table.Pool]*Agent // of the pools that have a keeper
+	Print  uint64                 // Table.Print of the table
+	Copies map[*table.Pool]uint64 // Table.PrintCopies, for pools with a keeper
+	Agents map[*table.Pool]*Agent // agents, for pools with a keeper
 }
 
-// Publish makes the keepers of t, or takes them over from old.
+// Publish creates the keepers of t, or reuses those of old.
 func Publish(t *table.Table, old *Published, seed uint64, without health.Ablation) *Published {
 	l := &Published{Table: t, Print: t.Print(), Copies: map[*table.Pool]uint64{}, Agents: map[*table.Pool]*Agent{}}
 	for _, pool := range t.Pools {
@@ -85,8 +84,8 @@ func Publish(t *table.Table, old *Published, seed uint64, without health.Ablatio
 		case !needed && (!same || before.View.AllIn()):
 			continue
 		case same && (!needed || before.print == w.print && before.failover == w.failover):
-			// One that is not needed any more stays while a server is out: that must come
-			// back by the phases, or its old values would be served.
+			// A keeper that is no longer needed stays while a server is out. That server
+			// must rejoin by the phases, or its old values would be served.
 			before.parting.Store(!needed)
 			w = before
 		default:
@@ -97,7 +96,7 @@ func Publish(t *table.Table, old *Published, seed uint64, without health.Ablatio
 	return l
 }
 
-// Agent is the keeper of a pool by its name.
+// Agent returns the agent of a pool by its name.
 func (l *Published) Agent(name string) *Agent {
 	if l != nil {
 		for pool, w := range l.Agents {
@@ -109,7 +108,7 @@ func (l *Published) Agent(name string) *Agent {
 	return nil
 }
 
-// newAgent makes the agent of a pool, without a keeper yet.
+// newAgent creates the agent of a pool, without a keeper yet.
 func newAgent(pool *table.Pool) *Agent {
 	w := &Agent{Pool: pool.Name, OwnMembers: len(pool.Servers), Members: slices.Clone(pool.Servers), failover: pool.Failover,
 		print: pool.Place.Fingerprint, Events: map[[2]string]uint64{}}
@@ -117,21 +116,21 @@ func newAgent(pool *table.Pool) *Agent {
 		w.Members = append(w.Members, g.Servers...)
 		w.print += " " + g.Place.Fingerprint
 	}
-	w.failover.Gutter, w.failover.Wait = nil, 0 // a reload makes another of the same members; how long writes wait is no matter of the keeper's
+	w.failover.Gutter, w.failover.Wait = nil, 0 // a reload creates another Gutter with the same members, and the keeper does not depend on how long writes wait
 	return w
 }
 
-// departure is what was known of a server when it was taken out of a pool.
+// departure is the state of a server when it was removed from a pool.
 type departure struct{ n, renamed uint32 }
 
-// start makes the keeper. before is the agent that the pool had, if it had one.
+// start creates the keeper. before is the pool's previous agent, or nil.
 func (w *Agent) start(pool *table.Pool, before *Agent, seed uint64, without health.Ablation) {
 	members := make([]health.Member, len(w.Members))
 	for i, m := range w.Members {
 		members[i] = health.Member{Name: m.Name, Address: m.Network + " " + m.Address, Gutter: i >= len(pool.Servers)}
 	}
-	// What all proxies of a pool must agree on goes into the hash of the view
-	// record with its first member.
+	// Settings that all proxies of a pool must share are part of the hash of the view
+	// record, by the address of its first member.
 	members[0].Address += fmt.Sprintf(" %s %s %v %v", w.print, w.failover.Mode, w.failover.Lease, w.failover.Request)
 	w.Keeper = health.New(pool.Name, members, w.failover.Settings, seed)
 	w.Keeper.Ablate(without)
@@ -142,8 +141,8 @@ func (w *Agent) start(pool *table.Pool, before *Agent, seed uint64, without heal
 	w.HasWork = true
 }
 
-// depart tells the keeper which servers reloads have taken out of the pool. One that
-// is put back has missed what was written meanwhile.
+// depart tells the keeper which servers reloads have removed from the pool. A server that
+// is added again has missed the writes in between.
 func (w *Agent) depart(before *Agent) {
 	if before == nil {
 		return
@@ -165,12 +164,13 @@ func (w *Agent) depart(before *Agent) {
 	maps.DeleteFunc(w.departed, func(name string, _ departure) bool { return listed(name) })
 }
 
-// publish lets all loops see what the keeper has decided.
+// publish makes the keeper's decisions visible to all loops.
 func (w *Agent) publish() {
 	w.View.Publish(w.Keeper, 2*w.brought > len(w.pinged) || w.ended == len(w.pinged))
 }
 
-// firstPing notes that a request to a member has ended. The first is a ping.
+// firstPing records that a request to a member has ended. The first request to a member is
+// a ping.
 func (w *Agent) firstPing(member int, answered bool) {
 	if w.pinged[member] {
 		return
@@ -182,7 +182,7 @@ func (w *Agent) firstPing(member int, answered bool) {
 	}
 }
 
-// RunKeepers lets the keepers work whose time has come, or who were told something.
+// RunKeepers runs the keepers that are due or got input.
 func (e *Keepers) RunKeepers() {
 	for _, w := range e.Agents {
 		w.View.Tell(w.Keeper, e.Now)
@@ -209,7 +209,7 @@ func (e *Keepers) RunKeepers() {
 	}
 }
 
-// carryOut sends what a keeper wants sent, and publishes what it has decided.
+// carryOut sends the requests of a keeper, and publishes its decisions.
 func (e *Keepers) carryOut(w *Agent) {
 	w.HasWork = false
 	for list := w.Keeper.Requests(); len(list) > 0; list = w.Keeper.Requests() {
@@ -221,26 +221,26 @@ func (e *Keepers) carryOut(w *Agent) {
 		e.noteEvent(w, ev)
 	}
 	w.publish()
-	if len(e.Parked) > 0 { // parked commands go before those that come
+	if len(e.Parked) > 0 { // parked commands run before new ones
 		e.Soon(link.ParkedTimer)
 	}
 }
 
-// request is one request of a keeper, an upstream.Asker.
+// request is one request of a keeper. It is an upstream.Asker.
 type request struct {
 	e      *Keepers
 	w      *Agent
-	member int    // the server that is asked
-	conn   uint32 // 0: the server's usual connection; else the number of a dedicated one
-	close  bool   // the dedicated one is closed after the answer
+	member int    // the server it is sent to
+	conn   uint32 // number of a dedicated connection; 0: the server's usual connection
+	close  bool   // closes the dedicated connection after the reply
 }
 
-// askFor sends a keeper's request, also to a server that is down: that is how
-// the keeper finds out that it is back.
+// askFor sends a keeper's request. It is also sent to a server that is down, so that the
+// keeper notices its return.
 func (e *Keepers) askFor(w *Agent, r health.Request) {
 	m := w.Members[r.Server]
 	srv := e.ByAddress[m.Network+" "+m.Address]
-	if srv == nil { // a reload has just taken it away
+	if srv == nil { // a reload has just removed it
 		w.firstPing(r.Server, false)
 		w.Keeper.Unanswered(r.ID, true, "no pool names it any more", e.Now)
 		return
@@ -260,7 +260,7 @@ func (e *Keepers) askFor(w *Agent, r health.Request) {
 
 func (d *request) Client() uint64 { return 0 }
 
-// Pings says that a server without meta commands is asked something else.
+// Pings makes upstream send another command to a server without meta commands.
 func (d *request) Pings() {}
 
 func (d *request) Answered(id int, r *upstream.Result) {
@@ -268,14 +268,14 @@ func (d *request) Answered(id int, r *upstream.Result) {
 	if d.conn != 0 && d.close {
 		r.Server.CloseDedicated(d.conn)
 	}
-	if bytes.HasPrefix(r.Bytes, []byte("VERSION ")) { // it has no meta commands and was asked this instead: see Pings
+	if bytes.HasPrefix(r.Bytes, []byte("VERSION ")) { // a server without meta commands replies to the command that replaced the ping: see Pings
 		r.SetAnswer(wire.Get, wire.Meta, []byte(wire.AnswerError))
 	}
 	d.w.firstPing(d.member, r.Bytes != nil)
 	switch {
 	case r.Bytes != nil:
 		d.w.Keeper.Answered(uint64(id), r.Bytes, e.Now)
-	case r.Busy && r.Outcome == stats.TimedOut: // clients' requests before it are being answered: the server is there
+	case r.Busy && r.Outcome == stats.TimedOut: // the server is up: it is still replying to clients' requests before it
 		d.w.Keeper.Unasked(uint64(id), e.Now)
 	default:
 		d.w.Keeper.Unanswered(uint64(id), r.Outcome == stats.Unavailable, r.Why, e.Now)
@@ -284,8 +284,7 @@ func (d *request) Answered(id int, r *upstream.Result) {
 	e.Soon(link.KeeperTimer)
 }
 
-// Notify lets the keepers of a server's pools know something, on the loop that lets
-// them work.
+// Notify reports an event to the keepers of a server's pools, on the loop that runs them.
 func (e *Keepers) Notify(srv *upstream.Server, what func(k *health.Keeper, server int, now int64)) {
 	for _, m := range e.Registrations[srv] {
 		f := func(e *Keepers) {
@@ -301,16 +300,16 @@ func (e *Keepers) Notify(srv *upstream.Server, what func(k *health.Keeper, serve
 	}
 }
 
-// Registration is one pool that names a server, and has a keeper.
+// Registration is a pool that names a server and has a keeper.
 type Registration struct {
-	Pool   string             // its name
-	Agent  *Agent             // of its keeper
-	Member int                // the server, as the keeper counts
+	Pool   string             // the name of the pool
+	Agent  *Agent             // its agent
+	Member int                // index of the server at the keeper
 	Bound  *routing.BoundPool // the pool, as this loop has it
-	Copies bool               // the pool keeps copies
+	Copies bool               // the pool keeps replicas
 }
 
-// noteEvent counts and logs what a keeper has decided.
+// noteEvent counts and logs a decision of a keeper.
 func (e *Keepers) noteEvent(w *Agent, ev health.Event) {
 	name := ""
 	if ev.Server >= 0 {
@@ -327,7 +326,7 @@ func (e *Keepers) noteEvent(w *Agent, ev health.Event) {
 	e.LogInOrder(slog.LevelWarn, w.Pool+" "+name, w.Pool+" "+name+" "+ev.From+" "+ev.To, "failover of a server", "pool", w.Pool, "server", name, "from", ev.From, "to", ev.To, "why", ev.Why)
 }
 
-// AddTo adds what the keepers have decided.
+// AddTo adds the keepers' decisions to a snapshot.
 func (e *Keepers) AddTo(into *stats.Snapshot) {
 	for _, w := range e.Agents {
 		into.Rolls = append(into.Rolls, stats.Roll{Pool: w.Pool, Roll: w.Keeper.Roll()})

@@ -1,9 +1,10 @@
 package failover
 
-// The commands on one key in every interleaving, while its server returns: instances in WARM,
-// SETTLE and IN, up to three commands, backfills by the rule of package replicate, placeholders
-// that expire, and an instance that dies. The guarantees of doc.go are checked in every state.
-// Each ablation leaves out one part of the rule and must break the guarantee that it is named with.
+// All interleavings of commands on one key while its server rejoins: instances in WARM,
+// SETTLE and IN, up to three commands, backfills by the rule of package replicate,
+// placeholders that expire, and an instance that dies. The guarantees of doc.go are checked
+// in every state. Each ablation leaves out one part of the rule and must break the
+// guarantee that its name begins with.
 
 import (
 	"fmt"
@@ -39,7 +40,7 @@ var modelClasses = [mCommands]class{
 	mGat: peeks, mAdd: adds, mReplace: guarded, mMake: makes, mIncr: counts, mCas: bound, mTouch: extends, mDeleteCas: unbinds,
 }
 
-// What an item is.
+// The kinds of items.
 const (
 	nothing = iota
 	placeholder
@@ -49,8 +50,8 @@ const (
 type modelItem struct {
 	is   uint8
 	cas  uint8
-	seq  uint8 // of a value: the number of the write that it is of
-	long bool  // a placeholder whose life a client has lengthened
+	seq  uint8 // of a value: the number of the write that stored it
+	long bool  // a placeholder whose TTL a client has extended
 }
 
 // The requests.
@@ -61,7 +62,7 @@ const (
 	askDrop
 	askInterim
 	askWait
-	askFill // of the backfill: number is the ask's
+	askFill // of the backfill: number is the index of the ask in modelDeeds
 )
 
 type modelAsk struct{ kind, number uint8 }
@@ -73,17 +74,17 @@ type modelClient struct {
 
 	b       building
 	next    step
-	open    [3]modelAsk // in the order in which they are executed
+	open    [3]modelAsk // in the order of execution
 	n       uint8
 	main    wire.Kind
-	on      bool  // the request was carried out on a placeholder
-	lookCas uint8 // of what the last look has shown
-	marked  bool  // a look or a read has shown a placeholder
-	seq     uint8 // of what it has written or read
-	side    bool  // the interim server was told to delete the key
-	took    bool  // the last value there is gone by that
+	on      bool  // the request ran on a placeholder
+	lookCas uint8 // of the item at the last look
+	marked  bool  // a look or a read found a placeholder
+	seq     uint8 // of the value that it wrote or read
+	side    bool  // the substitute server was asked to delete the key
+	took    bool  // that has removed the last value there
 
-	present, absent bool // at some time since it began
+	present, absent bool // at some time since it began, a value was visible or was not
 	floor           uint8
 
 	filled, filling bool
@@ -95,10 +96,10 @@ type modelClient struct {
 const modelAsks = 40
 
 type modelWorld struct {
-	f, i    modelItem // the key at its own server and at the interim server
-	count   uint8     // of cas numbers at f
-	seq     uint8     // of writes
-	floor   uint8     // the newest write that was acknowledged
+	f, i    modelItem // the key at its own server and at the substitute server
+	count   uint8     // number of cas values at f
+	seq     uint8     // number of writes
+	floor   uint8     // the newest acknowledged write
 	expires uint8
 	crashes uint8
 	clients [3]modelClient
@@ -106,14 +107,14 @@ type modelWorld struct {
 
 type ablation struct {
 	trusts   [mCommands]bool // a refusal is believed
-	unbound  [mCommands]bool // a guarded command runs as it is
+	unbound  [mCommands]bool // a guarded command runs unchanged
 	behind   [mCommands]bool // the same, and a look follows it
-	leaves   bool            // a placeholder that lives longer is left
-	sideSoon bool            // the interim server is told to delete what may be needed
+	leaves   bool            // a placeholder with an extended TTL is left
+	sideSoon bool            // the substitute server is asked to delete the key too early
 	anyDrop  bool            // a placeholder is removed without its cas
 	shows    bool            // reads show placeholders
-	foreign  bool            // nothing at the interim server is enough, although a placeholder is left
-	oneLook  bool            // a number is believed to be none after one look
+	foreign  bool            // a miss at the substitute server is believed, although a placeholder is left
+	oneLook  bool            // a value is believed to be no number after one look
 }
 
 type modelExplorer struct {
@@ -182,7 +183,7 @@ func (x *modelExplorer) expand(w *modelWorld) {
 			x.visit(next, fmt.Sprint(i, " begins ", modelNames[c.op]))
 		}
 		over = false
-		if c.n > 0 && w.crashes > 0 && i == 0 && c.op != mGat && c.op != mTouch { // doc.go: not mended
+		if c.n > 0 && w.crashes > 0 && i == 0 && c.op != mGat && c.op != mTouch { // doc.go: not covered
 			next := *w
 			next.crashes--
 			next.clients[i] = modelClient{phase: c.phase, begun: true, told: true, end: true}
@@ -219,7 +220,7 @@ func (x *modelExplorer) expand(w *modelWorld) {
 	}
 }
 
-// at is where an ask goes: 0 the key's own server, 1 the interim server, 2 nowhere.
+// at returns the place of an ask: 0 the key's own server, 1 the substitute server, 2 none.
 func (w *modelWorld) at(c *modelClient, q modelAsk) int {
 	switch q.kind {
 	case askSide, askInterim:
@@ -241,12 +242,13 @@ func (c *modelClient) send(kind uint8) {
 	c.n++
 }
 
-// deed and guard are of an ask of the backfill, which holds them in its number.
+// modelDeeds are the asks of backfills. A modelAsk of kind askFill has the index in its
+// number.
 var modelDeeds []replicate.Ask
 
 func (c *modelClient) deed(number uint8) replicate.Deed { return modelDeeds[number].Deed }
 
-// begin is single.Begin.
+// begin models single.Begin.
 func (x *modelExplorer) begin(w *modelWorld, i int) {
 	c := &w.clients[i]
 	if !c.begun {
@@ -294,7 +296,7 @@ func (x *modelExplorer) round(w *modelWorld, i int) {
 	x.perform(w, i, true)
 }
 
-// perform is single.perform.
+// perform models single.perform.
 func (x *modelExplorer) perform(w *modelWorld, i int, first bool) {
 	c := &w.clients[i]
 	if c.n > 0 && !first {
@@ -339,7 +341,7 @@ func (x *modelExplorer) perform(w *modelWorld, i int, first bool) {
 	}
 }
 
-// tell gives the client its answer.
+// tell sends the client its reply, and checks it.
 func (x *modelExplorer) tell(w *modelWorld, i int, k wire.Kind) {
 	c := &w.clients[i]
 	c.told = true
@@ -388,7 +390,7 @@ func (x *modelExplorer) run(w *modelWorld, i, a int) string {
 				c.main = wire.NotFound
 			}
 			if c.main == wire.NotFound {
-				c.absent = true // memcached's own delete is not atomic with a look
+				c.absent = true // memcached's delete is not atomic with a look
 			}
 			w.floor = max(w.floor, c.seq)
 			x.tell(w, i, c.main)
@@ -473,7 +475,7 @@ func (x *modelExplorer) main(w *modelWorld, c *modelClient) {
 		c.on = f.is == placeholder
 		long := f.long
 		is := uint8(value)
-		if c.on && x.behind[c.op] { // an append leaves the flags of the placeholder
+		if c.on && x.behind[c.op] { // an append keeps the flags of the placeholder
 			is = placeholder
 		}
 		w.put(is)
@@ -491,7 +493,7 @@ func (x *modelExplorer) main(w *modelWorld, c *modelClient) {
 		}
 	case mReplace, mMake:
 		switch {
-		case c.b.class == makes && c.b.seen == 0: // as an add
+		case c.b.class == makes && c.b.seen == 0: // like an add
 			if c.main = wire.NotStored; f.is == nothing {
 				store(wire.Stored)
 			}
@@ -551,10 +553,10 @@ func (x *modelExplorer) main(w *modelWorld, c *modelClient) {
 	}
 }
 
-// modelToken is the cas of the value that the key's own server has at the beginning.
+// modelToken is the cas of the initial value at the key's own server.
 const modelToken = 1
 
-// read is single.Told for the answer to a read.
+// read models single.Told for the reply to a read.
 func (x *modelExplorer) read(w *modelWorld, i int) {
 	c := &w.clients[i]
 	if !c.on {
@@ -572,7 +574,7 @@ func (x *modelExplorer) read(w *modelWorld, i int) {
 	x.missed(w, i)
 }
 
-// missed is single.checkMiss.
+// missed models single.checkMiss.
 func (x *modelExplorer) missed(w *modelWorld, i int) {
 	c := &w.clients[i]
 	c.on = false
@@ -589,7 +591,7 @@ func (x *modelExplorer) missed(w *modelWorld, i int) {
 	x.tell(w, i, c.main)
 }
 
-// fill is backfill.advance.
+// fill models backfill.advance.
 func (x *modelExplorer) fill(w *modelWorld, i int) {
 	c := &w.clients[i]
 	for next := c.mend.Next(nil); len(next) > 0; next = c.mend.Next(nil) {
@@ -619,7 +621,7 @@ func (x *modelExplorer) fill(w *modelWorld, i int) {
 	switch there := last == replicate.Look || last == replicate.Fill; {
 	case c.told:
 		c.end = true
-	case c.op == mGet || c.op == mGat: // its answer is still to come
+	case c.op == mGet || c.op == mGat: // its reply is still to come
 	case s.Verdict != replicate.Answered:
 		x.tell(w, i, wire.NoReply)
 	case there && c.op == mAdd:
@@ -685,8 +687,8 @@ func (x *modelExplorer) filled(w *modelWorld, i int, number uint8) string {
 var deedNames = map[replicate.Deed]string{replicate.Claim: "claim", replicate.Look: "look", replicate.Wait: "wait",
 	replicate.Fetch: "fetch", replicate.Fill: "fill", replicate.Drop: "drop"}
 
-// explore visits everything that can happen to the commands of one set of phases, from all
-// that the two servers may have.
+// explore visits every state that the commands of one set of phases can reach, from each
+// combination of items at the two servers.
 func (x *modelExplorer) explore(phases []health.Phase, ops []uint8, expires, crashes uint8) {
 	for _, own := range []uint8{nothing, placeholder, value} {
 		for _, interim := range []uint8{nothing, value} {
@@ -724,7 +726,7 @@ func (x *modelExplorer) explore(phases []health.Phase, ops []uint8, expires, cra
 	}
 }
 
-// fewRounds lets a command give up soon.
+// fewRounds makes commands give up early.
 func fewRounds() (undo func()) {
 	met, tries := mostMet, mostTries
 	mostMet, mostTries = 2, 2
@@ -735,7 +737,8 @@ func newModel(a ablation) *modelExplorer {
 	return &modelExplorer{ablation: a, seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
 }
 
-// pairs calls f with every two commands in every two phases that instances are in at once.
+// pairs calls f with every two commands in every two phases that instances can be in at
+// once.
 func pairs(f func(phases []health.Phase, ops []uint8)) {
 	for _, p := range [][]health.Phase{
 		{health.Warming, health.Warming}, {health.Warming, health.Settling},
@@ -752,7 +755,7 @@ func pairs(f func(phases []health.Phase, ops []uint8)) {
 func TestNoPlaceholderIsTakenForAValue(t *testing.T) {
 	defer fewRounds()()
 	x := newModel(ablation{})
-	events := uint8(1) // a placeholder that expires, an instance that dies
+	events := uint8(1) // a placeholder that expires, and an instance that dies
 	if testing.Short() {
 		events = 0
 	}
@@ -762,7 +765,7 @@ func TestNoPlaceholderIsTakenForAValue(t *testing.T) {
 		}
 	})
 	t.Log(x.n, "states of two commands")
-	// The owner of a placeholder, a delete or a set that lets it come later, and a command.
+	// The owner of a placeholder, a delete or set that may delay it, and a command.
 	for op := range uint8(mCommands) {
 		for _, other := range []uint8{mDelete, mSet} {
 			for _, p := range []health.Phase{health.Warming, health.Settling} {

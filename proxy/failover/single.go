@@ -1,7 +1,7 @@
 package failover
 
-// Commands on keys of one copy while a server of the pool is out or comes back.
-// The phases, and where a command goes in each, are in the doc of this package.
+// Commands on unreplicated keys while a server of the pool is out or rejoins. The package
+// doc lists the phases, and the server of a command in each.
 
 import (
 	"strconv"
@@ -18,10 +18,10 @@ import (
 	"ringside/replicate"
 )
 
-// SingleCopy leads the commands on keys of one copy.
+// SingleCopy is the leader of commands on unreplicated keys.
 type SingleCopy struct{}
 
-// Lead serves t, or parks it. Every task that no other leader has taken is its kind.
+// Lead serves t, or parks it. It accepts every task that no other leader has accepted.
 func (SingleCopy) Lead(t *task.Task) bool {
 	l := &single{read: t.Op <= wire.Gats || t.Op == wire.Debug}
 	if trouble, parked := l.Locate(t, l.read); trouble.Why != "" {
@@ -32,24 +32,24 @@ func (SingleCopy) Lead(t *task.Task) bool {
 	}
 	t.Rule = l
 	t.Run(0, nil)
-	if !l.InTransition() { // all it asks is on its way, on the connection where the next goes
+	if !l.InTransition() { // all its asks are in flight, on the connection that the next command uses
 		t.ReleaseLine()
 	}
 	return true
 }
 
-// Spot is where a key of one copy is served, as it was when that was looked up.
+// Spot is the place that serves an unreplicated key, at the time of the lookup.
 type Spot struct {
 	health.Route
-	Owner int          // the key's own server
-	View  *health.View // nil: nothing moves
-	Gen   uint64       // of View
-	n     uint32       // the owner's number
-	Keys  [2][]byte    // at First, at Interim
+	Owner int          // index of the key's own server
+	View  *health.View // nil: the pool moves no keys
+	Gen   uint64       // generation of View at the lookup
+	n     uint32       // the owner's phase number at the lookup
+	Keys  [2][]byte    // the key at First and at Interim
 }
 
-// Locate finds where t's key is served now. If nobody serves it, it says why, or
-// parks t, to be led again when that may have changed.
+// Locate finds the server of t's key now. If no server serves the key, Locate returns why,
+// or parks t. A parked task is led again when that may have changed.
 func (l *Spot) Locate(t *task.Task, read bool) (trouble upstream.Failure, parked bool) {
 	e := t.Loop
 	unavailable := func(why string) (upstream.Failure, bool) {
@@ -65,7 +65,7 @@ func (l *Spot) Locate(t *task.Task, read bool) (trouble upstream.Failure, parked
 	}
 	w := t.Route.View
 	*l = Spot{Owner: owner, View: w}
-	if w == nil { // nothing moves: t is a task only because it follows another one
+	if w == nil { // no key moves: t is a task only because it follows another one
 		l.First.Server = owner
 	} else {
 		l.Gen, l.n = w.Gen(), w.N(owner)
@@ -81,7 +81,7 @@ func (l *Spot) Locate(t *task.Task, read bool) (trouble upstream.Failure, parked
 		return upstream.Failure{}, true
 	case l.Role == health.In && w != nil && w.Suspected(first):
 		srv := t.Route.Member(first)
-		if srv.Down { // this loop has seen why itself
+		if srv.Down { // this loop has seen the failure itself
 			return unavailable(srv.Why)
 		}
 		return unavailable("server " + srv.Label() + " is not in use: it does not answer")
@@ -93,10 +93,10 @@ func (l *Spot) Locate(t *task.Task, read bool) (trouble upstream.Failure, parked
 	return upstream.Failure{}, false
 }
 
-// InTransition says that the key is between two servers.
+// InTransition reports whether the key is between two servers.
 func (l *Spot) InTransition() bool { return l.Role != health.In }
 
-// Place is where the key is at First (0) or at Interim (1).
+// Place returns the key's place: First (0) or Interim (1).
 func (l *Spot) Place(i int) health.Place {
 	if i == 0 {
 		return l.First
@@ -104,11 +104,11 @@ func (l *Spot) Place(i int) health.Place {
 	return l.Interim
 }
 
-// Sure says whether what the servers answer now may be told: in strict mode
-// nobody may have learnt since that others are to be asked. Where the key's own server
-// serves it, that is a matter of that server's number, which only grows; elsewhere
-// it may depend on any server of the pool. The leases are looked at first, and by the time
-// now: see package copies.
+// Sure reports whether the client may get the replies that arrive now. In strict mode, no
+// instance may have learned since the lookup that another server serves the key. If the
+// key's own server serves it, that depends only on the server's number, which only grows.
+// Otherwise it may depend on any server of the pool. The leases are checked first, against
+// the current time: see package copies.
 func (l *Spot) Sure(t *task.Task) bool {
 	v := l.View
 	if v == nil || !t.Route.Pool.Failover.Strict {
@@ -123,44 +123,44 @@ func (l *Spot) Sure(t *task.Task) bool {
 	return v.N(l.Owner) == l.n
 }
 
-// single is the rule of a command on a key of one copy. The client's answer comes
-// from the main ask. A write of a key that is between two servers also deletes what
-// the other one has, and the client is answered when both are done.
+// single is the rule of a command on an unreplicated key. The main ask has the client's
+// reply. If the key is between two servers, a write also deletes it at the other server,
+// and the client gets its reply when both are done.
 type single struct {
 	Spot
-	read bool // it changes nothing
+	read bool // the command changes nothing
 
-	checked bool             // what the interim server has was brought
-	removed bool             // of a delete: the interim server had the key, and reads still find it there
-	marked  bool             // what a delete or an me took or shows at the key's own server was a mark; or there is one behind another command
-	look    upstream.Result  // of a command that builds on a value: the last look
-	added   byte             // the meta flag that the main ask of a read has besides the client's; 0: none
-	from    int              // where the main ask goes: 0 First, 1 Interim
-	waiting int              // asks that have not ended, of those that the answer needs
-	line    []byte           // of the main ask
-	inTurn  bool             // second is asked when the first ask has succeeded
+	checked bool             // the value at the substitute server was copied back
+	removed bool             // for a delete in WARM: the substitute server had the key, which reads still found there
+	marked  bool             // the look of a delete or an me at the key's own server found a placeholder
+	look    upstream.Result  // of a command that depends on the existing value: the last look
+	added   byte             // the meta flag that the main ask of a read adds to the client's; 0: none
+	from    int              // place of the main ask: 0 First, 1 Interim
+	waiting int              // asks in flight that the reply depends on
+	line    []byte           // request line of the main ask
+	inTurn  bool             // second is sent after the first ask has succeeded
 	second  int              // mainAsk or sideAsk
-	main    upstream.Result  // the answer that the client gets
-	failed  *upstream.Result // of the asks, the first that got no answer; nil: all got one
+	main    upstream.Result  // the reply for the client
+	failed  *upstream.Result // the first ask without a reply; nil: all got one
 
-	building            // of a command that builds on a value, while placeholders may be at First
-	next      step      // of building, when no ask is outstanding
-	sideAsked bool      // the interim server was told to delete the key
-	respelled bool      // the main ask is not in the client's words
-	told      wire.Kind // what the client is told; NoReply: what main is
+	building            // of a command that depends on the existing value, while First may have placeholders
+	next      step      // next step of building, when no ask is in flight
+	sideAsked bool      // the substitute server was asked to delete the key
+	respelled bool      // the main ask is not spelled as the client's request
+	told      wire.Kind // the reply for the client; NoReply: that of main
 }
 
-// The asks of a single.
+// The ask numbers of a single.
 const (
 	mainAsk    = iota
-	sideAsk    // the delete at the other server
-	interimAsk // a read of the interim server, behind a miss at the key's own
-	lookAsk    // in front of a delete or an me at the key's own server, behind what may build on a mark
-	undoAsk    // a delete of what the main ask has stored and nobody may see
-	dropAsk    // removes a mark that the main ask has met
+	sideAsk    // delete at the other server
+	interimAsk // read at the substitute server, after a miss at the key's own
+	lookAsk    // look at the key's own server: before a delete or an me, or for a command that depends on the existing value
+	undoAsk    // delete of a value that the main ask has stored and no client may see
+	dropAsk    // removes a placeholder that was found
 )
 
-// Begin sends the main ask, after what has to be known before it.
+// Begin sends the main ask, after the asks that it depends on.
 func (l *single) Begin(t *task.Task) {
 	if !l.Sure(t) {
 		t.Fail("not sure who serves the key now", stats.Unavailable)
@@ -171,10 +171,10 @@ func (l *single) Begin(t *task.Task) {
 	}
 	if l.Role == health.Warming && task.NeedsValue(t) && !l.checked {
 		l.checked = true
-		t.Open++ // the backfill counts as an ask: the task goes on meanwhile
+		t.Open++ // the backfill counts as an ask, so the task does not end
 		l.backfill(t, func(what fillOutcome) {
 			t.Open--
-			makes := t.Op == wire.Add || task.CommandOf(t).Vivify // what nobody has
+			makes := t.Op == wire.Add || task.CommandOf(t).Vivify // creates a missing key
 			switch {
 			case what == fillThere && t.Op == wire.Add:
 				t.AnswerKind(wire.NotStored)
@@ -190,7 +190,7 @@ func (l *single) Begin(t *task.Task) {
 		return
 	}
 	line, ok := l.request(t, l.from)
-	if !ok { // the cas token is of another server, or of an outage that is over
+	if !ok { // the cas token is of another server, or of an earlier outage
 		t.AnswerKind(wire.Exists)
 		return
 	}
@@ -209,7 +209,7 @@ func (l *single) Begin(t *task.Task) {
 		l.sendHalf(t, mainAsk)
 		return
 	}
-	at := [2]int{sideAsk, mainAsk} // at Interim, at First
+	at := [2]int{sideAsk, mainAsk} // ids at Interim and at First
 	if l.from == 1 {
 		at = [2]int{mainAsk, sideAsk}
 	}
@@ -221,11 +221,11 @@ func (l *single) Begin(t *task.Task) {
 	l.sendHalf(t, at[1])
 }
 
-// sendHalf sends one of the two requests of a write of a key between two servers.
+// sendHalf sends one of the two requests of a write to a key between two servers.
 //
-// A write that leaves First without the key goes to Interim first, and to First when
-// that is done. In the other order a backfill of another Ringside could make its
-// mark at First behind the delete there, and fetch from Interim before the write.
+// A write after which First has no key is sent to Interim first, and to First when that is
+// done. In the other order, a backfill of another instance could place its placeholder at
+// First after the delete there, and fetch from Interim before the write.
 func (l *single) sendHalf(t *task.Task, id int) {
 	if id == mainAsk {
 		srv := t.Route.Member(l.Place(l.from).Server)
@@ -240,8 +240,8 @@ func (l *single) sendHalf(t *task.Task, id int) {
 	t.Ask(sideAsk, t.Route.Member(l.Place(other).Server), t.Meta("md", l.Keys[other], "", nil))
 }
 
-// request is t's request as it goes to one of the two places. It reports false if the
-// cas token in it can't fit there.
+// request returns t's request for one of the two places. It returns false if the cas token
+// in it can't be valid there.
 func (l *single) request(t *task.Task, at int) (line []byte, ok bool) {
 	place := l.Place(at)
 	var edits []task.Edit
@@ -263,7 +263,7 @@ func (l *single) request(t *task.Task, at int) (line []byte, ok bool) {
 	return t.WithKey(l.Keys[at], edits...), true
 }
 
-// Told goes on when an ask has ended.
+// Told continues after an ask has ended.
 func (l *single) Told(t *task.Task, id int, r *upstream.Result) {
 	switch {
 	case id == undoAsk:
@@ -308,12 +308,12 @@ func (l *single) Told(t *task.Task, id int, r *upstream.Result) {
 	}
 }
 
-// mayMeetMark says whether the key may have the mark of a backfill at its own server.
+// mayMeetMark reports whether the key may have a placeholder at its own server.
 func (l *single) mayMeetMark() bool { return l.Role == health.Warming || l.Role == health.Settling }
 
-// checkMiss handles the answer of a server that is WARM or in SETTLE to a read: a mark is
-// nothing, and has no right to fill to give. It returns true if it has sent a follow-up,
-// to the interim server for what is missing.
+// checkMiss handles a reply to a read from a server in WARM or SETTLE. A placeholder is a
+// miss, and does not grant the right to fill. checkMiss returns true if it has sent a read
+// of the missing key to the substitute server.
 func (l *single) checkMiss(t *task.Task, r *upstream.Result) bool {
 	marked := deed.Marked(r) || l.marked
 	missed := marked || task.Missed(r)
@@ -343,12 +343,12 @@ func (l *single) checkMiss(t *task.Task, r *upstream.Result) bool {
 	return true
 }
 
-// end answers the client, if the answer is sure.
+// end sends the client its reply, if Sure.
 func (l *single) end(t *task.Task) {
 	number := l.Place(l.from).Number
 	switch sure := l.Sure(t); {
 	case l.read && !sure && l.InTransition() && t.Open == 0 && t.Loop.Now < t.Deadline:
-		t.Loop.LeadAgain(t) // what its client has sent behind it still waits for it
+		t.Loop.LeadAgain(t) // the client's later commands on the key still wait for it
 	case l.read && !sure:
 		t.Fail("what the server said is not sure any more", stats.Unavailable)
 	case l.failed == nil && sure && l.told != wire.NoReply:
@@ -360,7 +360,7 @@ func (l *single) end(t *task.Task) {
 	case l.read || l.failed == nil && sure:
 		t.Answer(&l.main, func(cas uint64) uint64 { return divert.TagCas(cas, number) })
 	default:
-		if l.main.Bytes != nil && t.Op.Stores() && (l.building.class == blind || took(l.main.Reply.Kind)) { // without an answer the late delete does it: see upstream/latedelete.go
+		if l.main.Bytes != nil && t.Op.Stores() && (l.building.class == blind || took(l.main.Reply.Kind)) { // without a reply the late delete does it: see upstream/latedelete.go
 			t.AskAs(true, undoAsk, t.Route.Member(l.Place(l.from).Server), t.Meta("md", l.Keys[l.from], "", nil))
 		}
 		if l.failed != nil {

@@ -1,6 +1,6 @@
 package task
 
-// What goes on at a time, whether it has been answered by then or not.
+// Timers of rules, which run whether a reply has arrived by then or not.
 
 import (
 	"container/heap"
@@ -8,13 +8,13 @@ import (
 	"ringside/proxy/link"
 )
 
-// timer is what a rule wants done at a time.
+// timer is a function that a rule wants to run at a time.
 type timer struct {
 	At int64 // on the loop's clock
 	do func()
 }
 
-// timers is a heap by time, the next one first.
+// timers is a heap by time, the earliest first.
 type timers []timer
 
 func (h timers) Len() int           { return len(h) }
@@ -30,14 +30,14 @@ func (h *timers) Pop() any {
 	return x
 }
 
-// After does do when the loop's clock shows at: a read is hedged then, or who has met a
-// mark has given its owner some time.
+// After runs do when the loop's clock reaches at: to hedge a read, or to continue after a
+// delay for the owner of a tombstone.
 func (e *Tasks) After(at int64, do func()) {
 	heap.Push(&e.Later, timer{at, do})
 	e.At(link.TaskTimer, e.Later[0].At)
 }
 
-// FireTimers does what is due.
+// FireTimers runs the timers that are due.
 func (e *Tasks) FireTimers() {
 	for len(e.Later) > 0 && e.Later[0].At <= e.Now {
 		heap.Pop(&e.Later).(timer).do()

@@ -1,9 +1,9 @@
 package task
 
-// Who waits for whom on one key. A client's commands on a key take effect in
-// the order in which it sent them, though each may take several asks at several
-// servers; and writes to a key of several copies come one after another, so that
-// all copies see them in one order.
+// The order of the tasks on one key. One client's commands on a key take effect in the
+// order in which it sent them, though each may need several requests to several servers.
+// Writes to a replicated key run one after another, so that all replicas see them in one
+// order.
 
 import (
 	"cmp"
@@ -18,43 +18,42 @@ import (
 	"ringside/proxy/wire"
 )
 
-// queue is the commands of one line: those at work, and those that wait. Reads are
-// at work together, and everything else alone.
+// queue has the commands of one line: the running ones and the waiting ones. Reads run
+// together, all other commands alone.
 //
-// A command that waits in a line has begun nothing. One that has its turn in the
-// line of its client may wait for the line of the key, but never the other way
-// round. So nobody waits in a circle, and each ends by its own deadline: also behind
-// a repair, which has none that a client knows.
+// A command that waits in a line has not begun. A command that has its turn in the line of
+// its client may wait for the line of the key, but never the other way round. So there is
+// no cycle of waits, and each command ends by its own deadline. So does a command that
+// waits for a repair, which has no deadline of a client.
 type queue struct {
-	reads int     // tasks at work that only read
-	alone *Task   // the task at work that changes something; nil: none
-	queue []*Task // those that wait, in order
+	reads int     // running tasks that only read
+	alone *Task   // the running task that changes something; nil: none
+	queue []*Task // waiting tasks, in order
 }
 
-// Line names a line: that of a client on a key, on the client's loop; or, with
-// client 0, that of all who write a key of several copies, on the loop that leads
-// the key. Keys are told apart by their hash: two keys that share one hash wait for
-// each other, and that is all.
+// Line identifies a line. A client's line on a key is on the client's loop. The line of all
+// writes to a replicated key has client 0 and is on the key's loop (Loops.Owner). key is a
+// hash: two keys with the same hash only wait for each other.
 type Line struct{ client, key uint64 }
 
-// maxLine is how many commands may wait in one line.
+// maxLine is the most commands that may wait in one line.
 const maxLine = 1000
 
-// TooLong is why a command fails that has waited in a line until its deadline.
+// TooLong is the error of a command that has waited in a line until its deadline.
 const TooLong = "the commands before it on this key took too long"
 
-// ownLine is the line of t's client on t's key.
+// ownLine returns the line of t's client on t's key.
 func (t *Task) ownLine() Line { return ownLine(t.Asker, t.Hash) }
 
-// ownLine is the line of a client on a key. Its number is told apart from others' also
-// where it is upstream.Bulky by now.
+// ownLine returns the line of a client on a key. It clears upstream.Bulky, so that the line
+// stays the same when the client's number gets that bit.
 func ownLine(client, hash uint64) Line { return Line{client &^ upstream.Bulky, hash} }
 
-// KeyLine is the line of those who write a key, by its hash.
+// KeyLine returns the line of the writes to a key, by its hash.
 func KeyLine(hash uint64) Line { return Line{0, hash} }
 
-// Admit leads t, which its client has just sent, as soon as the client's commands on
-// the key before it are done.
+// Admit starts t, which its client has just sent, as soon as the client's earlier commands
+// on the key are done.
 func (e *Tasks) Admit(t *Task) {
 	t.x.Session.Tasks++
 	if t.inLine = true; e.Claim(t, t.ownLine()) {
@@ -62,29 +61,29 @@ func (e *Tasks) Admit(t *Task) {
 	}
 }
 
-// Follows says whether a command of the client on key must wait for one before it,
-// which is a task: not done, and not even on its way on the connection where the next
-// command would go.
+// Follows reports whether a command of the client on key must wait for an earlier one. That
+// is a task that is neither done nor in flight on the connection that the next command
+// would use.
 func (e *Tasks) Follows(s *client.Session, rt *routing.Route, key []byte) bool {
 	return rt != nil && e.FollowsHash(s, e.Loops.HashKey(key[len(rt.Strip):]))
 }
 
-// FollowsHash is Follows for a key with that hash.
+// FollowsHash is Follows for a key by its hash.
 func (e *Tasks) FollowsHash(s *client.Session, hash uint64) bool {
 	return e.Works(s.ID, hash)
 }
 
-// Works reports whether a command of a client on a key with that hash is at work, or waits for
-// one that is. A client that is gone may have some still.
+// Works reports whether a command of a client on a key with that hash is running or
+// waiting. A client that has disconnected may still have some.
 func (e *Tasks) Works(client, hash uint64) bool { return e.Lines[ownLine(client, hash)] != nil }
 
-// A read may need no task where the other commands on its key do: it is a request on its way,
-// and stands in no line. So that what its client sends behind it waits for it all the same if
-// that changes the key, Session.Reads has the hash of its key, and a line begins with the
-// reads on the key that are on their way.
+// A read may need no task where other commands on its key do: it is a request in flight, in
+// no line. A later command of its client that changes the key must still wait for it. So
+// Session.Reads has the hash of its key, and a new line starts with the number of reads on
+// the key in flight.
 
-// line is the line of that name. If there is none it is made, with the reads of s on
-// the key that are on their way.
+// line returns the line of that name. If there is none, line creates it, with the reads of
+// s on the key that are in flight.
 func (e *Tasks) line(name Line, s *client.Session) *queue {
 	l := e.Lines[name]
 	if l == nil {
@@ -104,8 +103,8 @@ func (e *Tasks) line(name Line, s *client.Session) *queue {
 	return l
 }
 
-// TakeOver leads t, which takes over from a read of its client that needed no task so far.
-// It has the place of that in the client's line.
+// TakeOver starts t, which replaces a read of its client that needed no task so far. t gets
+// the place of that read in the client's line.
 func (e *Tasks) TakeOver(t *Task) {
 	s := t.x.Session
 	s.Tasks++
@@ -115,7 +114,7 @@ func (e *Tasks) TakeOver(t *Task) {
 	e.lead(t)
 }
 
-// EndRead ends a read of s that needed no task, of the key with that hash.
+// EndRead ends a read of s that needed no task, on the key with that hash.
 func (e *Tasks) EndRead(s *client.Session, hash uint64) {
 	e.readsLess(s, hash)
 	name := ownLine(s.ID, hash)
@@ -125,22 +124,24 @@ func (e *Tasks) EndRead(s *client.Session, hash uint64) {
 	}
 }
 
-// readsLess forgets one of the reads of s that need no task.
+// readsLess removes one of the reads of s that need no task.
 func (e *Tasks) readsLess(s *client.Session, hash uint64) {
 	i := slices.Index(s.Reads, hash)
 	s.Reads = slices.Delete(s.Reads, i, i+1)
 }
 
-// EndReads ends the reads of a client that is gone: those that stand behind them may begin.
+// EndReads ends the reads of a client that has disconnected, so that commands that wait for
+// them may begin.
 func (e *Tasks) EndReads(s *client.Session) {
 	for len(s.Reads) > 0 {
 		e.EndRead(s, s.Reads[0])
 	}
 }
 
-// ReleaseLine lets the client's next command on t's key begin though t has no answer yet.
-// Where another loop leads t the line is not this loop's to release, and the next command
-// may take another connection: there conclude releases it.
+// ReleaseLine lets the client's next command on t's key begin although t has no reply yet.
+// It does nothing during a backfill (see Backfilled). It does nothing either if another
+// loop runs t: the line belongs to the client's loop, and the next command may use another
+// connection. In that case conclude releases the line.
 func (t *Task) ReleaseLine() {
 	if t.ClientLoop == t.Loop && !t.Backfilling {
 		t.Loop.releaseLine(t)
@@ -155,8 +156,8 @@ func (e *Tasks) releaseLine(t *Task) {
 	}
 }
 
-// Backfilled is called when t's backfill has ended, whose mark may have been in the way of
-// the client's next command on the key.
+// Backfilled is called when t's backfill has ended. Its placeholder may have been in the
+// way of the client's next command on the key.
 func (t *Task) Backfilled() {
 	t.Backfilling = false
 	switch {
@@ -168,8 +169,8 @@ func (t *Task) Backfilled() {
 	}
 }
 
-// Claim puts t into a line. It reports whether t may begin now; if not, t is led
-// when its turn comes, or has failed because the line is full.
+// Claim adds t to a line. It reports whether t may begin now. If not, t is started when its
+// turn comes, or has failed because the line is full.
 func (e *Tasks) Claim(t *Task, name Line) bool {
 	var s *client.Session
 	if name.client != 0 {
@@ -177,14 +178,14 @@ func (e *Tasks) Claim(t *Task, name Line) bool {
 	}
 	l := e.line(name, s)
 	switch {
-	case l.alone == t: // it has its turn: it was parked meanwhile, or is led again
+	case l.alone == t: // it has its turn already: it was parked, or is started again
 		return true
 	case e.LineFull(name):
 		t.inLine = t.inLine && name.client == 0
 		t.Fail("too many commands wait on this key", stats.Crowded)
 		return false
 	}
-	if len(l.queue) == 0 && l.begins(t) { // most meet nobody: they need no room to wait in
+	if len(l.queue) == 0 && l.begins(t) { // most find the line empty, and need no slot in it
 		return true
 	}
 	l.queue = append(l.queue, t)
@@ -194,11 +195,11 @@ func (e *Tasks) Claim(t *Task, name Line) bool {
 	return false
 }
 
-// forSomebody says whether t has a deadline while it waits: Ringside's own tasks get
-// theirs with their turn.
+// forSomebody reports whether t has a deadline while it waits. Internal tasks get theirs
+// with their turn.
 func (t *Task) forSomebody() bool { return t.x != nil || t.step != nil }
 
-// next gives the first that waits its turn, if it may begin; else it is nil.
+// next starts the first waiting task and returns it, or nil if it may not begin.
 func (l *queue) next() *Task {
 	if len(l.queue) == 0 || !l.begins(l.queue[0]) {
 		return nil
@@ -208,7 +209,7 @@ func (l *queue) next() *Task {
 	return t
 }
 
-// begins gives t its turn, if it may begin.
+// begins starts t, if it may begin.
 func (l *queue) begins(t *Task) bool {
 	switch {
 	case l.alone != nil || l.reads > 0 && !t.reads:
@@ -221,26 +222,25 @@ func (l *queue) begins(t *Task) bool {
 	return true
 }
 
-// holdsKey reports whether t is at work in the line of its key.
+// holdsKey reports whether t is the running task in the line of its key.
 func (e *Tasks) holdsKey(t *Task) bool {
 	l := e.Lines[KeyLine(t.Hash)]
 	return l != nil && l.alone == t
 }
 
-// LineFull says whether no more can wait in a line.
+// LineFull reports whether no more commands can wait in a line.
 func (e *Tasks) LineFull(name Line) bool {
 	l := e.Lines[name]
 	return l != nil && len(l.queue) >= maxLine
 }
 
-// Unclaim takes t out of a line, if it is at work there, and gives those their turn
-// who may begin now.
+// Unclaim removes t from a line, if it runs there, and starts the tasks that may begin now.
 func (e *Tasks) Unclaim(t *Task, name Line) {
 	l := e.Lines[name]
 	switch {
 	case l == nil:
 		return
-	case t.reads && name.client != 0: // in the line of a key there are only writes
+	case t.reads && name.client != 0: // the line of a key has only writes
 		l.reads--
 	case l.alone != t:
 		return
@@ -250,23 +250,23 @@ func (e *Tasks) Unclaim(t *Task, name Line) {
 	e.advance(name, l)
 }
 
-// advance gives those their turn who may begin now.
+// advance starts the tasks that may begin now.
 func (e *Tasks) advance(name Line, l *queue) {
 	for next := l.next(); next != nil; next = l.next() {
 		e.Runnable = append(e.Runnable, next)
-		e.Soon(link.KeeperTimer) // so that End is called, which leads it
+		e.Soon(link.KeeperTimer) // so that End is called, which starts it
 	}
 	if l.reads == 0 && l.alone == nil {
 		delete(e.Lines, name)
 	}
 }
 
-// expire fails those whose deadline has come while they wait in a line. It looks at
-// all lines, and that once in about a deadline: the next look is when the first of
-// those that wait now is due, and whoever comes later is due later.
+// expire fails the tasks that wait in a line past their deadline. It checks all lines,
+// about once per deadline: the next check is when the first of the waiting tasks is due,
+// and tasks that are added later are due later.
 func (e *Tasks) expire() {
 	var late []*Task
-	names := slices.SortedFunc(maps.Keys(e.Lines), func(a, b Line) int { // not in the order of a map
+	names := slices.SortedFunc(maps.Keys(e.Lines), func(a, b Line) int { // not in map order
 		return cmp.Or(cmp.Compare(a.client, b.client), cmp.Compare(a.key, b.key))
 	})
 	for _, name := range names {
@@ -293,15 +293,14 @@ func (e *Tasks) expire() {
 	}
 }
 
-// LeadAgain lets t, of which no ask is on its way, be led once more, with what is known
-// by then.
+// LeadAgain starts t again, with the current state. None of its asks may be in flight.
 func (e *Tasks) LeadAgain(t *Task) {
 	e.Runnable = append(e.Runnable, t)
 	e.Soon(link.KeeperTimer)
 }
 
-// LeadRunnable leads the tasks whose turn has come. It is called by End, not where
-// the task before has ended: a long line must not become a deep stack.
+// LeadRunnable starts the tasks in Runnable. End calls it, not the end of the task
+// before: a long line must not become a deep stack.
 func (e *Tasks) LeadRunnable() {
 	for i := 0; i < len(e.Runnable); i++ { // it may grow
 		e.lead(e.Runnable[i])
@@ -310,7 +309,7 @@ func (e *Tasks) LeadRunnable() {
 	e.Runnable = e.Runnable[:0]
 }
 
-// handOver lets another loop lead t. Its answer comes back to the client's loop:
+// handOver moves t to another loop, which runs it. Its reply returns to the client's loop:
 // see conclude.
 func (t *Task) handOver(o *Tasks) {
 	listener, prefix, match, deadline := t.Route.Listener, t.Route.Prefix, t.Route.Match, t.Deadline
@@ -332,17 +331,17 @@ func (t *Task) handOver(o *Tasks) {
 	})
 }
 
-// conclude ends the task's part of its exchange by f, on the client's loop, which says
-// how it has ended and of how many bytes is the value that it found. server has
-// answered; where none has, why says so.
+// conclude ends the task's part of its exchange by f, on the client's loop. f returns the
+// outcome, and the size in bytes of the value that was found. server is the label of the
+// server that replied; if none has, why is the reason.
 func (t *Task) conclude(server, why string, f func(e *Tasks, x *client.Exchange) (o stats.Outcome, found int)) {
 	if t.ClientDone {
 		return
 	}
 	t.ClientDone = true
 	t.Loop.Concluding(t)
-	brought := len(t.Raw)        // which is gone when the client's loop looks
-	backfilling := t.Backfilling // which is not the client's loop's to see
+	brought := len(t.Raw)        // Raw may be freed before end runs on the client's loop
+	backfilling := t.Backfilling // end must not read the field on the client's loop
 	end := func(e *Tasks) {
 		if !backfilling {
 			e.releaseLine(t)

@@ -1,7 +1,6 @@
 package task
 
-// What a task's command asks for, and what the answers to it mean, whichever leader
-// it has.
+// The meaning of a task's command and of the replies to it, for all leaders.
 
 import (
 	"math"
@@ -15,7 +14,7 @@ import (
 	"ringside/replicate"
 )
 
-// Absence is the kind of reply by which t's command learns that there is no item.
+// Absence returns the kind of reply to t's command if there is no item.
 func Absence(t *Task) wire.Kind {
 	switch {
 	case t.Op <= wire.Gats && t.Req.Dialect == wire.Text:
@@ -28,7 +27,7 @@ func Absence(t *Task) wire.Kind {
 	return wire.NotFound
 }
 
-// CommandOf says what t's command is to package replicate.
+// CommandOf returns t's command in the terms of package replicate.
 func CommandOf(t *Task) replicate.Command {
 	r := &t.Req
 	c := replicate.Command{Op: operations[t.Op]}
@@ -46,14 +45,14 @@ func CommandOf(t *Task) replicate.Command {
 			c.Op = replicate.Gats
 		case touch:
 			c.Op = replicate.Gat
-		case cas && r.Flags&wire.Binary == 0: // a binary client's get shows the cas of whoever answers
+		case cas && r.Flags&wire.Binary == 0: // a binary client's get shows the cas of any member that replies
 			c.Op = replicate.Gets
 		}
 	}
 	return c
 }
 
-// operations are the operations of package replicate.
+// operations maps to the operations of package replicate.
 var operations = [wire.NumOps]replicate.Op{
 	wire.Get: replicate.Get, wire.Gets: replicate.Gets, wire.Gat: replicate.Gat, wire.Gats: replicate.Gats,
 	wire.Set: replicate.Set, wire.Add: replicate.Add, wire.Replace: replicate.Replace, wire.Append: replicate.Append,
@@ -61,7 +60,7 @@ var operations = [wire.NumOps]replicate.Op{
 	wire.Touch: replicate.Touch, wire.Delete: replicate.Delete, wire.Debug: replicate.Debug,
 }
 
-// Token is the cas token that the client gives.
+// Token returns the cas token in the client's request.
 func (t *Task) Token() (n uint64, ok bool) {
 	at := t.TokenSpan()
 	if at.Len() == 0 {
@@ -71,8 +70,8 @@ func (t *Task) Token() (n uint64, ok bool) {
 	return n, err == nil
 }
 
-// TokenSpan is where in Raw the token is; it is empty if there is none. memcached
-// takes a C of mg and makes nothing of it.
+// TokenSpan returns the span of the token in Raw; it is empty if there is none. memcached
+// accepts and ignores a C of mg.
 func (t *Task) TokenSpan() wire.Span {
 	if t.Op <= wire.Gats {
 		return wire.Span{}
@@ -80,7 +79,7 @@ func (t *Task) TokenSpan() wire.Span {
 	return t.Req.Unique
 }
 
-// ShortLived are the edits that let the item live no longer than limit.
+// ShortLived returns the edits that limit the item's TTL to limit.
 func (t *Task) ShortLived(limit time.Duration) []Edit {
 	most := int64(limit / time.Second)
 	capped := func(at wire.Span) Edit {
@@ -103,17 +102,17 @@ func (t *Task) ShortLived(limit time.Duration) []Edit {
 	return nil
 }
 
-// ClientFlags are the client flags of t's request as every meta command takes them.
+// ClientFlags returns the client flags of t's request, in the form of meta commands.
 func (t *Task) ClientFlags() string {
 	return strconv.FormatUint(uint64(wire.ClientFlags(t.Req.ClientFlags.Of(t.Raw))), 10)
 }
 
-// Exptime is the exptime of t's request, likewise.
+// Exptime returns the exptime of t's request, in the form of meta commands.
 func (t *Task) Exptime() string {
 	return strconv.FormatInt(wire.Signed(t.Req.Exptime.Of(t.Raw)), 10)
 }
 
-// Delta is by how much t counts.
+// Delta returns the number that an incr or decr adds or subtracts.
 func (t *Task) Delta() uint64 {
 	if t.Req.Delta.Len() == 0 {
 		return 1
@@ -121,7 +120,7 @@ func (t *Task) Delta() uint64 {
 	return wire.Unsigned(t.Req.Delta.Of(t.Raw))
 }
 
-// Body is the data block of t's request.
+// Body returns the data block of t's request.
 func (t *Task) Body() []byte {
 	b := t.Req.Body.Of(t.Raw)
 	if b == nil {
@@ -130,8 +129,9 @@ func (t *Task) Body() []byte {
 	return b
 }
 
-// NeedsValue says whether a command builds on the value that is there, or on that there is
-// none. At a server that has come back empty it would find nothing, though the interim server has one.
+// NeedsValue reports whether a command depends on the existing value, or on its absence. At
+// a server that has rejoined empty it would find nothing, though the substitute server has
+// a value.
 func NeedsValue(t *Task) bool {
 	switch t.Op {
 	case wire.Add, wire.Incr, wire.Decr, wire.Append, wire.Prepend, wire.Replace, wire.Cas, wire.Touch:
@@ -141,23 +141,23 @@ func NeedsValue(t *Task) bool {
 	return t.Op == wire.Delete && (c.Stale || c.If)
 }
 
-// Missed says whether an answer is a miss.
+// Missed reports whether a reply is a miss.
 func Missed(r *upstream.Result) bool {
 	return r.Reply.Kind == wire.End || r.Reply.Kind == wire.Miss || r.Reply.Kind == wire.NotFound
 }
 
-// Expiring says whether an item is not worth a copy: it lives less than 2 s more, or
-// it is stale, which a copy would hide. b is the answer with flag t that rep is of.
+// Expiring reports whether an item is not worth a copy: its remaining TTL is below 2 s, or
+// it is stale, and the copy would not show that. b is the reply with flag t, and rep is b
+// parsed.
 func Expiring(b []byte, rep *wire.Reply) bool {
 	at, ok := wire.FlagArg(b, rep.MetaFlags, 't')
 	return ok && (string(at.Of(b)) == "0" || string(at.Of(b)) == "1") || rep.Letters.Has('X')
 }
 
-// LeavesValue says whether r, run late, can put a value in the place of a newer
-// one or of none. A cas with an old token cannot; incr, append and their like
-// build on what is there and only count, late or not; touch and delete leave
-// no value. What creates an item on a miss (N) can, and so can a cas that
-// stores with an old token too (I).
+// LeavesValue reports whether r, if it runs late, can replace a newer value or create one.
+// A cas with an old token can't. An incr, append and the like only change the value that is
+// there, late or not. A touch and a delete leave no value. A request that creates an item
+// on a miss (N) can, and so can a cas that also stores under an old token (I).
 func LeavesValue(r *wire.Request) bool {
 	switch r.Op {
 	case wire.Set, wire.Add, wire.Replace:

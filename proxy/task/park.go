@@ -1,6 +1,6 @@
 package task
 
-// Commands that wait for a phase.
+// Commands that wait until a server changes its phase.
 
 import (
 	"time"
@@ -9,17 +9,17 @@ import (
 	"ringside/proxy/stats"
 )
 
-// parkedTask is a task that waits until servers have other phases, or until it is known
-// who is out.
+// parkedTask is a task that waits until servers change their phases, or until the ejected
+// servers are known.
 type parkedTask struct {
 	t      *Task
-	phases func() uint64 // another number when what it waits for may be there
-	was    uint64        // the number when it was parked
-	until  int64         // it does not wait longer: nanoseconds on the loop's clock
+	phases func() uint64 // changes when the awaited phase may have been reached
+	was    uint64        // the value of phases when the task was parked
+	until  int64         // end of the wait: nanoseconds on the loop's clock
 }
 
-// Park keeps t until phases changes, or the moment until has come. If too many wait
-// already t fails, and gives up the line of its key, where others may stand behind it.
+// Park keeps t until phases changes or the clock reaches until. If too many tasks wait
+// already, t fails and leaves the line of its key, in which others may wait.
 func (e *Tasks) Park(t *Task, until int64, phases func() uint64) {
 	if len(e.Parked) >= maxParked {
 		t.Fail("too many writes wait for a server that is being left", stats.Crowded)
@@ -31,15 +31,15 @@ func (e *Tasks) Park(t *Task, until int64, phases func() uint64) {
 }
 
 const (
-	maxParked = 10_000 // tasks that wait on one loop
+	maxParked = 10_000 // most parked tasks of one loop
 
-	// ParkedLook is the time between looks at the phases for tasks that wait.
+	// ParkedLook is the interval at which parked tasks check the phases.
 	ParkedLook = int64(10 * time.Millisecond)
 )
 
-// Unpark leads the tasks for which the phases have changed, or whose time is over, in
-// the order in which they were parked; and it fails those that have waited in a line
-// until their deadline.
+// Unpark starts the parked tasks if their phases have changed or their wait has ended, in the
+// order in which they were parked. Then it fails the tasks that have waited in a line until
+// their deadline.
 func (e *Tasks) Unpark() {
 	list := e.Parked
 	e.Parked = nil
@@ -51,5 +51,5 @@ func (e *Tasks) Unpark() {
 		}
 		e.lead(p.t)
 	}
-	e.expire() // last: who waits for one of those may have its turn now
+	e.expire() // last: a task that waits for one of those may have its turn now
 }

@@ -1,29 +1,27 @@
 package task
 
-// A command of a client's that takes several commands, one after the other. Each of
-// these is a task of its own, which whoever leads the key serves as if a client had
-// sent it: a leader that knows what the steps mean need not know where the key is.
+// A client's command that consists of several commands, one after the other. Each of these
+// is a separate task, and the leader of the key serves it like a client's command. So a
+// leader that needs the steps need not know where the key is.
 
 import (
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
 )
 
-// step is what a task is to the one that it is a step of.
+// step links a task to the task that it is a step of.
 type step struct {
 	of   *Task
 	then func(r *upstream.Result, token Token)
 
-	asked bool // a server may have got a byte of it
+	asked bool // a server may have received a byte of it
 }
 
-// Token makes the cas token that a client knows of the one that a server has named.
-// It is nil where they are the same.
+// Token converts a server's cas to the client's cas token. It is nil if they are the same.
 type Token = func(uint64) uint64
 
-// Step serves line, one request on t's key, as a step of t, whose client and deadline
-// it has. It tells then of the answer, once, before or after it has returned; where
-// there is none, r says why.
+// Step runs line, one request on t's key, as a step of t, with t's client and deadline. It
+// calls then once with the reply, before or after it returns. Without a reply, r says why.
 func (t *Task) Step(line []byte, then func(r *upstream.Result, token Token)) {
 	e := t.Loop
 	s := &Task{ClientLoop: e, Loop: e, Route: t.Route, Asker: t.Asker, Key: t.Key, Hash: t.Hash, Deadline: t.Deadline, step: &step{of: t, then: then}}
@@ -36,10 +34,10 @@ func (t *Task) Step(line []byte, then func(r *upstream.Result, token Token)) {
 	e.lead(s)
 }
 
-// IsStep says whether t is a step of another task.
+// IsStep reports whether t is a step of another task.
 func (t *Task) IsStep() bool { return t.step != nil }
 
-// endStep tells the task that t is a step of what has come of it.
+// endStep reports the result of t to the task that it is a step of.
 func (t *Task) endStep(r *upstream.Result, token Token) {
 	if t.ClientDone {
 		return
@@ -52,9 +50,9 @@ func (t *Task) endStep(r *upstream.Result, token Token) {
 	of.CatchUp() // the callback may have asked a server that can't be asked
 }
 
-// counts says whether t makes a counter that it has found missing. Run late, it counts
-// once what nobody was told of; a delete behind it would take away what others were
-// told that they have counted.
+// counts reports whether t creates a missing counter. If it runs late, it adds one count
+// that no client got a reply for. A late delete after it would remove counts that other
+// clients got replies for.
 func (t *Task) counts() bool {
 	return t.step != nil && CommandOf(t).Vivify && (t.Op == wire.Incr || t.Op == wire.Decr)
 }

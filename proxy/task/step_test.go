@@ -1,6 +1,6 @@
 package task_test
 
-// Steps: commands that a task takes one after the other.
+// Steps: commands that a task runs one after the other.
 
 import (
 	"testing"
@@ -10,7 +10,7 @@ import (
 	"ringside/proxy/upstream"
 )
 
-// lookAfter is a leader and a rule: it lets a step fail, and then asks a server.
+// lookAfter is a leader and a rule. Its step fails, and then it asks a server.
 type lookAfter struct{ server *upstream.Server }
 
 func (l lookAfter) Lead(t *task.Task) bool {
@@ -27,8 +27,9 @@ func (lookAfter) Begin(*task.Task) {}
 
 func (lookAfter) Told(t *task.Task, _ int, r *upstream.Result) { t.Fail(r.Why, r.Outcome) }
 
-// TestStepThenUnsentAsk checks that a task is told of an ask that its step's end has made
-// and that could not be sent: else its client gets no reply, and the line of the key stays.
+// TestStepThenUnsentAsk checks an ask that a task makes when its step ends, and that can't
+// be sent. The task must get its outcome: else its client gets no reply, and the line of
+// the key stays.
 func TestStepThenUnsentAsk(t *testing.T) {
 	s := conversation.New(t)
 	s.Line("pool main servers=s1")

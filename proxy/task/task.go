@@ -1,6 +1,6 @@
 package task
 
-// A command that takes several asks: what they have in common.
+// The state and operations that all commands of several requests share.
 
 import (
 	"bytes"
@@ -19,106 +19,108 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Task is a command on one key, or one key of a read of many, that a rule leads
-// through several asks. It goes on when its client is gone or has its answer, until
-// every ask has ended.
+// Task is a command on one key, or one key of a read of many, that a rule carries out by
+// several asks. It continues when its client has disconnected or has its reply, until every
+// ask has ended.
 type Task struct {
 	ClientLoop *Tasks           // the loop of its client
-	x          *client.Exchange // its exchange there; nil: it is Ringside's own, or a step; only ClientLoop may touch it
-	step       *step            // of another task: who hears of its answer; nil: it is no step
-	ClientDone bool             // the client has the answer; or there is no client
-	Loop       *Tasks           // the loop that leads it: another one, if that leads the key
-	Route      *routing.Route   // as Loop has it
-	Rule       Rule             // leads it; set by a Leader
-	leader     Leader           // the one that serves it, which is asked first when t is led again and holds the line of its key; nil: none yet
+	x          *client.Exchange // its exchange there; nil: an internal task, or a step. Only ClientLoop may use it
+	step       *step            // set if it is a step of another task, which gets its reply; nil: it is no step
+	ClientDone bool             // the client has its reply, or there is no client
+	Loop       *Tasks           // the loop that runs it: another one than ClientLoop if Loops.Owner says so
+	Route      *routing.Route   // the route, as Loop has it
+	Rule       Rule             // the rule; set by a Leader
+	leader     Leader           // the Leader that serves it. It is called first when t is started again while it runs in the line of its key; nil: none yet
 
 	Op    wire.Op // of the request
-	share int32   // of its exchange: see client.Exchange.Share
-	Strip string  // what the servers don't see of the client's key
+	share int32   // the share of its exchange: see client.Exchange.Share
+	Strip string  // the prefix of the client's key that servers don't see
 
 	course
-	Asker    uint64       // number of the client, whose requests go in order
-	Hash     uint64       // of Key, for all loops of the process
-	reads    bool         // it changes nothing, so that the client's other reads need not wait
+	Asker    uint64       // number of the client; its requests keep their order
+	Hash     uint64       // of Key, the same on all loops of the process
+	reads    bool         // it changes nothing, so the client's other reads need not wait
 	inLine   bool         // the client's next command on the key waits for it; ClientLoop's
 	held     int          // bytes that it counts against limits.memory
-	Raw      []byte       // the request, a copy; nil once nothing needs it
+	Raw      []byte       // a copy of the request; nil once it is not needed any more
 	Req      wire.Request // Raw, parsed
-	echo     wire.KeyEcho // what the client asked to see and servers are not asked for
-	Key      []byte       // decoded, without what the route strips
+	echo     wire.KeyEcho // the key that the client wants in the reply, and that servers are not asked for
+	Key      []byte       // decoded, without the prefix that the route strips
 	Deadline int64        // on the loop's clock
 
-	instead []byte      // what the client gets in place of the answer when all went well; nil: the answer
-	failed  []unsentAsk // asks that found no connection or have their answer, of which the rule is told next
-	Open    int         // asks that have not ended
+	instead []byte      // the reply if all asks succeed; nil: the server's
+	failed  []unsentAsk // asks that found no connection, or have a known reply; the rule gets them next
+	Open    int         // asks in flight
 }
 
-// course is what is known of how a task goes.
+// course is the state of a task that several packages set.
 type course struct {
-	TTL         uint32 // of what it stores or touches, in seconds; 0: for ever
-	Invalidated bool   // it has found a value of which a tag was invalidated
-	Backfilling bool   // a backfill of Key is at work for it
-	AwaitsKept  bool   // it is a read that awaits what another brings to be kept here
-	WaitReason  string // what it was parked for; empty: it was not
+	TTL         uint32 // TTL of the item that it stores or touches, in seconds; 0: for ever
+	Invalidated bool   // it found a value with an invalidated tag
+	Backfilling bool   // a backfill of Key is in progress for it
+	AwaitsKept  bool   // it is a read that waits for the reply to another one, to be stored in the near cache
+	WaitReason  string // reason for parking it; empty: it was not parked
 
-	Account *why.Account // hears what becomes of Key; nil: nobody asks. Set by Concluding, as Place is
-	Place   why.Place    // where Key is
+	Account *why.Account // records the fate of Key; nil: not wanted. Concluding sets it and Place
+	Place   why.Place    // where Key is stored
 }
 
-// Tasks are the commands of one loop that take several asks, and who waits for
-// whom among them.
+// Tasks has one loop's commands of several requests, and the order in which they wait for
+// each other.
 type Tasks struct {
 	*upstream.Servers
 	Clients   *client.Clients              // of the same loop
 	Listeners map[string]*routing.Listener // by network and address, over generations
 	InOrder   []*routing.Listener          // the same, in the order of the table
-	Leaders   []Leader                     // asked in this order who serves a task
-	Loops     Loops                        // all of the process
+	Leaders   []Leader                     // asked in this order to serve a task
+	Loops     Loops                        // all loops of the process
 	Post      func(f func(*Tasks))         // runs f on this loop, from any other
 
-	// Concluding is told of each task of a client that is about to have its answer, on the
-	// loop that leads it: what Ended must know of the task's route it takes along, for that
-	// is this loop's.
+	// Concluding is called for each task of a client that is about to get its reply, on the
+	// loop that runs it. It copies the parts of the task's route that Ended needs, because
+	// the route belongs to this loop.
 	Concluding func(t *Task)
 
-	// Ended is told on its client's loop of each task of a client that has its answer: what its key was, how
-	// it has ended, and of how many bytes is the value that it found or the request.
+	// Ended is called on the client's loop for each task of a client that has its reply. It
+	// gets the key, the outcome, and the size in bytes of the value that was found, or of
+	// the request.
 	Ended func(t *Task, key []byte, o stats.Outcome, size int)
 
-	Lines    map[Line]*queue // who waits for whom
+	Lines    map[Line]*queue // the lines, by name
 	Runnable []*Task         // tasks whose turn in a line has come
 	Parked   []parkedTask    // commands that wait for a server's next phase
-	Later    timers          // what goes on at a time
+	Later    timers          // timers of rules
 }
 
 // Leader serves tasks of one kind.
 type Leader interface {
-	// Lead serves t, whose turn it is, or parks it. It reports false, and has done
-	// nothing, if t is not of its kind.
+	// Lead serves t or parks it. If t is not of its kind, it returns
+	// false and has done nothing.
 	Lead(t *Task) bool
 }
 
 // Loops are the loops of the process.
 type Loops interface {
-	// Owner is the loop that leads the commands on a key of several copies, by the
-	// hash of the key.
+	// Owner returns the loop that runs the commands on a replicated key, by the hash of
+	// the key.
 	Owner(hash uint64) *Tasks
 
-	// HashKey makes one number of a key, the same for all loops.
+	// HashKey returns the hash of a key, the same on all loops.
 	HashKey(key []byte) uint64
 
-	// Count is how many there are, and which of them t is.
+	// Count returns the number of loops, and the index of t.
 	Count(t *Tasks) (n, index int)
 }
 
-// lead gives t to the first leader whose kind it is. Before, it goes to the loop that
-// leads its key; and it is parked while it is not known which servers are out.
+// lead offers t to the leaders, and the first that accepts it serves it. Before that, t
+// moves to the loop of its key (Owner). While it is not known which servers are out, t is
+// parked.
 //
-// A task that was parked while it holds the line of its key goes on with the leader that
-// has taken the line: only that one gives it back. Meanwhile its key may have become one of
-// another leader too, as increments of it are buffered by now, or a reload has added a guard.
+// A task that was parked while it runs in the line of its key continues with the leader
+// that has claimed the line: only that one releases it. By now another leader could claim
+// the key, too: increments of it are buffered, or a reload has added a guard.
 func (e *Tasks) lead(t *Task) {
-	if t.x == nil && t.step == nil { // Ringside's own: it has its rule, and now its turn
+	if t.x == nil && t.step == nil { // an internal task: it has its rule, and now its turn
 		t.Deadline = e.Now + int64(t.Route.Timeouts.Deadline)
 		t.Run(0, nil)
 		return
@@ -149,7 +151,8 @@ func (e *Tasks) lead(t *Task) {
 	}
 }
 
-// refuse ends a task that no leader has been asked to serve.
+// refuse fails a task that was not offered to any leader, and tells the leaders that count
+// such tasks.
 func (e *Tasks) refuse(t *Task, why string) {
 	for _, l := range e.Leaders {
 		if w, ok := l.(interface{ Refused(t *Task) }); ok {
@@ -159,30 +162,29 @@ func (e *Tasks) refuse(t *Task, why string) {
 	t.Fail(why, stats.Unavailable)
 }
 
-// Rule leads a task: it asks, is told how each ask ended, and answers.
+// Rule carries out a task: it sends asks, gets their outcomes, and replies to the client.
 type Rule interface {
-	// Begin asks first.
+	// Begin sends the first asks.
 	Begin(t *Task)
 
-	// Told is told how the ask with the number id ended. r is valid during the call.
+	// Told gets the outcome of the ask with the number id. r is valid during the call.
 	Told(t *Task, id int, r *upstream.Result)
 }
 
-// unsentAsk is an ask that found no connection, or whose answer was there.
+// unsentAsk is an ask that found no connection, or has a known reply.
 type unsentAsk struct {
 	id int
 	upstream.Result
 }
 
-// NewTask makes a task of the request in Clients.Req, for its only key or for one of
-// several: key, decoded, which the client wrote as wrote. It is a part of x, of that
-// share.
+// NewTask creates a task of the request in Clients.Req, for its only key or one of several.
+// key is decoded; the client wrote it as wrote. The task is a part of x, with that share.
 func (e *Tasks) NewTask(x *client.Exchange, share int32, rt *routing.Route, raw, wrote, key []byte) *Task {
 	t := &Task{ClientLoop: e, x: x, share: share, Loop: e, Route: rt, Op: e.Clients.Req.Op, Strip: rt.Strip, Asker: x.Session.ID}
 	t.Deadline = x.Start + int64(rt.Timeouts.Deadline)
 	if e.Clients.Req.NumKeys > 1 {
 		command := raw[e.Clients.Req.Line.Start:e.Clients.Req.Keys.Start]
-		if e.Clients.Req.Op == wire.Get { // it may be a bget, which not every server knows
+		if e.Clients.Req.Op == wire.Get { // it may be a bget, which not every server supports
 			command = []byte("get ")
 		}
 		t.Raw = append(t.Raw, command...)
@@ -201,8 +203,8 @@ func (e *Tasks) NewTask(x *client.Exchange, share int32, rt *routing.Route, raw,
 	return t
 }
 
-// NewRemoval makes a task that deletes key, which the client wrote as wrote,
-// and then answers what a storage command that Ringside refuses gets.
+// NewRemoval creates a task that deletes key, which the client wrote as wrote. The client
+// then gets instead, the reply to a storage command that Ringside rejects.
 func (e *Tasks) NewRemoval(x *client.Exchange, rt *routing.Route, wrote, key, instead []byte) *Task {
 	flags := e.Clients.Req.Flags & wire.Base64
 	line := append([]byte("md "), wrote...)
@@ -216,7 +218,7 @@ func (e *Tasks) NewRemoval(x *client.Exchange, rt *routing.Route, wrote, key, in
 	return t
 }
 
-// Refuse makes t a task that deletes its key and then says why.
+// Refuse turns t into a task that deletes its key and then replies with why.
 func (t *Task) Refuse(why string) {
 	t.instead = wire.AppendClientError(nil, why)
 	t.Raw = t.Meta("md", t.Key, "", nil)
@@ -224,8 +226,8 @@ func (t *Task) Refuse(why string) {
 	t.Op = t.Req.Op
 }
 
-// Run lets the rule begin (r is nil) or tells it how ask id ended, and then of the
-// asks that found no connection meanwhile.
+// Run begins the rule (r is nil), or reports the outcome of ask id to it. Then it reports
+// the asks that found no connection in the meantime.
 func (t *Task) Run(id int, r *upstream.Result) {
 	if r == nil {
 		t.Rule.Begin(t)
@@ -236,7 +238,7 @@ func (t *Task) Run(id int, r *upstream.Result) {
 	t.CatchUp()
 }
 
-// CatchUp tells the rule of asks that found no connection.
+// CatchUp reports to the rule the asks that found no connection.
 func (t *Task) CatchUp() {
 	for len(t.failed) > 0 {
 		f := t.failed[0]
@@ -247,7 +249,7 @@ func (t *Task) CatchUp() {
 	t.release()
 }
 
-// release gives up the task's bytes when nothing needs them any more.
+// release frees the task's bytes when they are not needed any more.
 func (t *Task) release() {
 	if t.ClientDone && t.Open == 0 && t.Raw != nil {
 		t.hold(-t.held)
@@ -255,48 +257,48 @@ func (t *Task) release() {
 	}
 }
 
-// Count counts t and its request against limits.memory, until nothing needs them any more.
+// Count counts t and its request against limits.memory, until they are not needed any more.
 func (t *Task) Count() { t.hold(TaskSize + len(t.Raw)) }
 
-// hold counts n more bytes, or fewer.
+// hold counts n more bytes, or fewer if n is negative.
 func (t *Task) hold(n int) {
 	t.held += n
 	t.Loop.Buffers.Hold(n)
 }
 
-// TaskSize is what a task counts against limits.memory, with its rule and its asks,
-// beside its request.
+// TaskSize is the number of bytes that a task counts against limits.memory for itself, its
+// rule and its asks, in addition to its request.
 const TaskSize = 2 << 10
 
-// Keep is a copy of r that stays valid when the call that brought it has ended.
+// Keep returns a copy of r that stays valid after the call that r was passed to.
 func (t *Task) Keep(r *upstream.Result) upstream.Result {
 	kept := *r
 	kept.Bytes = bytes.Clone(r.Bytes)
-	if t.Raw != nil { // else nothing is counted for it any more
+	if t.Raw != nil { // else its bytes are not counted any more
 		t.hold(len(kept.Bytes))
 	}
 	return kept
 }
 
-// Client is the number of the client: t is an upstream.Asker.
+// Client returns the number of the client: t is an upstream.Asker.
 func (t *Task) Client() uint64 { return t.Asker }
 
-// Answered goes on with what came of an ask.
+// Answered continues after an ask has ended.
 func (t *Task) Answered(id int, r *upstream.Result) { t.Run(id, r) }
 
-// Ask sends line to srv, and tells the rule what comes of it as number id. When the
-// client has its answer, what is asked is Ringside's own.
+// Ask sends line to srv, and reports the outcome to the rule as ask id. After the client
+// has its reply, the ask is an internal one.
 func (t *Task) Ask(id int, srv *upstream.Server, line []byte) { t.AskAs(t.ClientDone, id, srv, line) }
 
-// AskAs is Ask of Ringside's own (internal), or of the client's.
+// AskAs is Ask, as an internal ask or as the client's.
 func (t *Task) AskAs(internal bool, id int, srv *upstream.Server, line []byte) {
 	t.Loop.Wire.Next(line, &t.Loop.Plain)
 	t.AskParsed(internal, id, srv, line, nil)
 }
 
-// AskParsed is AskAs for a line that has been parsed into Servers.Plain. Where it is about what
-// an answer has told it must reach the process which that came from: seen is its way, or nil.
-// It reports false, and has not sent the line, if that is not so.
+// AskParsed is like AskAs, for a line that has been parsed into Servers.Plain. If seen is not
+// nil, the line is sent only to the server process that sent the earlier reply. Otherwise
+// AskParsed returns false and has not sent it.
 func (t *Task) AskParsed(internal bool, id int, srv *upstream.Server, line []byte, seen *upstream.Via) bool {
 	c, why, o := srv.Pick(t.Asker, internal)
 	switch {
@@ -312,31 +314,31 @@ func (t *Task) AskParsed(internal bool, id int, srv *upstream.Server, line []byt
 	}
 	t.Loop.AskParsed(c, t, id, t.Limits(), line, internal)
 	c.Tail.LeavesValue = LeavesValue(&t.Loop.Plain) && !t.counts()
-	if t.Route.Guard == nil && t.Route.Copies.Copies == 0 { // else a rule goes by the cas that an old server does not tell
+	if t.Route.Guard == nil && t.Route.Copies.Copies == 0 { // else a rule relies on the cas, which an old server does not return
 		c.Tail.Flags |= t.Req.Flags & wire.Binary
 	}
 	return true
 }
 
-// Knows tells the rule r, next, as what has come of ask id, which was not sent.
+// Knows reports r to the rule, next, as the outcome of ask id, which was not sent.
 func (t *Task) Knows(id int, r *upstream.Result) {
 	t.Open++
 	t.failed = append(t.failed, unsentAsk{id, *r})
 }
 
-// Limits is what is left for an ask of the time that the command may take.
+// Limits returns the timeouts of an ask, within the command's remaining time.
 func (t *Task) Limits() *table.Timeouts {
 	return t.Route.Timeouts.Within(time.Duration(t.Deadline - t.Loop.Now))
 }
 
-// Edit is a change to a request: what replaces one of its spans.
+// Edit is a change to a request: With replaces the span At.
 type Edit struct {
 	At   wire.Span
 	With []byte
 }
 
-// WithKey is the task's request with another key, and with edits. It may be the request
-// itself.
+// WithKey returns the task's request with another key, and with edits. It may be the
+// request itself.
 func (t *Task) WithKey(key []byte, edits ...Edit) []byte {
 	if len(edits) == 0 && t.Req.Flags&wire.Base64 == 0 && bytes.Equal(key, t.Req.Key.Of(t.Raw)) {
 		return t.Raw[:len(t.Raw):len(t.Raw)]
@@ -344,7 +346,7 @@ func (t *Task) WithKey(key []byte, edits ...Edit) []byte {
 	return t.edited(append(edits, Edit{t.Req.Key, t.onWire(key)}))
 }
 
-// Rewrite makes edits to the request itself, as if the client had sent it so.
+// Rewrite applies edits to the request itself, as if the client had sent it so.
 func (t *Task) Rewrite(edits ...Edit) {
 	if len(edits) == 0 {
 		return
@@ -370,7 +372,7 @@ func (t *Task) edited(edits []Edit) []byte {
 	return append(line, t.Raw[at:]...)
 }
 
-// onWire is key as the request writes it: in base64, or as it is.
+// onWire returns key as the request spells it: in base64, or unchanged.
 func (t *Task) onWire(key []byte) []byte {
 	if t.Req.Flags&wire.Base64 != 0 {
 		return base64.StdEncoding.AppendEncode(nil, key)
@@ -378,8 +380,7 @@ func (t *Task) onWire(key []byte) []byte {
 	return key
 }
 
-// Meta is a meta command on key with flags, and with a data block if body is
-// not nil.
+// Meta returns a meta command on key with flags, and with a data block if body is not nil.
 func (t *Task) Meta(command string, key []byte, flags string, body []byte) []byte {
 	line := append([]byte(command), ' ')
 	if t.Req.Flags&wire.Base64 != 0 {
@@ -400,23 +401,23 @@ func (t *Task) Meta(command string, key []byte, flags string, body []byte) []byt
 	return line
 }
 
-// Result is b as a server's answer to t's own request.
+// Result returns b as a server's reply to t's own request.
 func (t *Task) Result(srv *upstream.Server, b []byte) *upstream.Result {
 	r := &upstream.Result{Server: srv}
 	r.SetAnswer(t.Op, t.Req.Dialect, b)
 	return r
 }
 
-// Answer gives the client the answer of a server, with the client's own key in it
-// and with the cas token that token makes of the server's; nil leaves it as it is. It
-// ends the task's part of the exchange.
+// Answer sends the client the reply of a server, with the client's own key in it. token
+// converts the cas in it to the client's; nil leaves it unchanged. Answer ends the task's
+// part of the exchange.
 func (t *Task) Answer(r *upstream.Result, token Token) {
 	if t.step != nil {
 		t.endStep(r, token)
 		return
 	}
 	got, server := *r, ""
-	if r.Server != nil { // it is this loop's: the client's must not look at it
+	if r.Server != nil { // it belongs to this loop; the client's loop must not use it
 		server = r.Server.Label()
 	}
 	if t.ClientLoop != t.Loop {
@@ -455,7 +456,7 @@ func (t *Task) answerClient(e *Tasks, x *client.Exchange, r *upstream.Result, se
 	return stats.OutcomeOf(rep.Kind), rep.Body.Len()
 }
 
-// answerRead gives the client the value that a text read found.
+// answerRead sends the client the value that a text read found.
 func (t *Task) answerRead(e *Tasks, x *client.Exchange, r *upstream.Result, token func(uint64) uint64) {
 	switch rep := &r.Reply; rep.Kind {
 	case wire.Value:
@@ -474,7 +475,7 @@ func (t *Task) answerRead(e *Tasks, x *client.Exchange, r *upstream.Result, toke
 	}
 }
 
-// Fail ends the task's part of the exchange without an answer.
+// Fail ends the task's part of the exchange with an error.
 func (t *Task) Fail(why string, o stats.Outcome) {
 	if t.step != nil {
 		t.endStep(&upstream.Result{Failure: upstream.Failure{Why: why, Outcome: o, Unsent: !t.step.asked}}, nil)
@@ -487,15 +488,15 @@ func (t *Task) Fail(why string, o stats.Outcome) {
 	t.release()
 }
 
-// AnswerKind ends the task's part of the exchange with an answer of kind k that
-// Ringside makes.
+// AnswerKind ends the task's part of the exchange with a reply of kind k that Ringside
+// makes.
 func (t *Task) AnswerKind(k wire.Kind) {
 	var line []byte
 	if t.instead == nil && (t.Req.Dialect == wire.Meta || t.Op > wire.Gats) { // a miss of a text read has no line
 		line = wire.AppendAnswer(nil, t.Raw, &t.Req, k)
 	}
 	if t.step != nil {
-		if line == nil { // else it would pass for a step without an answer
+		if line == nil { // else it would count as a step without a reply
 			line = wire.EndLine
 		}
 		t.endStep(t.Result(nil, line), nil)
@@ -516,11 +517,11 @@ func (t *Task) AnswerKind(k wire.Kind) {
 	t.release()
 }
 
-// Removal says that t deletes a key whose new value Ringside has refused.
+// Removal reports whether t deletes a key because Ringside has rejected its new value.
 func (t *Task) Removal() bool { return t.instead != nil }
 
-// Reject ends the task's part of the exchange with an error line, whatever is to
-// be said of a read that no server could answer.
+// Reject ends the task's part of the exchange with an error line, whatever get_errors says
+// of reads that no server could answer.
 func (t *Task) Reject(line []byte) {
 	t.conclude("", string(bytes.TrimSpace(line)), func(_ *Tasks, x *client.Exchange) (stats.Outcome, int) {
 		x.ErrLine = append(x.ErrLine[:0], line...)
@@ -533,8 +534,7 @@ func (t *Task) Reject(line []byte) {
 	t.release()
 }
 
-// forClient is the reply rep, whose bytes are b, with the key as the client
-// knows it.
+// forClient returns the reply rep, of the bytes b, with the client's spelling of the key.
 func (t *Task) forClient(rep *wire.Reply, b []byte, token func(uint64) uint64) []byte {
 	var edits []Edit
 	key, named := []byte(t.Strip+string(t.Key)), rep.Key.Of(b)
@@ -543,7 +543,7 @@ func (t *Task) forClient(rep *wire.Reply, b []byte, token func(uint64) uint64) [
 		if at, ok := t.echo.At(b, rep); ok {
 			edits = append(edits, Edit{wire.Span{Start: at, End: at}, t.echo.Text})
 		}
-	case rep.Letters.Has('b') || rep.Kind == wire.Item && !bytes.HasSuffix(named, t.Key): // its item was made in base64
+	case rep.Letters.Has('b') || rep.Kind == wire.Item && !bytes.HasSuffix(named, t.Key): // its item was stored under a base64 key
 		edits = append(edits, Edit{rep.Key, base64.StdEncoding.AppendEncode(nil, key)})
 	default:
 		edits = append(edits, Edit{rep.Key, key})
@@ -572,7 +572,7 @@ func (t *Task) forClient(rep *wire.Reply, b []byte, token func(uint64) uint64) [
 	return append(out, b[from:]...)
 }
 
-// AddTo adds what waits to what is told of all loops.
+// AddTo adds the numbers of waiting commands to a snapshot.
 func (e *Tasks) AddTo(into *stats.Snapshot) {
 	into.Parked += len(e.Parked)
 	into.Lines += len(e.Lines)

@@ -1,6 +1,6 @@
 package task_test
 
-// Tasks whose client is at another loop than the one that leads them.
+// Tasks that run on another loop than their client's.
 
 import (
 	"fmt"
@@ -14,9 +14,9 @@ import (
 	"ringside/proxy/link"
 )
 
-// TestTellNamesWhoAnswered: an error that a server has answered to a task goes to
-// the client's loop while the loop that led the task takes up a table with
-// another name for the server. The race detector watches.
+// TestTellNamesWhoAnswered: a server's error reply to a task is posted to the client's
+// loop, while the loop that ran the task applies a table with another name for the server.
+// The race detector watches.
 func TestTellNamesWhoAnswered(t *testing.T) {
 	s := conversation.New(t)
 	s.Line("pool main servers=s1,s2 get_errors=error")
@@ -60,8 +60,8 @@ func TestTellNamesWhoAnswered(t *testing.T) {
 	}
 }
 
-// TestTasksCountWhatTheyHold holds what tasks count against limits.memory against the
-// bytes that they take, where each asks two servers.
+// TestTasksCountWhatTheyHold compares the bytes that tasks count against limits.memory with
+// the bytes that they use, if each asks two servers.
 func TestTasksCountWhatTheyHold(t *testing.T) {
 	s := conversation.New(t)
 	s.Line("pool main servers=s1,s2,s3")
@@ -89,8 +89,9 @@ func TestTasksCountWhatTheyHold(t *testing.T) {
 	}
 }
 
-// TestGetBehindAMissedWrite: what one loop knows of a write that a copy has missed keeps gets
-// of other loops from that copy, from before the write is answered on.
+// TestGetBehindAMissedWrite: if one loop knows that a replica has missed a write, other
+// loops send no gets to that replica. This holds before the client gets the reply to the
+// write.
 func TestGetBehindAMissedWrite(t *testing.T) {
 	s := conversation.New(t)
 	for _, line := range []string{"pool main servers=s1", "pool near servers=n1", "route - main also=near copies=2 prefer=near ack=one through"} {
@@ -104,7 +105,7 @@ func TestGetBehindAMissedWrite(t *testing.T) {
 	}
 	other.Begin(s.Now, conversation.Wall(s.Now))
 	key := "a1"
-	for s.Proxy.Hash([]byte(key))%2 != 0 { // s.e leads it
+	for s.Proxy.Hash([]byte(key))%2 != 0 { // the loop of s runs it
 		key = string(key[0]+1) + "1"
 	}
 	for _, line := range []string{"c1 > set " + key + " 0 0 1\\r\\nA", "s1 runs 7", "n1 runs 8", "s1 < set " + key + " 0 0 1\\r\\nA", "n1 < set " + key + " 0 0 1\\r\\nA", "s1 > STORED", "n1 > STORED", "c1 < STORED"} {

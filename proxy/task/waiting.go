@@ -1,6 +1,6 @@
 package task
 
-// What clients wait for that is no server's answer, for people.
+// Reports what clients wait for, other than a server's reply.
 
 import (
 	"cmp"
@@ -9,7 +9,7 @@ import (
 	"ringside/proxy/stats"
 )
 
-// Waits tells of the clients whose commands are parked, or wait for others on their
+// Waits reports the clients with commands that are parked, or that wait for others on their
 // key.
 func (e *Tasks) Waits(tell func(client uint64, w stats.Wait)) {
 	for _, p := range e.Parked {
@@ -23,7 +23,7 @@ func (e *Tasks) Waits(tell func(client uint64, w stats.Wait)) {
 	}
 }
 
-// age is since when the client waits for t.
+// age returns how long the client has waited for t.
 func (e *Tasks) age(t *Task) time.Duration {
 	return t.Route.Timeouts.Deadline - time.Duration(t.Deadline-e.Now)
 }

@@ -1,25 +1,26 @@
-// Package castoken makes cas tokens that are worth something only at the member that gave them.
+// Package castoken seals cas tokens, so that a token is valid only for the server that
+// issued it.
 //
-// A cas unique counts one server's writes, so the same number comes up at
-// others, and again after a restart. What a client gets is therefore sealed:
+// A cas unique counts the writes of one server. So other servers assign the same number,
+// and so does this one after a restart. The token that a client gets is therefore sealed:
 //
-//	bits 63-52  as they are: failover's generation, g mod 4096
-//	bits 51-0   the server's cas XOR 52 bits that the identity of the member gives
+//	bits 63-52  unchanged: failover's generation, g mod 4096
+//	bits 51-0   the server's cas XOR 52 bits derived from the identity of the server
 //
-// A token that is opened for another identity is another number, at random among
-// 2^52, so the server itself answers EXISTS (or NOT_FOUND); nothing needs to be
-// remembered, and no bits are taken from the number, which a clock in
-// microseconds (with E) or 142 years of a million writes a second would fill.
-// It commutes with failover's tag as long as the server's cas is below 2^52: to
-// be sure seal first, tag then; and take the tag off first, open then.
+// A token that is opened for another identity becomes another number, at random among 2^52.
+// So the server itself replies EXISTS (or NOT_FOUND), and the proxy needs to remember
+// nothing. No bits are taken from the cas: 52 bits hold a clock in microseconds (with E),
+// or 142 years of a million writes per second. Sealing and failover's tag can be applied in
+// any order as long as the server's cas is below 2^52. To be safe, seal first and then tag;
+// remove the tag first and then open.
 package castoken
 
-// The package's manual, and all of it.
+// The package doc and all of the code.
 
-// Identity is what the tokens of a key at a member are sealed for: the member's
-// address, the key as servers know it, and what changes whenever the member's
-// cas may start again (its start time, its process, how often it was flushed).
-// It depends on nothing else, so that all proxies make the same of the same.
+// Identity returns the identity that seals the tokens of a key at one server. It is derived
+// from the server's address, the key as servers know it, and the values that change
+// whenever the server's cas may start again: start time, process ID, number of flushes. It
+// depends on nothing else, so all proxies derive the same identity.
 func Identity(address string, key []byte, incarnation ...uint64) uint64 {
 	h := uint64(14695981039346656037) // FNV-1a
 	for i := range len(address) {
@@ -35,12 +36,12 @@ func Identity(address string, key []byte, incarnation ...uint64) uint64 {
 	return h
 }
 
-// Seal returns the token that a client gets for a cas unique of the member with
-// this identity.
+// Seal returns the token that a client gets for a cas unique of the server with this
+// identity.
 func Seal(cas, identity uint64) uint64 { return cas ^ identity&sealed }
 
-// Open returns the cas unique to send for a token, if the member with this
-// identity is the authority now.
+// Open returns the cas unique to send for a token, if the server with this identity is the
+// primary now.
 func Open(token, identity uint64) uint64 { return token ^ identity&sealed }
 
 const sealed = 1<<52 - 1

@@ -1,10 +1,10 @@
-// Package deed spells what a rule of package replicate asks of one server in Ringside's
-// own words, and reads the answers.
+// Package deed spells the requests of a replication rule (package replicate) to one server,
+// and parses the replies.
 //
-// A key is copied by package copies from one of its holders to another, and by package
-// failover from the interim server to the key's own. Both are a replicate.Mend, so both
-// leave the same marks, know those of others by their flags, and take no item of a
-// client's for one: the requests are spelled here, once.
+// Package copies copies a key from one replica to another. Package failover copies it from
+// the substitute server to the key's own. Both use replicate.Mend, so both must place the
+// same tombstones, recognize each other's by their flags, and not mistake a client's item
+// for one. So these requests are spelled here, once.
 package deed
 
 import (
@@ -19,12 +19,13 @@ import (
 	"ringside/replicate"
 )
 
-// MarkWait is the time for the owner of a mark to end what it is doing.
+// MarkWait is the time that the owner of a tombstone gets to finish.
 const MarkWait = 20 * time.Millisecond
 
-// Spell is the request of a deed that shows nothing of t's own request, on a key as the
-// server knows it. guard is the flag for the cas that must still be there (Guard), life the
-// TTL of a mark in seconds. The comments at package replicate's deeds say what each has to show.
+// Spell returns the request of a deed that needs nothing of t's own request, on a key as
+// the server knows it. guard is the flag for the cas that must still be there (Guard). life
+// is the TTL of a tombstone in seconds. The comments at package replicate's deeds say what
+// each reply must show.
 func Spell(t *task.Task, d replicate.Deed, key []byte, guard string, life int) []byte {
 	mark := " F" + wire.MarkFlags + " T" + strconv.Itoa(life) + " c"
 	switch d {
@@ -44,8 +45,8 @@ func Spell(t *task.Task, d replicate.Deed, key []byte, guard string, life int) [
 	return t.Meta("mg", key, " s f c", nil) // Look, Weigh, Review, Check, Preview
 }
 
-// Fill stores what the answer from has fetched, as Spell does. With chosen the copy gets
-// the cas that was fetched, too.
+// Fill returns the request that stores what the reply from has fetched, like Spell. With
+// chosen, the copy gets the cas that was fetched, too.
 func Fill(t *task.Task, key []byte, guard string, from *upstream.Result, chosen bool) []byte {
 	ttl := Arg(from, 't')
 	if ttl == "-1" {
@@ -58,10 +59,10 @@ func Fill(t *task.Task, key []byte, guard string, from *upstream.Result, chosen 
 	return t.Meta("ms", key, flags, from.Reply.Body.Of(from.Bytes))
 }
 
-// Guard is the flag by which a request is done only if the cas that r shows is still there.
+// Guard returns the flag that makes a request run only if the cas in r is still there.
 func Guard(r *upstream.Result) string { return " C" + Arg(r, 'c') }
 
-// Arg is the argument of a meta flag in an answer; "0" if it is not there.
+// Arg returns the argument of a meta flag in a reply, or "0" if it is missing.
 func Arg(r *upstream.Result, letter byte) string {
 	at, ok := wire.FlagArg(r.Bytes, r.Reply.MetaFlags, letter)
 	if !ok {
@@ -70,7 +71,7 @@ func Arg(r *upstream.Result, letter byte) string {
 	return string(at.Of(r.Bytes))
 }
 
-// Kind is what the answer r to a deed means.
+// Kind returns the meaning of the reply r to a deed.
 func Kind(d replicate.Deed, r *upstream.Result) replicate.Kind {
 	switch k := kinds[r.Reply.Kind]; {
 	case r.Reply.Kind == wire.NoReply && r.Unsent:
@@ -88,20 +89,21 @@ func Kind(d replicate.Deed, r *upstream.Result) replicate.Kind {
 	}
 }
 
-// Marked says whether an answer that shows flags shows those of a mark.
+// Marked reports whether a reply that shows flags shows those of a tombstone.
 func Marked(r *upstream.Result) bool {
 	return string(r.Reply.ClientFlags.Of(r.Bytes)) == wire.MarkFlags || Arg(r, 'f') == wire.MarkFlags
 }
 
-// kinds are what replies mean, whatever was asked.
+// kinds maps the kinds of replies to outcomes, whatever the request was.
 var kinds = [wire.NumKinds]replicate.Kind{
 	wire.Value: replicate.Hit, wire.Header: replicate.Hit, wire.Item: replicate.Hit, wire.End: replicate.Miss, wire.Miss: replicate.Miss,
 	wire.Stored: replicate.Stored, wire.NotStored: replicate.NotStored, wire.Exists: replicate.Exists, wire.NotFound: replicate.NotFound,
 	wire.Deleted: replicate.Deleted, wire.Touched: replicate.Touched, wire.OK: replicate.OK, wire.ServerError: replicate.ServerError,
 }
 
-// Show is the edit that adds flags to the client's meta request: letter (0: none), if the
-// client has not asked for it, and more. added is what Hide takes out of the answer, or 0.
+// Show returns the edit that adds flags to the client's meta request: letter (0: none), if
+// the client has not requested it, and more. added is the flag that Hide must remove from
+// the reply, or 0.
 func Show(t *task.Task, letter byte, more string) (edit task.Edit, added byte) {
 	if letter != 0 && !t.Req.Letters.Has(letter) {
 		added = letter
@@ -111,7 +113,7 @@ func Show(t *task.Task, letter byte, more string) (edit task.Edit, added byte) {
 	return task.Edit{At: wire.Span{Start: end, End: end}, With: []byte(more)}, added
 }
 
-// Hide takes the flag that Show has added out of the answer to a request of that kind.
+// Hide removes the flag that Show has added from the reply to a request of that kind.
 func Hide(r *upstream.Result, op wire.Op, dialect wire.Dialect, added byte) {
 	rep := &r.Reply
 	if added == 0 {
