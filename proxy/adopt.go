@@ -163,7 +163,7 @@ func (e *Engine) bindListeners(bound map[*table.Pool]*routing.BoundPool) {
 	e.near.End()
 }
 
-// taggedPools returns the pools whose values may have tags.
+// taggedPools returns the pools with values that may have tags.
 func (e *Engine) taggedPools() (list []*routing.BoundPool) {
 	for _, l := range e.InOrder {
 		for i := range l.Routes {

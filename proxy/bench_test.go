@@ -156,7 +156,7 @@ func bothCopies(s *conversation.Harness, request, answer string) (from []*conver
 }
 
 // TestTagsOneWrite checks that a get of a value with two known tags costs one write to
-// its server and one read: its replies are parsed as they arrive, and complete it.
+// its server and one read. Its replies are parsed as they arrive, and complete the get.
 func TestTagsOneWrite(t *testing.T) {
 	s := &conversation.Harness{T: t, Now: int64(time.Hour), Endpoints: map[string]*conversation.Endpoint{}, Quiet: true}
 	s.Blank()

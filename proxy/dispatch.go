@@ -37,8 +37,8 @@ func (d *door) NeedsFence() bool { return d.Moves }
 // NoMemory rejects a storage command when there is no memory for its data block.
 func (d *door) NoMemory(s *client.Session, raw []byte, rest int) { d.refuseMemory(s, raw, rest) }
 
-// Serve handles the request in e.Req, whose bytes are raw. It reports whether it has
-// moved those bytes out of the client's input buffer.
+// Serve handles the request in e.Req, which has the bytes raw. It reports whether it
+// has moved those bytes out of the client's input buffer.
 func (e *Engine) Serve(s *client.Session, raw []byte) (taken bool) {
 	r := &e.Req
 	switch r.Op {
@@ -168,7 +168,7 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 		x.Miss = wire.AppendAnswer(x.Miss[:0], raw, r, wire.Miss)
 	}
 	if e.near.On && e.near.Serve(x, 0, rt, raw, key) {
-		// near has answered it or attached it to a request in flight
+		// near has answered it, or makes it wait for a refresh
 	} else if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) {
 		if !rt.Direct || !e.readCopy(s, x, 0, rt, srv, raw, key) {
 			e.admit(s, x, e.NewTask(x, 0, rt, raw, r.Key.Of(raw), key))
@@ -215,7 +215,7 @@ func (e *Engine) count(s *client.Session, raw []byte) (taken bool) {
 	return false
 }
 
-// goesBy sets the route of x, whose key matched rt. If rt is nil it does nothing.
+// goesBy records in x that its key matched the route rt. If rt is nil it does nothing.
 func goesBy(x *client.Exchange, rt *routing.Route) {
 	if rt != nil {
 		x.MissErrors, x.Route = !rt.GetErrors, rt.Count
@@ -279,9 +279,9 @@ func (e *Engine) admit(s *client.Session, x *client.Exchange, t *task.Task) {
 
 // askDebug serves me. If the key is in base64 it sends the decoded key, because
 // memcached answers both spellings alike. The reply contains the raw bytes of the key
-// unless the item was stored with a base64 key, and up to 1.6.45 memcached forgets that
-// for some items. So a key with spaces or control characters is rejected: its reply may
-// span several lines and its end could not be found.
+// unless the item was stored with a base64 key. Up to 1.6.45 memcached forgets that for
+// some items. So a key with spaces or control characters is rejected: its reply may
+// span several lines, and its end could not be found.
 func (e *Engine) askDebug(s *client.Session, raw []byte) {
 	r := &e.Req
 	if r.Flags&wire.Base64 != 0 {

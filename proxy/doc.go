@@ -8,9 +8,8 @@
 //	client bytes ► Session ► Limits.Next ► route ► hash once ► Attempt ► Conn's queue ► server bytes
 //	client bytes ◄ Session ◄ finish      ◄ Exchange ◄ pair by order    ◄ NextReplyOf ◄ server bytes
 //
-// An Engine embeds one part of each of the packages below. A package imports only
-// packages above it in this list. It gets everything else through an interface or a
-// function, which this package provides.
+// An Engine has one part of each of the packages below. None of them imports this
+// package. This package provides what they need from it as interfaces or functions.
 //
 //	link      bytes, timers and memory of a loop   calls makeRoom when limits.memory is reached (relief.go)
 //	upstream  requests to servers, and replies     reports to observer: server down, up, connected (engine.go)

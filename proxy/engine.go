@@ -42,8 +42,8 @@ type Engine struct {
 	task.Tasks
 	failover.Keepers
 	copies.Copies
-	guards   *guard.Guard // leads the tasks on guarded keys
-	tags     *tags.Tags   // leads the tasks on keys with tags
+	guards   *guard.Guard // handles tasks on guarded keys
+	tags     *tags.Tags   // handles tasks on keys with tags
 	Counters counters.Counters
 	near     *serve.Near // near cache: values kept in this process
 	Watch    watch.Watch // samples the keys that clients request

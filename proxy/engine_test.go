@@ -16,7 +16,7 @@ import (
 )
 
 // TestHoldListStaysSmall checks that the list does not keep old entries while there is
-// always a client whose answers wait.
+// always a client with delayed answers.
 func TestHoldListStaysSmall(t *testing.T) {
 	var h client.HoldList
 	var last *client.Session
@@ -187,9 +187,8 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// TestHugeFrames checks that nothing of a frame with a length of 4 GiB is kept,
-// whatever its opcode, and that the client gets its answer as soon as the length is
-// known.
+// TestHugeFrames checks frames with a length of 4 GiB. Nothing of them is kept,
+// whatever their opcode. The client gets its answer as soon as the length is known.
 func TestHugeFrames(t *testing.T) {
 	for _, c := range []struct{ frame, answer, says string }{
 		{"set #1 k=a1 x=0,0", "set #1 status=3 v=Too\\x20large.", "DELETED\r\n"},

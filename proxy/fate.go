@@ -36,8 +36,8 @@ func (p *Proxy) Misses(label string) *why.Account {
 	return nil
 }
 
-// Judged returns the report of why keys missed and how long their values lasted. It
-// returns nil if there is no book. It fails as Snapshot does.
+// Judged returns the report of why keys missed and how long their values took to
+// rebuild. It returns nil if there is no book. It fails as Snapshot does.
 func (p *Proxy) Judged() (is *why.Report, err error) {
 	b := p.book.Load()
 	if b == nil {
@@ -88,7 +88,7 @@ func (o observer) Fate(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply) {
 	}
 }
 
-// fateOf reports what happened to the key of t, whose client has its answer.
+// fateOf reports what happened to the key of t, after its client got the answer.
 func (e *Engine) fateOf(t *task.Task, o stats.Outcome) {
 	tell := t.Account
 	switch {

@@ -11,8 +11,8 @@ import (
 	"ringside/proxy/conversation"
 )
 
-// TestBrokenProtocol checks that a server whose every reply breaks the protocol gets
-// one log line in ten seconds. It is retried at growing intervals, although its
+// TestBrokenProtocol checks a server that breaks the protocol with every reply. It gets
+// one log line in ten seconds and is retried at growing intervals, although its
 // greeting is correct.
 func TestBrokenProtocol(t *testing.T) {
 	var logs bytes.Buffer
@@ -77,8 +77,8 @@ func TestLogLimited(t *testing.T) {
 }
 
 // TestLogErrorsOfReads checks that the log shows the text of a server's SERVER_ERROR to
-// any kind of read, at most once in ten seconds. This includes reads whose client gets
-// a miss.
+// any kind of read, at most once in ten seconds. This includes reads for which the
+// client gets a miss.
 func TestLogErrorsOfReads(t *testing.T) {
 	for _, test := range []struct{ name, pool, route, asks, sent, answer string }{
 		{"get", "", "", `c1 > get k1`, "s1 < get k1", "c1 < END"},

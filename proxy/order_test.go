@@ -508,8 +508,9 @@ func (l *orderLoop) effect(x link.Effect) {
 	}
 }
 
-// TestLateReadsLeaveWritersAlone checks that a late read does not join the queue of
-// writes of its client, in which another client's write may be running.
+// TestLateReadsLeaveWritersAlone checks a read that times out while it waits for its
+// client's own write of the key. It must not disturb the queue of writes of the key, in
+// which another client's write may be next.
 func TestLateReadsLeaveWritersAlone(t *testing.T) {
 	s := conversation.New(t)
 	s.Play("late", `pool main servers=s1,s2 strict=true

@@ -44,8 +44,9 @@ func TestOrderNamesAServer(t *testing.T) {
 
 // TestOrderMeetsReload overrides a server that reloads remove and add again, in a pool
 // that moves keys. Either the pool's current keeper gets the override, or there is no
-// such server. A keeper that has not heard from any server waits. The exception is a
-// reload that has just added s3: it is out then, so no substitute server is needed.
+// such server. A keeper that has not heard from any server yet rejects the override. It
+// accepts it only if a reload has just added s3, because s3 is out then and needs no
+// substitute server.
 func TestOrderMeetsReload(t *testing.T) {
 	s := conversation.New(t)
 	tables := []*table.Table{}

@@ -259,8 +259,8 @@ func (p loops) Count(t *task.Tasks) (n, index int) {
 // keeperLoop returns the engine that runs the keepers.
 func (p *Proxy) keeperLoop() *Engine { return p.Engines()[0] }
 
-// Collect adds up the counters of all engines and calls done with the sum, on one of
-// the engines' goroutines. It does not wait for done.
+// Collect adds up the counters of all engines and calls done with the sum. done runs on
+// an engine's goroutine or on the caller's. Collect does not wait for it.
 func (p *Proxy) Collect(done func(*stats.Snapshot)) {
 	sum := &stats.Snapshot{}
 	p.each(func(e *Engine) { e.Snapshot(sum) }, func() { done(sum) })

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// leastHeld is the minimum in bytes that a client or connection must use to be
-	// freed.
+	// leastHeld is the minimum number of bytes that must be freed at a client or
+	// connection to be worthwhile.
 	leastHeld = 4 << 10
 
 	// reliefWait is the time until the next search for the largest memory users, if the
@@ -59,8 +59,8 @@ func (e *Engine) makeRoom() {
 	e.MemoryFull = true // until Account finds that there is room
 }
 
-// refuseMemory rejects a storage command for whose data block there is no memory. The
-// remaining rest bytes of the block are discarded when they arrive.
+// refuseMemory rejects a storage command because there is no memory for its data block.
+// The remaining rest bytes of the block are discarded when they arrive.
 func (e *Engine) refuseMemory(s *client.Session, raw []byte, rest int) {
 	e.Count.NoMemory++
 	r := &e.Req
@@ -75,7 +75,8 @@ func (e *Engine) refuseMemory(s *client.Session, raw []byte, rest int) {
 // noMemory is memcached's reply when it has no memory for an item.
 var noMemory = []byte("SERVER_ERROR out of memory storing object\r\n")
 
-// hoarder is a client or server connection, and the bytes that closing it would free.
+// hoarder is a client or server connection, with the bytes that are freed by closing
+// the client or by dropping the connection's unsent requests.
 type hoarder struct {
 	link *link.Link
 	held int64
@@ -133,8 +134,9 @@ func number(l *link.Link) uint64 {
 	return 0
 }
 
-// refuse answers a storage command whose value is too large for Ringside. A set deletes
-// the old value first, as memcached does, because the client meant to replace it.
+// refuse answers a storage command with a value that is too large for Ringside. A set
+// deletes the old value first, as memcached does, because the client meant to replace
+// it.
 func (e *Engine) refuse(s *client.Session, raw []byte) {
 	r := &e.Req
 	e.Count.TooLarge++

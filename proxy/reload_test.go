@@ -40,8 +40,8 @@ func TestReloadWatchedOnce(t *testing.T) {
 	}
 }
 
-// TestReloadWithoutCopies reloads a fail_fast pool whose route no longer has replicas.
-// Its keeper is removed, but only after all servers are in.
+// TestReloadWithoutCopies reloads a fail_fast pool so that its route no longer has
+// replicas. Its keeper must be removed, but only after all servers are in.
 func TestReloadWithoutCopies(t *testing.T) {
 	s := conversation.New(t)
 	made := func(copies string) *table.Table {
@@ -63,9 +63,9 @@ func TestReloadWithoutCopies(t *testing.T) {
 }
 
 // TestReloadOfPlacement reloads a pool with the same servers. With another placement it
-// gets a new keeper; once that has seen no other list for a while, its members lack the
-// replicas that other members had of their keys. With the same placement both keepers
-// stay.
+// gets a new keeper. If that keeper has seen no other list for a while, its members
+// lack the replicas that other members had of their keys. With the same placement both
+// keepers stay.
 func TestReloadOfPlacement(t *testing.T) {
 	s := conversation.New(t)
 	setup := func(fingerprint string) {
@@ -156,8 +156,8 @@ func TestReloadHandsOrders(t *testing.T) {
 	}
 }
 
-// TestReloadAsksExpire lets a command that began before a reload use a server that the
-// reload has removed and that hangs. The command must get its answer in time.
+// TestReloadAsksExpire checks a command that began before a reload and uses a server
+// that the reload has removed and that hangs. The command must get its answer in time.
 func TestReloadAsksExpire(t *testing.T) {
 	s := conversation.New(t)
 	s.Pool([]string{"main", "servers=s1,s2", "failover=rehash", "get_errors=error"})

@@ -1,8 +1,8 @@
 package proxy
 
-// This file detects servers on which instances disagree. Either another instance ejects
-// a server by a pool that this instance does not have, or only one of the two ejects
-// it: package health/roll, its second item.
+// This file detects servers on which instances disagree: package health/roll, its
+// second item. Either another instance ejects a server by a pool that this instance
+// does not have. Or only one of the two instances ejects it.
 
 import (
 	"bytes"

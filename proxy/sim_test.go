@@ -374,7 +374,7 @@ func (w *world) act() {
 		return
 	}
 	c := w.clients[d.n(len(w.clients))]
-	if x := c.link.End.(*client.Session).Head; x != nil && x.Streaming != nil && x.Streaming.Turn != nil && d.one(10) { // a client whose values other requests wait for
+	if x := c.link.End.(*client.Session).Head; x != nil && x.Streaming != nil && x.Streaming.Turn != nil && d.one(10) { // other requests wait until this client has got its values
 		c.reset()
 		return
 	}

@@ -200,9 +200,9 @@ func (w *sizing) suffixed(key string) string {
 	return key
 }
 
-// guarded reports whether the route of key is guarded. On such a route a client that
-// missed a value must set it before it is readable again, so these tests don't delete
-// there.
+// guarded reports whether the route of key is guarded. After a miss there, a client's
+// set is tied to this miss until the value is set. A delete would make memcached and
+// the guard differ, so these tests never delete such keys.
 func guarded(key string) bool { return strings.Contains("g:h:t:u:d:", key[:2]) }
 
 // led reports whether commands on key need several requests. If a connection is set
@@ -292,14 +292,14 @@ func (w *sizing) play(dialect int, all []sized) {
 	w.rest()
 }
 
-// storm runs clients whose answers are ignored. Servers and clients close connections
+// storm runs clients and ignores their answers. Servers and clients close connections
 // at any time, and memory is short. Servers must still understand every request, and
 // later clients must be served correctly.
 func (w *sizing) storm() {
 	d := w.d
 	memory := w.Engine.MemoryLimit
 	all := w.prefixes
-	if d.one(2) { // keys whose commands are batched
+	if d.one(2) { // keys with commands that are batched
 		w.prefixes = all[:2]
 	}
 	var sets []sized

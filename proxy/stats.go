@@ -30,7 +30,7 @@ import (
 	"ringside/proxy/wire"
 )
 
-// stats answers the stats command in e.Req, whose bytes are raw.
+// stats answers the stats command in e.Req, which has the bytes raw.
 func (e *Engine) stats(s *client.Session, raw []byte) {
 	words := strings.FieldsFunc(string(e.Req.Args.Of(raw)), func(c rune) bool { return c == ' ' })
 	what, args := "", words

@@ -304,9 +304,9 @@ func TestEveryFileSaysItsIntent(t *testing.T) {
 	}
 }
 
-// saysIntent reports whether a file has the package comment, or a comment between the
-// package clause and its first declaration that does not belong to that declaration.
-// (Go attaches such a comment to the import.)
+// saysIntent reports whether a file has the package comment, or another comment about
+// its purpose. That comment is between the package clause and the first declaration,
+// and does not belong to the declaration. (Go attaches such a comment to the import.)
 func saysIntent(f *ast.File) bool {
 	if f.Doc != nil {
 		return true

@@ -1,7 +1,7 @@
 package archtest
 
-// Files and names in the documentation and in comments must exist, so that a reader who
-// follows them finds the code.
+// Files and names in the documentation and in comments must exist, so that readers find
+// the code.
 
 import (
 	"go/ast"
@@ -17,7 +17,7 @@ import (
 	"testing"
 )
 
-// papers are the documents whose names of files and code are checked.
+// papers are the documents in which names of files and code are checked.
 var papers = []string{"ARCHITECTURE.md", "CONTRIBUTING.md", "README.md"}
 
 // root is the directory of the module, relative to this package.

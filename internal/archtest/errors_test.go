@@ -31,7 +31,7 @@ var errorFields = []string{"Why", "why", "WaitReason", "queueFull", "refusal"}
 // errorResults are functions that return such a text.
 var errorResults = []string{"Refusal", "unfitKey"}
 
-// errorsOf are files whose errors are sent to clients unchanged.
+// errorsOf are files with errors that are sent to clients unchanged.
 var errorsOf = []string{"proxy/tags/named.go", "proxy/tags/stamp/tag.go"}
 
 // texts finds the constant parts of the possible values of expressions.

@@ -1,6 +1,6 @@
 package drill
 
-// Tests of the drill with a cache that gives false replies on purpose. The drill must
+// Tests of the drill with a cache that sends false replies on purpose. The drill must
 // detect all of them.
 
 import (
@@ -26,7 +26,7 @@ import (
 	"ringside/proxy/live"
 )
 
-// liar is a cache with a control API. While a fault is set it gives false replies of
+// liar is a cache with a control API. While a fault is set it sends false replies of
 // one kind.
 type liar struct {
 	lie     string // stale, wrong, miss, refuse, silent, cut, down, repeat, torn, doubled, twice; none
@@ -227,7 +227,7 @@ func TestSeesLies(t *testing.T) {
 	}
 }
 
-// drilled runs a drill with a fault of this duration, during which a cache gives false
+// drilled runs a drill with a fault of this duration, during which a cache sends false
 // replies of kind lie.
 func drilled(t *testing.T, lie string, last time.Duration) (*liar, *Result) {
 	t.Helper()

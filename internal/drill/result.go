@@ -236,8 +236,8 @@ func (r *Result) rates(before float64, steps []int, lasted time.Duration) {
 	}
 }
 
-// times computes the times of the result from the start and the lifting of the fault,
-// the first and last failure, and the server's state during and after the fault.
+// times computes the times of the result. It uses the start and the lifting of the
+// fault, the first and last failure, and the server's state during and after the fault.
 func (r *Result) times(began, lifted, first, last time.Time, during, after watched) {
 	r.Notice, r.Eject, r.Return = Never, Never, Never
 	if !first.IsZero() {
@@ -269,7 +269,7 @@ func (r *Result) times(began, lifted, first, last time.Time, during, after watch
 // Limits defines an acceptable result. A negative number and a zero time mean no limit.
 type Limits struct {
 	Stale, Errors, Misses, Refused int
-	Twice                          int // maximum number of locks held twice: a server with the only replica takes its locks with it
+	Twice                          int // maximum number of locks held twice: the locks of a server without replicas are lost with it
 	Failed, Notice, Eject, Return  time.Duration
 	BelowHalf                      time.Duration
 }

@@ -68,9 +68,9 @@ type scenario struct {
 	locks  bool  // promise: a lock has one holder, and counters never go back
 	logs   int   // number of keys that are appended to; promise: they contain every acknowledged part exactly once
 	keeps  bool  // promise: no acknowledged value is missed
-	newer  bool  // keeps holds even if an earlier write has failed
-	undone bool  // keeps holds even if a later set has failed
-	shown  bool  // promise: no client reads a value whose writer is then told that it was not stored
+	newer  bool  // keeps is also promised if an earlier write has failed
+	undone bool  // keeps is also promised if a later set has failed
+	shown  bool  // promise: no client reads a value if its writer then gets NOT_STORED
 	calm   bool  // no fault lasts long enough for an ejection
 	asks   []ask // requests to choose from, weighted by repetition; nil: all kinds
 	pace   int64 // average time between two requests of a client; 0: 12 ms
@@ -121,8 +121,8 @@ type tally struct {
 	asked, hits, errors, ejected, returned, flushes int
 
 	// raced counts reads of a value that another proxy's repair has copied during a
-	// flush_all, from a replica that was not flushed yet to one that was already empty.
-	// No tombstone covers all keys.
+	// flush_all. The repair read it from a replica that was not flushed yet, and stored
+	// it on one that was already empty. No tombstone covers all keys.
 	raced int
 
 	stale []string

@@ -23,7 +23,7 @@ type herd struct {
 	shares  bool // the set of a rebuild uses any connection of its proxy
 	tickets int  // number of remembered misses; 0: all
 	threads int  // number of apps that share a connection, like threads; 0: each has its own
-	yields  bool // a client whose wait timed out disconnects
+	yields  bool // a client disconnects after its wait has timed out
 	writers bool // every third client stores values without a miss, and does not read
 	dies    bool // some clients disconnect during a rebuild
 	alone   bool // promise: no two rebuilds at once, except in unavoidable cases
@@ -345,8 +345,9 @@ func (n *node) coincide(request []byte) {
 	}
 }
 
-// endure checks whether something left on the servers makes clients wait forever.
-// Clients must notice what was touched.
+// endure checks that no stub without expiry stays on the servers, because clients would
+// wait for it forever. It first sends gets for all keys, so that the guard can notice
+// stubs with an expiry that was removed by touch.
 func (f *fleet) endure() {
 	if f.herd == nil {
 		return

@@ -23,7 +23,7 @@ const (
 	recount  harm = "recount"  // a counter repeats a number, or is lost
 	twoHold  harm = "two hold" // a second client gets a lock that has a holder
 	ghost    harm = "ghost"    // no client can get a lock that was released
-	phantom  harm = "phantom"  // a client reads a value whose writer is told that it was not stored
+	phantom  harm = "phantom"  // a client reads a value, but its writer is told that it was not stored
 	stranger harm = "stranger" // a client reads a value that was never written
 	herded   harm = "herded"   // two clients rebuild one key at the same time
 	forever  harm = "for ever" // a stub is never removed

@@ -1,6 +1,6 @@
 package fleet
 
-// Faults of several steps: each lets something happen before something else has ended.
+// Faults of several steps: something happens before something else has ended.
 
 import (
 	"bytes"

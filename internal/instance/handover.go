@@ -18,7 +18,7 @@ import (
 // takeover contains the listening sockets received from another instance.
 type takeover struct {
 	conn      net.Conn                  // connection to the old process
-	paths     []*net.UnixListener       // Unix sockets whose files the old process removes until the take-over is complete
+	paths     []*net.UnixListener       // Unix sockets; the old process removes their files until the take-over is complete
 	listeners map[string][]net.Listener // by network and address, named as in loop.Driver and listenAdmin
 }
 

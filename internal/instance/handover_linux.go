@@ -1,7 +1,7 @@
 package instance
 
 // This file passes the listening sockets of a running instance to the next one, over a
-// Unix socket whose random name only these two processes know.
+// Unix socket with a random name that only these two processes know.
 
 import (
 	"bufio"

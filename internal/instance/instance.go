@@ -60,7 +60,7 @@ type Instance struct {
 	files    uint64 // limit of open files when limits.clients was fitted
 	stopping atomic.Bool
 	asked    chan chan<- reloadAnswer // requests for a reload; received by Serve
-	askers   []chan<- reloadAnswer    // requests whose reload has to wait
+	askers   []chan<- reloadAnswer    // requests for a reload that has to wait
 	handed   chan func()              // receives a function when another process has the sockets; calling it confirms that they belong to that process alone
 	ended    chan struct{}            // closed when Serve no longer receives from asked and handed
 
@@ -123,9 +123,9 @@ func start(f *config.File, w fileWatch, version string, log *slog.Logger, loggin
 	return r, nil
 }
 
-// open opens the listeners and files of f, whose table is t, unless they are open
-// already. The returned take function replaces the old ones. Before take is called, and
-// if open returns an error, nothing else changes.
+// open opens the listeners and files of f, unless they are open already. t is the table
+// of f. The returned take function replaces the old ones. Before take is called, and if
+// open returns an error, nothing else changes.
 func (r *Instance) open(f *config.File, t *table.Table) (take func(), err error) {
 	takeAdmin, err := r.listenAdmin(f.Admin)
 	if err != nil {

@@ -1,6 +1,6 @@
 package instance
 
-// Tests of instances whose different files share a server.
+// Tests of instances with different files that share a server.
 
 import (
 	"fmt"
@@ -19,10 +19,10 @@ func sharing(pool, mode string, servers ...string) string {
 	return fmt.Sprintf("listen: \"127.0.0.1:0\"\nadmin: {address: \"127.0.0.1:0\"}\npools: {%s: {distribution: ketama, failover: {mode: %s}, servers: [%s]}}\n", pool, mode, strings.Join(servers, ", "))
 }
 
-// TestPoolsShareAServer checks instances whose files put a server into different pools.
-// They report it if another instance ejects the server, or does not eject a server that
-// they eject. Instances with the same pool do not report each other, and neither do
-// those without ejection.
+// TestPoolsShareAServer checks instances with files that put a server into different
+// pools. They report it if another instance ejects the server, or does not eject a
+// server that they eject. Instances with the same pool do not report each other, and
+// neither do those without ejection.
 func TestPoolsShareAServer(t *testing.T) {
 	before := poolsEvery
 	poolsEvery = 200 * time.Millisecond

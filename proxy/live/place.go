@@ -61,10 +61,10 @@ func TopoOf(t *table.Table, pool *table.Pool, gen uint64) *Topo {
 	return is
 }
 
-// RingBytes encodes a pool's ring for the dashboard. It contains the length of the JSON
-// in 32 bits (little-endian, as everything that follows), the JSON, the points in 32
-// bits each, and then their owners in 32 bits each. The JSON is padded with spaces so
-// that the points are aligned.
+// RingBytes encodes a pool's ring for the dashboard. It contains the length of the
+// JSON, the JSON, the points and then their owners. Lengths, points and owners have 32
+// bits each, little-endian. The JSON is padded with spaces so that the points are
+// aligned.
 func RingBytes(pool *table.Pool) []byte {
 	d := ring.Draw(pool.Place.Ring)
 	head, _ := json.Marshal(map[string]any{"kind": d.Kind, "n": max(len(d.Owners), len(d.At)), "before": d.Before}) // can't fail for these types

@@ -68,7 +68,7 @@ type Sampler struct {
 	saidOld map[string]*Said
 }
 
-// kept are the topics whose last event is kept for new watchers.
+// kept are the topics with a last event that is kept for new watchers.
 var kept = []string{"mem", "slabs", "hot", "why", "routes", "roll"}
 
 // message is one event of a stream.

@@ -18,18 +18,19 @@
 //
 // The item is stored next to the view record, on two servers of the pool. These are the
 // first two, in an order by hash of the name, of the servers that are in, reply, and
-// support meta commands. Two copies allow instances to meet even if their lists differ
-// by a server, or if they disagree about the state of one. The placement depends only
-// on the names of the pool and the servers, because an instance with another list must
-// find the item, too. Numbers are in base 36, names are escaped as in the view record.
+// support meta commands. With two servers, instances find a common one even if their
+// lists differ by a server, or if they disagree about the state of one. The placement
+// depends only on the names of the pool and the servers, because an instance with another
+// list must find the item, too. Numbers are in base 36, names are escaped as in the view
+// record.
 //
 // A round lasts 5 s, plus a tenth of a second for each instance beyond 50. In each round
-// an instance reads the item (mg k v c), merges what it knows, and writes the item back
-// with ten minutes to live, if the item has not changed since (ms with C, or ME if
-// there was none). If another instance was faster it reads again, at most three times
-// in a round. It publishes the rest in the next round. A reload starts a round at once.
-// So all instances know a change after two rounds. A request without a reply is not
-// repeated.
+// an instance reads the item (mg k v c), merges its own knowledge, and writes the item
+// back with ten minutes to live. It does not overwrite an item that has changed in
+// between (ms with C, or ME if there was none). If another instance was faster it reads
+// again, at most three times in a round. It publishes the rest in the next round. A
+// reload starts a round at once. So all instances know a change after two rounds. A
+// request without a reply is not repeated.
 //
 // # Expiry of entries
 //
@@ -64,16 +65,16 @@
 //	__rs_pools   rp1 <pool>=<number> …
 //
 // A pool that ejects servers flushes each server when it rejoins. A pool in another
-// configuration file may contain the same server. If it has another name, or does not
-// eject the server, it then loses what it has stored there. Such pools share neither
-// the view record nor the list of instances. So this item has the same name for all
-// pools, and is stored on each server.
+// configuration file may contain the same server. If that pool has another name, or does
+// not eject the server, the flush deletes its values there. Such pools share neither the
+// view record nor the list of instances. So this item has the same name for all pools,
+// and is stored on each server.
 //
 // The process itself asks each server of its table (Proxy.AskPools), not the keepers,
 // because a pool in mode fail_fast has no keeper. It asks once a minute, first one
 // minute after the start. It skips servers that are not up or whose release has no meta
-// commands. If it ejects the server by a pool, as a member or as a server of its gutter,
-// it adds one to the number of that pool's entry and writes the item back. If another
+// commands. If it ejects the server by a pool, it adds one to the number of that pool's
+// entry and writes the item back. The servers of a pool's gutter count, too. If another
 // instance was faster it reads again, three times in all. All instances with a pool of
 // that name share its entry.
 //

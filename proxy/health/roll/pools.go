@@ -16,8 +16,8 @@ const (
 
 const poolsMagic = "rp1"
 
-// Keeps is the prefix of an entry whose pool has the server but does not eject it. No
-// pool name begins with it.
+// Keeps is the prefix of an entry for a pool that has the server but does not eject it.
+// No pool name begins with it.
 const Keeps = "!"
 
 // Pools is what one instance has read of the pools that eject one server. The zero

@@ -70,8 +70,8 @@ func TestPools(t *testing.T) {
 	}
 }
 
-// TestPoolsOfReload checks that an instance whose pool is renamed does not report its
-// own old entry.
+// TestPoolsOfReload checks that an instance does not report its own old entry after its
+// pool was renamed.
 func TestPoolsOfReload(t *testing.T) {
 	var s server
 	var p Pools

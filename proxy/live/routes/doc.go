@@ -1,6 +1,6 @@
-// Package routes reports the work of routes that have a guard, tags, replicas or near:
-// saved rebuilds, invalidated tags, repaired replicas, reads served without a server,
-// and what servers with replicas still lack.
+// Package routes reports the work of routes that have a guard, tags, replicas or near.
+// This includes saved rebuilds, invalidated tags, repaired replicas, reads served
+// without a server, and what servers with replicas still lack.
 //
 //	Take: the counters of the routes at one moment ► Of: the work between two such moments
 //

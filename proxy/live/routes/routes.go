@@ -28,12 +28,12 @@ type Routes struct {
 // GuardLine describes a route with a guard.
 type GuardLine struct {
 	Route   []byte   `json:"route"`   // its label; empty: the route of all other keys
-	Told    float64  `json:"told"`    // gets whose client was to rebuild the value
+	Told    float64  `json:"told"`    // gets that made their client rebuild the value
 	Stored  float64  `json:"stored"`  // rebuilt values that were stored
 	Saved   float64  `json:"saved"`   // gets that waited and got the value: saved rebuilds
 	Old     float64  `json:"old"`     // gets that got the old value during a rebuild: also saved rebuilds
 	Late    float64  `json:"late"`    // gets that waited until the timeout
-	Refused float64  `json:"refused"` // sets that were not stored because the key had changed
+	Refused float64  `json:"refused"` // sets that were too late to be stored
 	Waiting int64    `json:"waiting"` // gets that wait now
 	Ever    uint64   `json:"ever"`    // saved rebuilds since the start
 	P50     *float64 `json:"p50_ms"`  // from the miss to the set; null: none in the window
@@ -47,7 +47,7 @@ type TagLine struct {
 	Invalid   float64 `json:"invalid"`   // values that were found, but had an invalidated tag
 	Unordered float64 `json:"unordered"` // sets not stored, because a tag may have changed since the miss
 	Broken    uint64  `json:"broken"`    // unreadable values, since the start
-	Known     int     `json:"known"`     // keys whose tags are remembered
+	Known     int     `json:"known"`     // keys with remembered tags
 }
 
 // NearLine describes a route with a near cache.
@@ -79,7 +79,7 @@ type CopyWork struct {
 // LackLine describes a server of the pool that lacks replicas.
 type LackLine struct {
 	Server  int    `json:"server"` // index in the pool
-	Text    string `json:"text"`   // what it lacks; printed after the server's name
+	Text    string `json:"text"`   // description; printed after the server's name
 	Filling bool   `json:"filling"`
 	Copied  uint64 `json:"copied"` // see stats.Lack
 	Missed  int    `json:"missed"`
