@@ -277,11 +277,11 @@ func (e *Engine) admit(s *client.Session, x *client.Exchange, t *task.Task) {
 	e.Admit(t)
 }
 
-// askDebug serves me. If the key is in base64 it sends the decoded key, because
-// memcached answers both spellings alike. The reply contains the raw bytes of the key
-// unless the item was stored with a base64 key. Up to 1.6.45 memcached forgets that for
-// some items. So a key with spaces or control characters is rejected: its reply may
-// span several lines, and its end could not be found.
+// askDebug serves the me command. If the key is in base64 it sends the decoded key,
+// because memcached answers both spellings alike. The reply contains the raw bytes of
+// the key unless the item was stored with a base64 key. Up to 1.6.45 memcached forgets
+// that for some items. So a key with spaces or control characters is rejected: its
+// reply may span several lines, and its end could not be found.
 func (e *Engine) askDebug(s *client.Session, raw []byte) {
 	r := &e.Req
 	if r.Flags&wire.Base64 != 0 {

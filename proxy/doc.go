@@ -36,8 +36,9 @@
 //     the server.
 //   - If a server fails a multi-key read over several pools, the client gets an error
 //     if one of those pools has get_errors: error.
-//   - me is rejected if its key is in base64 and contains spaces or control characters.
-//     memcached may send the raw key, and the end of such a reply can't be found.
+//   - The me command is rejected if its key is in base64 and contains spaces or control
+//     characters. memcached may send the raw key, and the end of such a reply can't be
+//     found.
 //   - flush_all succeeds if every server succeeds. Otherwise the client gets an error
 //     that names the failed server. cache_memlimit works the same way, and is denied
 //     where flush_all is denied.

@@ -58,7 +58,8 @@ const (
 // Client returns 0: no client waits for the reply.
 func (q *poolsErrand) Client() uint64 { return 0 }
 
-// Pings marks a request that can be replaced on a server without meta commands.
+// Pings marks the errand as an upstream.Pinger: a server without meta commands gets
+// version instead.
 func (q *poolsErrand) Pings() {}
 
 func (q *poolsErrand) ask(id int, line []byte) {

@@ -64,7 +64,7 @@ import (
 // Options configures a drill. All fields but Pool and Progress must be set.
 type Options struct {
 	Through      []Address       // where clients connect: each client uses all addresses at random
-	Control      []*admin.Client // the instances that apply the fault; the first one reports the server's state
+	Control      []*admin.Client // the instances that apply the fault and report the server's state
 	Pool, Server string          // the server; Pool may be empty if only one pool has it
 
 	Faults []Fault       // applied one after the other

@@ -62,7 +62,7 @@ func (b *boundLog) one(bound string, count uint64, now time.Time, what string, m
 		s = &saidBound{}
 		b.said[bound] = s
 	}
-	s.count = min(s.count, count) // the counters of a removed server are lost
+	s.count = min(s.count, count) // the sum shrinks if a server is removed
 	if count == s.count || now.Sub(s.at) < boundQuiet {
 		return
 	}

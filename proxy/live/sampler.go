@@ -62,7 +62,7 @@ type Sampler struct {
 	history  map[string][][]byte // ticks as JSON by pool, oldest first
 	latest   map[string]message  // by pool and topic: events that a new watcher gets at once
 
-	last    *Sample          // only run writes it
+	last    *Sample          // written only by run
 	routes  []*routes.Counts // of the last seconds, oldest first; never empty once there is a sample; only run uses it
 	saidNow map[string]*Said // last reports of the servers by network and address, and in saidOld those before; only runErrands uses both
 	saidOld map[string]*Said

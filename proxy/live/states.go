@@ -33,8 +33,8 @@ type ServerState struct {
 	// Copies is set if routes keep replicas in the pool.
 	Copies *routes.Copies `json:"copies,omitempty"`
 
-	// Failover is the state of the pool's keeper for the server. nil if the pool never
-	// moves keys.
+	// Failover is the state of the pool's keeper for the server. It is nil if the pool
+	// never moves keys.
 	Failover *Failover `json:"failover,omitempty"`
 }
 
@@ -146,8 +146,8 @@ func addCopies(list []ServerState, t *table.Table, filling, others func(*ServerS
 	}
 }
 
-// mostReasons is the maximum number of servers of a pool without replicas that are
-// named.
+// mostReasons is the maximum number of servers per pool that are named because they
+// lack replicas.
 const mostReasons = 4
 
 // lack describes why the replicas on this server do not count. elsewhere means that it

@@ -14,7 +14,7 @@ import (
 
 // Entry describes one instance.
 type Entry struct {
-	ID       uint64 // random ID of the process
+	ID       uint64 // ID of the process, different for each one
 	Name     string // for display
 	Version  string
 	Config   uint64 // hash of its pools and routes
@@ -35,8 +35,8 @@ const (
 
 	usual      = 50 // maximum number of entries for the shortest round
 	mostName   = 64
-	mostText   = 24 // length of a version
-	mostNames  = 96 // length of suspects, and of servers that lack replicas
+	mostText   = 24 // maximum length of a version
+	mostNames  = 96 // maximum length of the list of suspects, and of the servers that lack replicas
 	silent     = 3  // rounds without growth after which an instance is gone
 	remembered = 10 // rounds for which a gone instance is remembered
 )
