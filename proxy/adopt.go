@@ -181,7 +181,7 @@ func (e *Engine) letGo(before []*upstream.Server) {
 	for _, srv := range before {
 		if srv.Retired {
 			delete(e.ByAddress, srv.Target.Network+" "+srv.Target.Address)
-			for n := range srv.Dedicated { // a table change cancels what they were opened for
+			for n := range srv.Dedicated { // a table change cancels the errands that use them
 				srv.CloseDedicated(n)
 			}
 			for _, c := range srv.Conns {

@@ -1,6 +1,6 @@
 package proxy_test
 
-// Tests of the description of clients and of what they wait for, over several loops.
+// Tests of the description of waiting clients, over several loops.
 
 import (
 	"testing"

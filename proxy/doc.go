@@ -9,7 +9,7 @@
 //	client bytes ◄ Session ◄ finish      ◄ Exchange ◄ pair by order    ◄ NextReplyOf ◄ server bytes
 //
 // An Engine has one part of each of the packages below. None of them imports this
-// package. This package provides what they need from it as interfaces or functions.
+// package. If they need something from it, it provides an interface or a function.
 //
 //	link      bytes, timers and memory of a loop   calls makeRoom when limits.memory is reached (relief.go)
 //	upstream  requests to servers, and replies     reports to observer: server down, up, connected (engine.go)

@@ -41,8 +41,7 @@ type Proxy struct {
 	// processes, unless a test needs reproducible runs.
 	Hash func(key []byte) uint64
 
-	// Parts of keepers and guards that a test disables to show what they are needed
-	// for.
+	// Parts of keepers and guards that a test disables, to show why they are needed.
 	Ablation      health.Ablation
 	GuardAblation guard.Ablation
 

@@ -1,6 +1,6 @@
 package proxy_test
 
-// Tests of the slow log: which commands it contains and what it reports.
+// Tests of the contents of the slow log.
 
 import (
 	"bytes"

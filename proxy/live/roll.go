@@ -29,7 +29,7 @@ type RollRow struct {
 	Config   string `json:"config"`          // hash of its pools and routes
 	Suspects string `json:"suspects"`        // servers that it suspects
 	Silent   int    `json:"silent"`          // number of rounds without a sign of life
-	Other    string `json:"other,omitempty"` // in what it differs from most: configuration or version
+	Other    string `json:"other,omitempty"` // the difference from most instances: configuration or version
 	Apart    bool   `json:"apart,omitempty"` // it places replicas on other servers than this instance
 }
 
