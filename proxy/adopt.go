@@ -1,6 +1,6 @@
 package proxy
 
-// How an engine takes up a new table.
+// This file switches an engine to a new table.
 
 import (
 	"context"
@@ -17,14 +17,15 @@ import (
 	"ringside/ring"
 )
 
-// generation is a table that an engine has taken up, and its pools tied to servers.
+// generation is a table that an engine has adopted, with its pools bound to servers.
 type generation struct {
 	*failover.Published
 	pools []*routing.BoundPool
 }
 
-// adopt takes up a table. Servers that the old table names too keep their
-// connections; those that only the old one names finish what is in flight and close.
+// adopt switches the engine to the table in cur. A server that the old table also names
+// keeps its connections. A server that only the old table names completes its requests
+// in flight and closes its connections.
 func (e *Engine) adopt(cur *failover.Published) {
 	first, t := e.gen == nil, cur.Table
 	if !first {
@@ -49,7 +50,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 	}
 	e.Agents = nil
 	e.Registrations = map[*upstream.Server][]failover.Registration{}
-	for _, bp := range e.gen.pools { // in the table's order: ledgers compare registrations by their places
+	for _, bp := range e.gen.pools { // in the table's order, because ledgers compare registrations by index
 		e.tie(bp, cur.Agents[bp.Pool], bound)
 	}
 	e.bindListeners(bound)
@@ -63,7 +64,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 	if first {
 		return
 	}
-	for _, s := range e.ByAge() { // clients of a listener that is no more are closed
+	for _, s := range e.ByAge() { // a client of a listener that no longer exists is closed
 		if lst := e.listener(s); lst != nil && e.Listeners[lst.Name] != lst {
 			s.Quit()
 		} else if lst != nil {
@@ -73,8 +74,8 @@ func (e *Engine) adopt(cur *failover.Published) {
 	e.Soon(link.IdleTimer)
 }
 
-// bindPools ties the pools of the new table to servers, those of before if it names
-// them. The servers that it does not name stay Retired.
+// bindPools binds the pools of the new table to servers and reuses the servers in
+// before. Servers that the new table does not name stay Retired.
 func (e *Engine) bindPools(before []*upstream.Server) map[*table.Pool]*routing.BoundPool {
 	for _, srv := range before {
 		srv.Retired = true
@@ -98,7 +99,8 @@ func (e *Engine) bindPools(before []*upstream.Server) map[*table.Pool]*routing.B
 	return bound
 }
 
-// tie ties a pool to its keeper, w, and to its gutter.
+// tie binds a pool to w, the agent of its keeper, and to its gutter (the pool that
+// replaces servers that are out). It does nothing if w is nil.
 func (e *Engine) tie(bp *routing.BoundPool, w *failover.Agent, bound map[*table.Pool]*routing.BoundPool) {
 	if w == nil {
 		return
@@ -131,7 +133,8 @@ func (e *Engine) tie(bp *routing.BoundPool, w *failover.Agent, bound map[*table.
 	}
 }
 
-// bindListeners gives the listeners, which stay, the routes of the new table.
+// bindListeners binds listeners to the routes of the new table. A listener that the old
+// table also has is reused.
 func (e *Engine) bindListeners(bound map[*table.Pool]*routing.BoundPool) {
 	t := e.gen.Table
 	old := e.Listeners
@@ -160,7 +163,7 @@ func (e *Engine) bindListeners(bound map[*table.Pool]*routing.BoundPool) {
 	e.near.End()
 }
 
-// taggedPools are the pools that may have values with tags.
+// taggedPools returns the pools with values that may have tags.
 func (e *Engine) taggedPools() (list []*routing.BoundPool) {
 	for _, l := range e.InOrder {
 		for i := range l.Routes {
@@ -172,13 +175,13 @@ func (e *Engine) taggedPools() (list []*routing.BoundPool) {
 	return list
 }
 
-// letGo lets the servers of before go that the new table does not name: each connection
-// finishes what is in flight.
+// letGo releases the servers in before that the new table does not name. Each of their
+// connections completes its requests in flight before it is closed.
 func (e *Engine) letGo(before []*upstream.Server) {
 	for _, srv := range before {
 		if srv.Retired {
 			delete(e.ByAddress, srv.Target.Network+" "+srv.Target.Address)
-			for n := range srv.Dedicated { // their errands end with the table
+			for n := range srv.Dedicated { // a table change cancels the errands that use them
 				srv.CloseDedicated(n)
 			}
 			for _, c := range srv.Conns {

@@ -1,6 +1,6 @@
 package proxy_test
 
-// What the engine alone costs, without a socket: ns and allocations a request.
+// Benchmarks of the engine alone, without sockets: time and allocations per request.
 
 import (
 	"fmt"
@@ -12,8 +12,8 @@ import (
 	"ringside/proxy/link"
 )
 
-// BenchmarkEngine sends a batch of requests by so many clients through the
-// engine and back in one wakeup each way.
+// BenchmarkEngine sends a batch of requests from several clients through the engine,
+// and the replies back, each in one wakeup.
 func BenchmarkEngine(b *testing.B) {
 	value := strings.Repeat("v", 100)
 	const copied = "route - main copies=2 through"
@@ -28,7 +28,7 @@ func BenchmarkEngine(b *testing.B) {
 		name            string
 		clients, depth  int
 		request, answer string
-		routes          string // as conversations spell them, with semicolons between; empty: one for all keys
+		routes          string // in the syntax of conversations, separated by semicolons; empty: one route for all keys
 	}{
 		{"get/1x1", 1, 1, "get user:1234:profile1\r\n", "VALUE user:1234:profile1 0 100\r\n" + value + "\r\nEND\r\n", ""},
 		{"get/50x1", 50, 1, "get user:1234:profile1\r\n", "VALUE user:1234:profile1 0 100\r\n" + value + "\r\nEND\r\n", ""},
@@ -111,14 +111,14 @@ func BenchmarkEngine(b *testing.B) {
 			for b.Loop() {
 				s.Now += int64(time.Microsecond)
 				if c.name == "binary multiget20/50x1" {
-					s.Engine.Watch.Left = 1 << 20 // one that is looked at goes alone, and would need an answer of its own
+					s.Engine.Watch.Left = 1 << 20 // a sampled request is sent alone, and would need its own reply
 				}
 				s.Engine.Begin(s.Now, conversation.Wall(s.Now))
 				if strings.HasPrefix(c.name, "binary multiget") {
-					s.Engine.Watch.Left = 1 << 20 // one that is looked at is asked for alone, and has an end of its own
+					s.Engine.Watch.Left = 1 << 20 // a sampled request is sent alone, and its reply has its own end
 				}
 				for i, a := range clients {
-					if len(from) > 1 { // sets of one key go one after the other
+					if len(from) > 1 { // sets of one key run one after the other
 						copy(request[len("set user:12"):], fmt.Sprintf("%02d", i))
 					}
 					s.Engine.Bytes(a.Link, request)
@@ -135,8 +135,8 @@ func BenchmarkEngine(b *testing.B) {
 	}
 }
 
-// bothCopies connects the servers s1 and s2, which keep the copies that a request is for. It
-// returns those who answer such requests.
+// bothCopies connects the servers s1 and s2, the replicas of the request's key. It
+// returns the servers that such a request is sent to.
 func bothCopies(s *conversation.Harness, request, answer string) (from []*conversation.Endpoint) {
 	c, both := s.Endpoint("cfirst"), []*conversation.Endpoint{s.Endpoint("s1"), s.Endpoint("s2")}
 	s.Wakeup(func() { s.Engine.Bytes(c.Link, []byte("set user:1234:profile1 0 0 1\r\nv\r\n")) })
@@ -155,8 +155,8 @@ func bothCopies(s *conversation.Harness, request, answer string) (from []*conver
 	return from
 }
 
-// TestTagsOneWrite holds that a get of a value with two known tags is one write to its
-// server and one read: its answers are taken as they come, and end it.
+// TestTagsOneWrite checks that a get of a value with two known tags costs one write to
+// its server and one read. Its replies are parsed as they arrive, and complete the get.
 func TestTagsOneWrite(t *testing.T) {
 	s := &conversation.Harness{T: t, Now: int64(time.Hour), Endpoints: map[string]*conversation.Endpoint{}, Quiet: true}
 	s.Blank()

@@ -1,6 +1,7 @@
 package proxy
 
-// Commands for every server behind a listener: flush_all, cache_memlimit, version.
+// This file implements the commands that are sent to every server behind a listener:
+// flush_all, cache_memlimit and version.
 
 import (
 	"cmp"
@@ -16,13 +17,14 @@ import (
 	"ringside/proxy/wire"
 )
 
-// askAll sends line to every server behind s's listener, once each, and lets
-// g make the answer.
+// askAll sends line to every server behind s's listener, once each. g makes one answer
+// of the replies.
 func (e *Engine) askAll(s *client.Session, line []byte, g client.Gather) {
 	e.askThose(s, line, g, e.listener(s).Each)
 }
 
-// askThose sends line to the servers that each names.
+// askThose sends line to the servers that each enumerates. A server with a refusal, or
+// without a usable connection, is not sent the line; g gets the reason instead.
 func (e *Engine) askThose(s *client.Session, line []byte, g client.Gather, each func(func(srv *upstream.Server, p *table.Pool, refusal string))) {
 	x := e.NewExchange(s)
 	x.Gather = g
@@ -46,12 +48,12 @@ func (e *Engine) askThose(s *client.Session, line []byte, g client.Gather, each 
 }
 
 var (
-	answerFlushDenied    = []byte("CLIENT_ERROR flush_all not allowed\r\n") // what memcached -F says
+	answerFlushDenied    = []byte("CLIENT_ERROR flush_all not allowed\r\n") // the error of memcached -F
 	answerMemlimitDenied = []byte("CLIENT_ERROR cache_memlimit not allowed\r\n")
 )
 
-// limitMemory gives every server another memory limit. Where clients may not
-// empty the servers they may not do that either: with a low limit it is the same.
+// limitMemory sets the memory limit of every server. It is denied where flush_all is
+// denied, because a low limit also empties a server.
 func (e *Engine) limitMemory(s *client.Session, raw []byte) {
 	r := &e.Req
 	if e.listener(s).DeniesFlush() {
@@ -63,9 +65,10 @@ func (e *Engine) limitMemory(s *client.Session, raw []byte) {
 	e.askAll(s, e.EncodedKey, &unanimous{e: e, want: wire.AnswerOK, not: "without the new limit", quiet: r.Flags&wire.Quiet != 0})
 }
 
-// flushAll empties every server. One that could not be emptied is an error:
-// its old values live on. One that is out needs no flush now, for it gets one
-// before anybody reads from it; those that stand in for it need one.
+// flushAll empties every server. If one server can't be emptied the client gets an
+// error, because the old values there survive. A server that is out is skipped by an
+// immediate flush: it is flushed anyway before it serves reads again. Its substitute
+// servers are flushed.
 func (e *Engine) flushAll(s *client.Session, raw []byte) {
 	r := &e.Req
 	if e.listener(s).DeniesFlush() {
@@ -78,7 +81,7 @@ func (e *Engine) flushAll(s *client.Session, raw []byte) {
 	}
 	e.EncodedKey = append(line, wire.CRLF...)
 	each, delay := e.listener(s).Each, int64(0)
-	if at := r.Exptime.Of(raw); len(at) == 0 || string(at) == "0" { // not at a time when it may be back
+	if at := r.Exptime.Of(raw); len(at) == 0 || string(at) == "0" { // an immediate flush; at a later time a server that is out now may be back
 		each = e.listener(s).EachInUse
 	} else if b := e.Shared.book.Load(); b != nil {
 		delay = int64(b.TTL(e.Now, at)) * int64(time.Second)
@@ -86,17 +89,17 @@ func (e *Engine) flushAll(s *client.Session, raw []byte) {
 	e.askThose(s, e.EncodedKey, &unanimous{e: e, want: wire.AnswerOK, not: "not flushed", flush: true, at: e.Now + delay, quiet: r.Flags&wire.Quiet != 0}, each)
 }
 
-// unanimous gathers the answers to a command that every server must carry out: it is
-// done if all of them say so.
+// unanimous collects the replies to a command that every server must carry out. The
+// command succeeds if every server replies with want.
 type unanimous struct {
 	e     *Engine
-	want  string   // what a server says that did it
-	not   string   // what the others are, for people
+	want  string   // reply of a server that carried it out
+	not   string   // describes the other servers in the error text
 	quiet bool     // noreply
-	flush bool     // it is a flush_all: the view records of the servers are gone, too
-	at    int64    // when it takes effect
-	asked int      // servers
-	bad   []string // why each of the others did not
+	flush bool     // the command is flush_all: it also deletes the view records on the servers
+	at    int64    // when the flush takes effect, on the loop's clock
+	asked int      // number of servers
+	bad   []string // one reason for each server that did not carry it out
 }
 
 func (f *unanimous) Add(srv *upstream.Server, answer []byte, failed string) {
@@ -124,10 +127,10 @@ func (f *unanimous) Answer(dst []byte) ([]byte, stats.Outcome) {
 	return wire.AppendServerError(dst, fmt.Sprintf("%d of %d servers %s: %s", len(f.bad), f.asked, f.not, strings.Join(f.bad, "; "))), stats.ServerFault
 }
 
-// tellVersion answers version: with the lowest of the servers behind s, for a
-// client may only use what all of them know, in that server's own words. Those
-// that have never told theirs are asked; one that doesn't answer is left out,
-// and when none has ever told the client gets an error.
+// tellVersion answers version with the lowest version of the servers behind s, in that
+// server's own words: a client may use only what all servers support. Servers with an
+// unknown version are asked first. A server that does not answer is ignored. If no
+// version is known the client gets an error.
 func (e *Engine) tellVersion(s *client.Session) {
 	v := &versions{}
 	known := true
@@ -149,14 +152,15 @@ func (e *Engine) tellVersion(s *client.Session) {
 	})
 }
 
-// versions gathers what servers say to version. Their connections learn it. A reload
-// may have taken the servers away before the answer.
+// versions collects the replies to version. The connections parse the version
+// themselves, so versions only reads it from the server. A reload may have removed a
+// server before its reply arrives.
 type versions struct {
-	low *upstream.Server // of those that have told theirs, one with the lowest
-	why string           // of the first that did not say it
+	low *upstream.Server // a server with the lowest known version; nil: none is known
+	why string           // why the first server that failed did not answer
 }
 
-// hear takes a server into account if it has told its version.
+// hear records srv if its version is known and the lowest so far.
 func (v *versions) hear(srv *upstream.Server) {
 	if srv.Release != (wire.Release{}) && (v.low == nil || srv.Release.Older(v.low.Release)) {
 		v.low = srv

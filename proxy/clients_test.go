@@ -1,6 +1,6 @@
 package proxy_test
 
-// What clients are said to wait for, over loops.
+// Tests of the description of waiting clients, over several loops.
 
 import (
 	"testing"
@@ -29,11 +29,11 @@ func TestClients(t *testing.T) {
 	send(0, first, "get j1\r\n")
 	send(0, line, "get k1\r\nget l1\r\nget h")
 	send(1, half, "set k 0 0 5000\r\nxxxxx")
-	h.on(1, func(e *proxy.Engine) { // its socket has taken some of an answer, and no more
+	h.on(1, func(e *proxy.Engine) { // its socket has accepted part of an answer and is full
 		second.link.Out.Append(&e.Buffers, make([]byte, 100))
 		e.Wrote(second.link, 10, true)
 		for s := range e.Sessions {
-			s.ID |= upstream.Bulky // large answers have connections of their own
+			s.ID |= upstream.Bulky // large replies use separate connections
 		}
 	})
 

@@ -1,6 +1,6 @@
 package proxy_test
 
-// Conversations about the engine as a whole, and those of its packages.
+// Runs the conversations of the engine and of its packages.
 
 import (
 	"io/fs"
@@ -10,8 +10,8 @@ import (
 	"ringside/proxy/conversation"
 )
 
-// TestConversations also plays the conversations that live with the packages of the engine:
-// make check plays all of them in this one binary.
+// TestConversations also runs the conversations in the packages of the engine, so that
+// make check runs all of them in this one binary.
 func TestConversations(t *testing.T) {
 	found := 0
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {

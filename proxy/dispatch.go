@@ -1,6 +1,7 @@
 package proxy
 
-// Where a parsed request goes: to Ringside itself, to one server, to several.
+// This file decides where a parsed request is sent: it is answered locally, or by one
+// server, or by several.
 
 import (
 	"bytes"
@@ -20,24 +21,24 @@ import (
 	"ringside/proxy/wire"
 )
 
-// door is what the clients of one listener meet: an engine, and the listener. It is
-// their client.Handler.
+// door handles the clients of one listener: it is their client.Handler. It pairs the
+// engine with the listener.
 type door struct {
 	*Engine
 	*routing.Listener
 }
 
-// listener is what s is connected to.
+// listener returns the listener that s is connected to.
 func (e *Engine) listener(s *client.Session) *routing.Listener { return s.Handler.(*door).Listener }
 
-// NeedsFence says whether a pool behind the listener moves keys or keeps copies.
+// NeedsFence reports whether a pool behind the listener moves keys or has replicas.
 func (d *door) NeedsFence() bool { return d.Moves }
 
-// NoMemory refuses a storage command for whose data block there is no memory.
+// NoMemory rejects a storage command when there is no memory for its data block.
 func (d *door) NoMemory(s *client.Session, raw []byte, rest int) { d.refuseMemory(s, raw, rest) }
 
-// Serve serves the request in e.Req, whose bytes are raw. It reports whether it has
-// taken the bytes out of the input.
+// Serve handles the request in e.Req, which has the bytes raw. It reports whether it
+// has moved those bytes out of the client's input buffer.
 func (e *Engine) Serve(s *client.Session, raw []byte) (taken bool) {
 	r := &e.Req
 	switch r.Op {
@@ -93,7 +94,7 @@ var (
 	okLine  = []byte(wire.AnswerOK)
 )
 
-// quietly is b, or nothing if the client asked for noreply.
+// quietly returns b, or nil if the client asked for noreply.
 func (e *Engine) quietly(b []byte) []byte {
 	if e.Req.Flags&wire.Quiet != 0 {
 		return nil
@@ -101,9 +102,9 @@ func (e *Engine) quietly(b []byte) []byte {
 	return b
 }
 
-// local answers the request in e.Req without asking anybody.
+// local answers the request in e.Req without a server.
 func (e *Engine) local(s *client.Session, answer []byte, o stats.Outcome) {
-	if s.Head == nil && e.Req.Flags&wire.Binary == 0 { // nothing to wait for
+	if s.Head == nil && e.Req.Flags&wire.Binary == 0 { // no earlier request waits for its answer
 		e.Count.Requests[e.Req.Op][o]++
 		s.Requested()
 		s.Out.Append(&e.Buffers, e.CheckLocal(s, answer))
@@ -113,9 +114,9 @@ func (e *Engine) local(s *client.Session, answer []byte, o stats.Outcome) {
 	e.NewExchange(s).Answer(answer, o)
 }
 
-// place finds the route behind lst and the server for key as it is on the wire. The route is
-// nil if no route wants the key, and the server is nil if the pool's rule gives the
-// key to nobody.
+// place finds the route and the server for key, which is spelled as on the wire. The
+// route is nil if no route of lst matches the key. The server is nil if the pool's
+// placement rule assigns the key to no server. place also sets e.refusal.
 func (e *Engine) place(lst *routing.Listener, key []byte) (rt *routing.Route, srv *upstream.Server, decoded []byte) {
 	if e.Req.Flags&wire.Base64 != 0 {
 		e.Key, _ = wire.DecodeKey(e.Key[:0], key)
@@ -127,7 +128,7 @@ func (e *Engine) place(lst *routing.Listener, key []byte) (rt *routing.Route, sr
 		}
 	}
 	if i := rt.Owners.Owner(key[len(rt.Strip):]); i >= 0 {
-		if srv = rt.Servers[i]; rt.Refusals != nil || e.refusal != "" { // else the write is spared
+		if srv = rt.Servers[i]; rt.Refusals != nil || e.refusal != "" { // skip the store when both are empty
 			e.refusal = rt.Refusal(i)
 		}
 	}
@@ -139,7 +140,7 @@ const (
 	reservedKey = "keys that begin with __rs are Ringside's own"
 )
 
-// ask sends the request in e.Req to the server of its key, or makes a task of it.
+// ask sends the request in e.Req to the server of its key, or creates a task for it.
 func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 	r, lst := &e.Req, e.listener(s)
 	if lst.Tagged {
@@ -163,11 +164,11 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 		return false
 	}
 	goesBy(x, rt)
-	if r.Op == wire.Get && r.Dialect == wire.Meta && r.Flags&(wire.Quiet|wire.Binary) == 0 { // a miss echoes flags of the request
+	if r.Op == wire.Get && r.Dialect == wire.Meta && r.Flags&(wire.Quiet|wire.Binary) == 0 { // the answer to a miss repeats flags of the request
 		x.Miss = wire.AppendAnswer(x.Miss[:0], raw, r, wire.Miss)
 	}
 	if e.near.On && e.near.Serve(x, 0, rt, raw, key) {
-		// it has its answer
+		// near has answered it, or makes it wait for a refresh
 	} else if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) {
 		if !rt.Direct || !e.readCopy(s, x, 0, rt, srv, raw, key) {
 			e.admit(s, x, e.NewTask(x, 0, rt, raw, r.Key.Of(raw), key))
@@ -189,13 +190,13 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 	return taken
 }
 
-// look looks at what becomes of a, a request on key: its turn has come.
+// look records a, a request on key, in Watch: it is one of the sampled requests.
 func (e *Engine) look(a *upstream.Attempt, rt *routing.Route, key []byte, size int) {
 	e.Watch.Look(e.Now, a, key, len(rt.Strip), size, rt.Guard != nil || rt.Direct)
 }
 
-// count is ask for a command that counts. On a route that makes what is missing it is
-// a task.
+// count serves incr and decr, and meta arithmetic. On a route with autocreate it
+// creates a task, which creates a missing counter. Otherwise it does what ask does.
 func (e *Engine) count(s *client.Session, raw []byte) (taken bool) {
 	lst := e.listener(s)
 	if !lst.Counts || !counters.Counts(&e.Req) {
@@ -214,15 +215,15 @@ func (e *Engine) count(s *client.Session, raw []byte) (taken bool) {
 	return false
 }
 
-// goesBy says that the key of x is of the route rt; nil: no route takes it.
+// goesBy records in x that its key matched the route rt. If rt is nil it does nothing.
 func goesBy(x *client.Exchange, rt *routing.Route) {
 	if rt != nil {
 		x.MissErrors, x.Route = !rt.GetErrors, rt.Count
 	}
 }
 
-// readGuarded sends a text read of one key in the guard's words. All else is for a
-// task: it reports false then, and has done nothing.
+// readGuarded sends a text read of one guarded key, as the guard's meta request. It
+// returns false and does nothing if the request needs a task.
 func (e *Engine) readGuarded(s *client.Session, x *client.Exchange, share int32, rt *routing.Route, srv *upstream.Server, key []byte) bool {
 	if r := &e.Req; r.Dialect != wire.Text || r.Op > wire.Gets || srv == nil || e.refusal != "" {
 		return false
@@ -231,7 +232,7 @@ func (e *Engine) readGuarded(s *client.Session, x *client.Exchange, share int32,
 	if c == nil {
 		return false
 	}
-	e.endPart(srv) // else this would go into the middle of its line
+	e.endPart(srv) // otherwise this request would land inside the multi-key line being built
 	if !e.tags.Ask(x, share, rt, c, key) {
 		return false
 	}
@@ -241,8 +242,8 @@ func (e *Engine) readGuarded(s *client.Session, x *client.Exchange, share int32,
 	return true
 }
 
-// readCopy sends a text get of one key of several copies. All else is for a task: it reports
-// false then, and has done nothing.
+// readCopy sends a text get of one replicated key directly to a replica. It returns
+// false and does nothing if the request needs a task.
 func (e *Engine) readCopy(s *client.Session, x *client.Exchange, share int32, rt *routing.Route, srv *upstream.Server, raw, key []byte) bool {
 	if r := &e.Req; r.Op != wire.Get || r.Dialect != wire.Text || r.Flags&wire.Binary != 0 {
 		return false
@@ -264,7 +265,7 @@ func (e *Engine) readCopy(s *client.Session, x *client.Exchange, share int32, rt
 	return true
 }
 
-// admit leads t, a task of x, which s has sent.
+// admit starts t, a task of x, for a request of s.
 func (e *Engine) admit(s *client.Session, x *client.Exchange, t *task.Task) {
 	if tell := t.Route.Count.Misses; tell != nil {
 		t.TTL = tell.TTL(e.Now, t.Req.Exptime.Of(t.Raw))
@@ -276,11 +277,11 @@ func (e *Engine) admit(s *client.Session, x *client.Exchange, t *task.Task) {
 	e.Admit(t)
 }
 
-// askDebug serves an me. One with a key in base64 goes to the server with the key as
-// it is: memcached answers both alike, with the bytes of the key unless the item was
-// made in base64, which up to 1.6.45 it forgets of some items. So the answer to a key
-// that can't be written as it is may not be one line, and nobody could tell where it
-// ends.
+// askDebug serves the me command. If the key is in base64 it sends the decoded key,
+// because memcached answers both spellings alike. The reply contains the raw bytes of
+// the key unless the item was stored with a base64 key. Up to 1.6.45 memcached forgets
+// that for some items. So a key with spaces or control characters is rejected: its
+// reply may span several lines, and its end could not be found.
 func (e *Engine) askDebug(s *client.Session, raw []byte) {
 	r := &e.Req
 	if r.Flags&wire.Base64 != 0 {
@@ -295,7 +296,7 @@ func (e *Engine) askDebug(s *client.Session, raw []byte) {
 	e.ask(s, raw)
 }
 
-// unfitKey says why no client may have key on a route; "" if it may.
+// unfitKey returns why a client must not use key on a route, or "" if it may.
 func unfitKey(rt *routing.Route, key []byte) string {
 	switch {
 	case rt == nil:
@@ -307,8 +308,8 @@ func unfitKey(rt *routing.Route, key []byte) string {
 	return ""
 }
 
-// refuseKey answers the command in e.Req with a CLIENT_ERROR, which noreply hides and
-// q does not. Of a read it is all of the answer: no END follows.
+// refuseKey answers the command in e.Req with a CLIENT_ERROR. noreply suppresses it,
+// the q flag does not. It is the whole answer, also for a read: no END follows.
 func (e *Engine) refuseKey(s *client.Session, why string) {
 	answer := wire.AppendClientError(nil, why)
 	if e.Req.Dialect == wire.Text {
@@ -318,8 +319,8 @@ func (e *Engine) refuseKey(s *client.Session, why string) {
 	e.local(s, answer, stats.ClientFault)
 }
 
-// reach finds the connection to srv, which place found, for a part of x, of that share.
-// It is nil if the part can't be asked; x knows why then.
+// reach returns a connection to srv, the result of place, for the given share of x. If
+// the request can't be sent it returns nil, after it has recorded the reason in x.
 func (e *Engine) reach(x *client.Exchange, share int32, rt *routing.Route, srv *upstream.Server) *upstream.Conn {
 	switch {
 	case rt == nil:
@@ -339,9 +340,10 @@ func (e *Engine) reach(x *client.Exchange, share int32, rt *routing.Route, srv *
 	return nil
 }
 
-// send puts the request in e.Req, on a key of rt, as the attempt a, on c: in a form whose answer
-// can be counted, and with the key that the servers know. before was last in the queue. It
-// reports whether it has taken the bytes out of the input.
+// send writes the request in e.Req, on a key of rt, to c as the attempt a. It rewrites
+// the request if the key must be stripped or if the reply could otherwise not be
+// parsed. before is the attempt that was last in the queue. send reports whether it has
+// moved the bytes out of the client's input buffer.
 func (e *Engine) send(c *upstream.Conn, a, before *upstream.Attempt, rt *routing.Route, raw, key []byte) (taken bool) {
 	r, strip := &e.Req, rt.Strip
 	a.Remember(r, raw, key)
@@ -392,8 +394,8 @@ func (e *Engine) send(c *upstream.Conn, a, before *upstream.Attempt, rt *routing
 	return false
 }
 
-// askMany splits a read of many keys by server: one command to each, all at
-// once.
+// askMany splits a multi-key read by server. It sends one command to each server, all
+// of them at once.
 func (e *Engine) askMany(s *client.Session, raw []byte) {
 	r := &e.Req
 	x := e.NewExchange(s)
@@ -408,7 +410,8 @@ func (e *Engine) askMany(s *client.Session, raw []byte) {
 	e.askKeys(x, raw, false)
 }
 
-// AskRest asks for keys of x that have waited until its client has taken more.
+// AskRest sends the remaining keys of x, which were held back until the client read
+// more of its replies.
 func (e *Engine) AskRest(x *client.Exchange, raw []byte) {
 	if r := &e.Req; len(r.Several) == 0 { // one key
 		r.Several = append(r.Several, r.Key)
@@ -416,18 +419,18 @@ func (e *Engine) AskRest(x *client.Exchange, raw []byte) {
 	e.askKeys(x, raw, true)
 }
 
-// askKeys splits the read of many keys in e.Req; again says that x has asked for some
-// before.
+// askKeys splits the multi-key read in e.Req by server. again means that x has already
+// sent some of its keys.
 func (e *Engine) askKeys(x *client.Exchange, raw []byte, again bool) {
 	r, s := &e.Req, x.Session
 	lst := e.listener(s)
-	e.tags.Named = e.tags.Named[:0] // what a get names of tags only saves work, and of many it is not used
+	e.tags.Named = e.tags.Named[:0] // tags named in a get only save work; multi-key reads do not use them
 	command := raw[r.Line.Start:r.Keys.Start]
-	if r.Op == wire.Get { // it may be a bget, which not every server knows
+	if r.Op == wire.Get { // it may be a bget, which not every server supports
 		command = plainGet
 	}
 	now := len(r.Several)
-	if !again { // else it is a piece that was cut to size
+	if !again { // otherwise the piece already has the right size
 		now = s.Window(now)
 	}
 	s.UseTurn(now - 1)
@@ -436,7 +439,7 @@ func (e *Engine) askKeys(x *client.Exchange, raw []byte, again bool) {
 		x.KeepRest(bytes.TrimRight(command, " "), raw[r.Several[now].Start-1:r.Line.End])
 	}
 	routed := again
-	var tasks []*task.Task // they are led when the parts are whole, for they may go to the same connections
+	var tasks []*task.Task // started after all parts are complete, because they may use the same connections
 	for _, span := range r.Several[:now] {
 		rt, srv, key := e.place(lst, span.Of(raw))
 		if rt == nil {
@@ -445,12 +448,12 @@ func (e *Engine) askKeys(x *client.Exchange, raw []byte, again bool) {
 		}
 		share := x.Share(rt.Count)
 		if len(key) == len(rt.Strip) {
-			continue // a key that nobody can hold is a miss
+			continue // no server can store this key, so it is a miss
 		}
-		x.MissErrors = (x.MissErrors || !routed) && !rt.GetErrors // the strictest get_errors of the keys' routes counts
+		x.MissErrors = (x.MissErrors || !routed) && !rt.GetErrors // get_errors: error of any key's route applies to the whole read
 		routed = true
 		if divert.IsReserved(key[len(rt.Strip):]) {
-			continue // so is one of Ringside's own
+			continue // a reserved key is a miss, too
 		}
 		if e.near.On && e.near.Serve(x, share, rt, raw, key) {
 			continue
@@ -468,7 +471,7 @@ func (e *Engine) askKeys(x *client.Exchange, raw []byte, again bool) {
 			continue
 		}
 		if c := e.part(x, share, rt, srv, command, len(key)); c != nil {
-			word := raw[span.Start-1 : span.End] // a space is before every key
+			word := raw[span.Start-1 : span.End] // every key is preceded by a space
 			if rt.Strip != "" {
 				e.Line = append(append(e.Line[:0], ' '), key[len(rt.Strip):]...)
 				word = e.Line
@@ -491,8 +494,9 @@ var (
 	plainGets = []byte("gets")
 )
 
-// ServeQuiet puts a quiet get of key into a batch. One that is to be looked at goes
-// alone: in a batch it would have to be told from its neighbours.
+// ServeQuiet adds a quiet get of key to a batch. It returns false if the get must be
+// sent alone. A sampled get is sent alone, because in a batch its reply could not be
+// attributed to it.
 func (d *door) ServeQuiet(s *client.Session, key []byte) bool {
 	e := d.Engine
 	rt, srv, _ := e.place(d.Listener, key)
@@ -512,13 +516,13 @@ func (d *door) ServeQuiet(s *client.Session, key []byte) bool {
 	return true
 }
 
-// EndBatch sends the gets that were gathered in x.
+// EndBatch sends the gets that are batched in x.
 func (d *door) EndBatch(x *client.Exchange) {
 	d.endParts()
 	x.FinishOne()
 }
 
-// endParts ends the commands that keys were put into.
+// endParts completes the command lines to which keys were added.
 func (e *Engine) endParts() {
 	for _, c := range e.parts {
 		c.EndLine(c.Tail)
@@ -527,7 +531,7 @@ func (e *Engine) endParts() {
 	e.parts = e.parts[:0]
 }
 
-// endPart is endParts for srv alone.
+// endPart completes the command line to srv, if there is one.
 func (e *Engine) endPart(srv *upstream.Server) {
 	c := srv.Asked
 	if c == nil {
@@ -538,14 +542,15 @@ func (e *Engine) endPart(srv *upstream.Server) {
 	e.parts = slices.DeleteFunc(e.parts, func(o *upstream.Conn) bool { return o == c })
 }
 
-// longGat is where a gat is split: memcached takes a line of which it has got
-// 2,048 bytes without its end for junk and closes, unless it is a get or gets.
+// longGat is the line length in bytes at which a gat is split. If memcached has read
+// 2,048 bytes without a line end it closes the connection, unless the command is get or
+// gets.
 const longGat = 2000
 
-// part finds the command to srv that the next key of x, of that share and of so many
-// bytes, joins, or begins one. On one connection the parts of x follow each other, so
-// a key of another share ends a part and begins the next. It is nil if srv can't be
-// asked.
+// part returns the connection whose current command line the next key of x is added to.
+// It begins a command line if there is none. key is the key's length in bytes. A key of
+// another share ends the current line and begins a new one, because the parts of x are
+// consecutive on a connection. part returns nil if srv can't be asked.
 func (e *Engine) part(x *client.Exchange, share int32, rt *routing.Route, srv *upstream.Server, command []byte, key int) *upstream.Conn {
 	if srv != nil && srv.Asked != nil && e.refusal == "" {
 		c := srv.Asked

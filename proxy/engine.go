@@ -1,6 +1,7 @@
 package proxy
 
-// The engine: events in, effects out, one clock reading a wakeup.
+// This file defines the engine: it consumes events, returns effects and reads the clock
+// once in each wakeup.
 
 import (
 	"slices"
@@ -23,53 +24,52 @@ import (
 	"ringside/proxy/watch/why"
 )
 
-// Engine serves clients on one loop. It knows no sockets, starts no
-// goroutines and has no clock of its own: the same calls give the same
-// effects. It must only be used by one goroutine at a time.
+// Engine serves clients on one loop. It has no sockets, goroutines or clock: the same
+// calls produce the same effects. Only one goroutine at a time may use it.
 //
-// A driver brackets what one wakeup brought:
+// A driver encloses the events of a wakeup in Begin and End:
 //
 //	e.Begin(now, wall)
 //	e.Accepted, e.Space + e.Filled (or e.Bytes), e.Up, e.Closed …
 //	for effects := e.End(); len(effects) > 0; effects = e.End() { carry out, e.Wrote }
 //
-// and then sleeps until e.Next() or the next event.
+// Then it sleeps until e.Next() or the next event.
 type Engine struct {
-	// The rooms, each told by an interface what it can't know: see the package's doc.
+	// The parts of the engine, one of each package: see the package's doc.
 	link.IO
 	upstream.Servers
 	client.Clients
 	task.Tasks
 	failover.Keepers
 	copies.Copies
-	guards   *guard.Guard // does what it does for guarded keys
-	tags     *tags.Tags   // and for those with tags
+	guards   *guard.Guard // handles tasks on guarded keys
+	tags     *tags.Tags   // handles tasks on keys with tags
 	Counters counters.Counters
-	near     *serve.Near // values that are kept here
-	Watch    watch.Watch // sees which keys are asked for
-	Shared   *Proxy      // what all engines of the process share
+	near     *serve.Near // near cache: values kept in this process
+	Watch    watch.Watch // samples the keys that clients request
+	Shared   *Proxy      // shared by all engines of the process
 
-	// Post runs f on the goroutine that drives this engine, as an event: after
-	// Begin and before End. It is the driver's, set before the engine is used,
-	// and safe to call from anywhere. A driver that has ended drops f.
+	// Post runs f as an event, after Begin and before End, on the goroutine that drives
+	// this engine. The driver sets it before the engine is used. Any goroutine may call
+	// it. A driver that has ended drops f.
 	Post func(f func(e *Engine))
 
-	gen *generation // the table in force, tied to this engine's servers
+	gen *generation // the adopted table, bound to this engine's servers; nil before the first Begin
 
-	overrides *overrideMap // of Shared, those that are obeyed
+	overrides *overrideMap // the overrides that were last applied, as read from Shared
 
-	// Of servers that other Ringsides eject, by network and address: the loop that lets the
-	// keepers work knows them.
+	// shared describes servers that other instances eject, by network and address. Only
+	// the loop that runs the keepers fills it.
 	shared  map[string]*roll.Pools
-	refusal string // of the server that place found: why a person keeps it from getting requests; empty: nobody does
+	refusal string // why an operator keeps requests from the server that place found last; empty: no override
 
-	parts []*upstream.Conn // scratch: the connections that the read which is being split goes to
+	parts []*upstream.Conn // scratch: connections with an open command line of the read that is being split
 
-	draining  bool  // Drain was called: every client is closed when it is answered
-	relieveAt int64 // not before this, on the loop's clock, is it looked again who holds most memory
+	draining  bool  // Drain was called: each client is closed when its requests are answered
+	relieveAt int64 // time on the loop's clock before which makeRoom does not search again for the largest memory users
 }
 
-// NewEngine makes one more engine for p.
+// NewEngine adds an engine to p.
 func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 	e := &Engine{
 		Shared: p, shared: map[string]*roll.Pools{},
@@ -127,8 +127,8 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 	return e
 }
 
-// Begin opens a wakeup at now, in nanoseconds of a clock that never goes back,
-// counts the time that the machine sleeps, and is one for all engines of p. wall is
+// Begin starts a wakeup. now is in nanoseconds of a monotonic clock that also counts
+// the time in which the machine sleeps; all engines of p use the same clock. wall is
 // the same moment in Unix seconds.
 func (e *Engine) Begin(now, wall int64) {
 	e.Now, e.Wall = now, wall
@@ -143,15 +143,14 @@ func (e *Engine) Begin(now, wall int64) {
 	e.takeOverrides()
 }
 
-// TooManyConnections is what a client gets that is one too many, as from memcached.
+// TooManyConnections is the reply to a client above the limit, the same as memcached's.
 const TooManyConnections = "ERROR Too many open connections\r\n"
 
-// Accepted makes a Link for a client that connected to a listener of the
-// current table, named by its network and address. A client over
-// Limits.Clients gets a link too: one that says so and closes. One that comes too
-// late, because Ringside stops or the table has no such listener any more, is
-// reset without a word: so does the kernel with those whom a listener that closes
-// leaves behind, and every client takes it for a server that is not there.
+// Accepted returns a Link for a client that connected to the listener with this network
+// and address. A client above Limits.Clients gets an error and is closed. If the table
+// no longer has the listener, or if Ringside is stopping, the client is reset without a
+// reply. The kernel does the same with connections that a closing listener has not
+// accepted yet, and clients treat it as an unavailable server.
 func (e *Engine) Accepted(network, address string, sock link.Sock) *link.Link {
 	lst := e.Listeners[network+" "+address]
 	s := e.NewSession(e.Shared.lastClient.Add(1), &door{e, lst}, sock)
@@ -176,16 +175,16 @@ func (e *Engine) Accepted(network, address string, sock link.Sock) *link.Link {
 	return &s.Link
 }
 
-// End closes the wakeup: it does what time demands, decides what is sent now
-// and what is held, and returns what the driver must do. Call it until it
-// returns nothing. The effects are valid until the next call.
+// End finishes the wakeup. It fires timers that are due, decides which bytes are sent
+// now and which are held, and returns the effects that the driver must carry out. Call
+// it until it returns nothing. The effects are valid until the next call.
 func (e *Engine) End() []link.Effect {
 	if e.Now >= e.First {
 		e.IO.Fire(e.due)
 	}
 	e.LeadRunnable()
 	e.Resume()
-	for len(e.ToTranslate) > 0 { // a client that goes on may ask for more that a server must be of the right release for
+	for len(e.ToTranslate) > 0 { // a client that resumes may send more requests that must be translated for the server's release
 		e.TranslateHeld()
 		e.LeadRunnable()
 		e.Resume()
@@ -195,11 +194,11 @@ func (e *Engine) End() []link.Effect {
 		e.Account()
 	}
 	out := e.Flush()
-	e.Book() // closed connections have given memory back
+	e.Book() // closed connections have freed memory
 	return out
 }
 
-// due does what a timer is for.
+// due runs the action of a timer that fired.
 func (e *Engine) due(t link.Timer) {
 	switch t {
 	case link.RequestTimer:
@@ -225,8 +224,9 @@ func (e *Engine) due(t link.Timer) {
 	}
 }
 
-// Next is when End must be called again even if nothing happens, on the
-// clock of Begin; far in the future if never, and now while clients wait for their turn.
+// Next returns when End must be called again even if nothing happens, on the clock of
+// Begin. It is far in the future if no timer is set. It is the current time while
+// clients wait for their turn.
 func (e *Engine) Next() int64 {
 	if e.HasBacklog() {
 		return e.Now
@@ -234,19 +234,18 @@ func (e *Engine) Next() int64 {
 	return min(e.First, e.Held.Due())
 }
 
-// Unanswered is how many requests server connections have that have no answer
-// yet.
+// Unanswered returns how many requests on server connections have no reply yet.
 func (e *Engine) Unanswered() int { return e.Outstanding }
 
-// Waiting is how many clients wait for an answer, of all clients.
+// Waiting returns how many clients wait for a reply, and how many clients there are.
 func (e *Engine) Waiting() (n, of int) { return e.Awaiting, len(e.Sessions) }
 
-// Asked is how many requests were given to server connections so far.
+// Asked returns how many requests were put on server connections so far.
 func (e *Engine) Asked() uint64 { return e.Requests }
 
 // Idle reports whether nothing is in flight and nothing is unsent.
 func (e *Engine) Idle() bool {
-	if e.LateDeletes > 0 || e.Counters.Owing() || e.HasBacklog() { // a connection that is closed now would lose them
+	if e.LateDeletes > 0 || e.Counters.Owing() || e.HasBacklog() { // closing a connection now would lose them
 		return false
 	}
 	for s := range e.Sessions {
@@ -257,10 +256,10 @@ func (e *Engine) Idle() bool {
 	return true
 }
 
-// Guarded is what e does for guarded keys.
+// Guarded returns the part of e that handles guarded keys.
 func (e *Engine) Guarded() *guard.Guard { return e.guards }
 
-// eachGuard runs f on all loops: here at once.
+// eachGuard runs f on all loops; on this one it runs before eachGuard returns.
 func (e *Engine) eachGuard(f func(*guard.Guard)) {
 	for _, o := range e.Shared.Engines() {
 		if o == e {
@@ -271,7 +270,8 @@ func (e *Engine) eachGuard(f func(*guard.Guard)) {
 	}
 }
 
-// onGuard runs f on the loop that leads the keys with that hash: here at once.
+// onGuard runs f on the loop that runs the tasks of keys with this hash. If that is
+// this loop, f runs before onGuard returns.
 func (e *Engine) onGuard(hash uint64, f func(*guard.Guard)) {
 	switch o := e.Loops.Owner(hash); o {
 	case &e.Tasks:
@@ -285,7 +285,7 @@ func (e *Engine) onGuard(hash uint64, f func(*guard.Guard)) {
 	}
 }
 
-// observer tells keepers and copies what happens to servers: upstream.Observer.
+// observer passes server events to keepers and copies. It implements upstream.Observer.
 type observer struct{ e *Engine }
 
 func (o observer) Down(srv *upstream.Server, why string, refused bool) {
@@ -294,7 +294,7 @@ func (o observer) Down(srv *upstream.Server, why string, refused bool) {
 }
 
 func (o observer) Up(*upstream.Server) {
-	if len(o.e.Ledgers) > 0 { // what it missed is deleted before anybody reads it
+	if len(o.e.Ledgers) > 0 { // writes that the server missed are deleted before any read uses it
 		o.e.At(link.ResyncTimer, o.e.Now)
 	}
 }
@@ -303,8 +303,8 @@ func (o observer) Connected(c *upstream.Conn) { o.e.Keepers.Connected(c) }
 
 func (o observer) LateDeleted(srv *upstream.Server, key []byte) { o.e.LateDeleted(srv, key) }
 
-// Drain makes every client finish what it has asked for and then closes it;
-// what arrives later is not read.
+// Drain lets every client finish the requests that it has sent and then closes it.
+// Input that arrives later is not read.
 func (e *Engine) Drain() {
 	e.draining = true
 	e.Counters.FlushAll()

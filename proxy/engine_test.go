@@ -1,7 +1,7 @@
 package proxy_test
 
-// What conversations do not reach: parts of the engine, every cut of a stream,
-// and that the hot path allocates nothing.
+// Tests that conversations can't express: parts of the engine, streams cut at every
+// byte, and a hot path without allocations.
 
 import (
 	"encoding/binary"
@@ -15,8 +15,8 @@ import (
 	"ringside/proxy/link"
 )
 
-// TestHoldListStaysSmall: while there is always a client whose answers wait,
-// the list must not keep all that ever waited.
+// TestHoldListStaysSmall checks that the list does not keep old entries while there is
+// always a client with delayed answers.
 func TestHoldListStaysSmall(t *testing.T) {
 	var h client.HoldList
 	var last *client.Session
@@ -36,8 +36,8 @@ func TestHoldListStaysSmall(t *testing.T) {
 	}
 }
 
-// TestMemoryOfWholeBodies: values that come with their command in one read are
-// held against limits.memory too, though nobody had to wait for them.
+// TestMemoryOfWholeBodies checks that values count towards limits.memory even if they
+// arrive in one read with their command, so that nothing waits for them.
 func TestMemoryOfWholeBodies(t *testing.T) {
 	s := conversation.New(t)
 	s.Pool([]string{"main", "servers=s1"})
@@ -57,8 +57,9 @@ func TestMemoryOfWholeBodies(t *testing.T) {
 	}
 }
 
-// TestMemoryOfQueues: what a server does not take counts, however small the
-// values are, and is refused so that other servers go on.
+// TestMemoryOfQueues checks that requests which a server does not read count towards
+// the limit, however small their values are. They are rejected so that requests to
+// other servers still succeed.
 func TestMemoryOfQueues(t *testing.T) {
 	s := conversation.New(t)
 	s.Pool([]string{"main", "servers=s1,s2"})
@@ -95,8 +96,8 @@ func TestMemoryOfQueues(t *testing.T) {
 	}
 }
 
-// TestMemoryThatNobodyCanGive: when nothing that is held can be given up, no
-// more is taken, until there is room again.
+// TestMemoryThatNobodyCanGive checks that nothing more is accepted while none of the
+// used memory can be freed, until memory is available again.
 func TestMemoryThatNobodyCanGive(t *testing.T) {
 	s := conversation.New(t)
 	s.Pool([]string{"main", "servers=s1", "get_errors=error"})
@@ -124,8 +125,8 @@ func TestMemoryThatNobodyCanGive(t *testing.T) {
 	}
 }
 
-// TestSplit feeds busy client streams and their answers cut at every place: what the
-// client gets must not depend on it.
+// TestSplit cuts client streams and the replies at every byte. What the client gets
+// must not depend on the cuts.
 func TestSplit(t *testing.T) {
 	frames := func(answers bool, texts ...string) (all string) {
 		for _, text := range texts {
@@ -153,7 +154,7 @@ func TestSplit(t *testing.T) {
 			s := conversation.New(t)
 			s.Pool([]string{"main", "servers=s1"})
 			s.Begin()
-			s.Engine.Tune.HoldDue = 0 // all is sent before the answers come
+			s.Engine.Tune.HoldDue = 0 // everything is sent before the replies arrive
 			client := s.Endpoint("c1")
 			for _, part := range []string{c.requests[:cutRequest], c.requests[cutRequest:]} {
 				if part != "" {
@@ -186,8 +187,8 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// TestHugeFrames: of a frame that says it has 4 GiB nothing is kept, whatever it asks
-// for, and its client is answered as soon as that is known.
+// TestHugeFrames checks frames with a length of 4 GiB. Nothing of them is kept,
+// whatever their opcode. The client gets its answer as soon as the length is known.
 func TestHugeFrames(t *testing.T) {
 	for _, c := range []struct{ frame, answer, says string }{
 		{"set #1 k=a1 x=0,0", "set #1 status=3 v=Too\\x20large.", "DELETED\r\n"},
@@ -222,7 +223,7 @@ func TestHugeFrames(t *testing.T) {
 	}
 }
 
-// TestAllocations holds the hot path to no allocation at all.
+// TestAllocations checks that the hot path does not allocate.
 func TestAllocations(t *testing.T) {
 	value := strings.Repeat("v", 100)
 	frame := func(text string) string { return string(conversation.New(t).Frame(text, false)) }
@@ -296,7 +297,7 @@ func TestAllocations(t *testing.T) {
 			}
 			for _, looks := range []bool{false, true} {
 				if looks && c.name == "binary quiet gets" {
-					continue // the first would go alone
+					continue // the first get would be sent alone
 				}
 				allocs := testing.AllocsPerRun(200, func() {
 					s.Engine.Watch.Left = 1 << 20

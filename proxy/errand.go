@@ -1,6 +1,7 @@
 package proxy
 
-// What a server says of itself, for people: stats, asked by Ringside.
+// This file asks servers for their stats for the admin pages and for the analysis of
+// misses.
 
 import (
 	"bytes"
@@ -13,13 +14,13 @@ import (
 	"ringside/proxy/wire"
 )
 
-// statsConn is the number of the connection for stats. It is one of its own: what
-// it asks is rare and long, and must not stand before a client's request.
+// statsConn is the number of the dedicated connection for stats. The replies are rare
+// and long, and must not delay a client's request.
 const statsConn = 1 << 30
 
-// AskStats asks a server for the stats named by what, on one loop, and calls done
-// there: with the answers in the same order, or with why there are none. A server
-// that is down, or that a person keeps from requests, is not asked.
+// AskStats asks a server for the stats in what, and calls done with the replies in the
+// same order, or with the reason why they are missing. done runs on the loop that runs
+// the keepers. A server that is down, or that an operator has drained, is not asked.
 func (p *Proxy) AskStats(t table.Target, what []string, done func(answers [][]byte, why string)) {
 	if len(p.Engines()) == 0 {
 		done(nil, "no loop runs yet")
@@ -52,7 +53,7 @@ func (p *Proxy) AskStats(t table.Target, what []string, done func(answers [][]by
 	})
 }
 
-// EndStats closes the connections that AskStats has opened.
+// EndStats closes the connections that AskStats opened.
 func (p *Proxy) EndStats() {
 	if len(p.Engines()) == 0 {
 		return
@@ -64,18 +65,18 @@ func (p *Proxy) EndStats() {
 	})
 }
 
-// statsErrand gathers the answers of one server: an upstream.Asker.
+// statsErrand collects the replies of one server. It is an upstream.Asker.
 type statsErrand struct {
 	e       *Engine
 	server  *upstream.Server
 	what    []string
 	answers [][]byte
 	missing int
-	why     string // of the first that did not come
+	why     string // reason of the first failed request
 	done    func([][]byte, string)
 }
 
-// Client says that no client waits.
+// Client returns 0: no client waits for the reply.
 func (q *statsErrand) Client() uint64 { return 0 }
 
 func (q *statsErrand) Answered(id int, r *upstream.Result) {
@@ -99,7 +100,8 @@ func (q *statsErrand) Answered(id int, r *upstream.Result) {
 	q.done(q.answers, q.why)
 }
 
-// counted tells the book of misses what a server says in its general stats.
+// counted passes evictions and flushes from a server's general stats to the book of
+// misses.
 func (e *Engine) counted(srv *upstream.Server, answer []byte) {
 	b := e.Shared.book.Load()
 	if b == nil {
@@ -124,8 +126,9 @@ func (e *Engine) counted(srv *upstream.Server, answer []byte) {
 	}
 }
 
-// Doubtful returns the addresses of servers that should be asked for their stats because
-// values are missing there and no cause is known. The answer reaches the book by AskStats.
+// Doubtful returns the addresses of servers that should be asked for their stats,
+// because values are missing there for an unknown reason. AskStats passes the replies
+// to the book.
 func (p *Proxy) Doubtful() []string {
 	if b := p.book.Load(); b != nil {
 		return b.Doubtful()

@@ -1,6 +1,6 @@
 package proxy
 
-// What tests of this package, which are all in package proxy_test, need of its internals.
+// Exports internals for the tests, which are all in package proxy_test.
 
 import "ringside/proxy/watch/why"
 
@@ -10,17 +10,17 @@ const ReliefWait = reliefWait
 // SocketName is socketName.
 var SocketName = socketName
 
-// Loops returns the engines of p as tasks see them.
+// Loops returns the engines of p through the interface that tasks use.
 func Loops(p *Proxy) loops { return loops{p} }
 
-// HeldMemory returns how many bytes all engines of p hold.
+// HeldMemory returns how many bytes all engines of p use.
 func (p *Proxy) HeldMemory() int64 { return p.memory.Load() }
 
-// ClientCount returns how many clients all engines of p count.
+// ClientCount returns the number of clients of all engines of p.
 func (p *Proxy) ClientCount() int64 { return p.clients.Load() }
 
-// OverrideCount returns of how many pools without a keeper p has overrides, and
-// false if there have never been any.
+// OverrideCount returns the number of overrides in pools without a keeper. ever is
+// false if p has never had any.
 func (p *Proxy) OverrideCount() (n int, ever bool) {
 	m := p.overrides.Load()
 	if m == nil {
@@ -29,8 +29,8 @@ func (p *Proxy) OverrideCount() (n int, ever bool) {
 	return len(*m), true
 }
 
-// CountEvictions tells the book of misses that the servers at these addresses have evicted
-// so many items.
+// CountEvictions reports to the book of misses that the servers at these addresses have
+// evicted n items.
 func (e *Engine) CountEvictions(n uint64, addresses ...string) {
 	for _, address := range addresses {
 		e.Shared.book.Load().Counted(e.Now, address, why.Counters{Evictions: n})

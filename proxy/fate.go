@@ -1,7 +1,7 @@
 package proxy
 
-// What becomes of keys is told to the book of why they miss: see package why. A read that
-// finds its value tells nothing, and costs a compare.
+// This file reports writes and misses of keys to the book that explains misses: see
+// package why. A read that finds its value is not reported; it costs one comparison.
 
 import (
 	"time"
@@ -14,7 +14,8 @@ import (
 	"ringside/proxy/wire"
 )
 
-// keepBook makes the book, if the table in force wants one, or ends it.
+// keepBook creates the book if on is set and there is none, and drops it if on is not
+// set.
 func (p *Proxy) keepBook(on bool, now int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -26,7 +27,8 @@ func (p *Proxy) keepBook(on bool, now int64) {
 	}
 }
 
-// Misses is the account of the route with a label; nil: there is no book.
+// Misses returns the account of misses of the route with this label, or nil if there is
+// no book.
 func (p *Proxy) Misses(label string) *why.Account {
 	if b := p.book.Load(); b != nil {
 		return b.Route(label)
@@ -34,8 +36,8 @@ func (p *Proxy) Misses(label string) *why.Account {
 	return nil
 }
 
-// Judged is why keys have missed, and how long their values took; nil: nobody looks. It
-// fails as Snapshot does.
+// Judged returns the report of why keys missed and how long their values took to
+// rebuild. It returns nil if there is no book. It fails as Snapshot does.
 func (p *Proxy) Judged() (is *why.Report, err error) {
 	b := p.book.Load()
 	if b == nil {
@@ -49,7 +51,7 @@ func (p *Proxy) Judged() (is *why.Report, err error) {
 	return b.Report(now), nil
 }
 
-// Fate tells what a server has answered to a, if it is a client's own request.
+// Fate reports the reply r to the attempt a, if a is a client's own request.
 func (o observer) Fate(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply) {
 	e, at := o.e, why.Place{Home: c.Server.Number, Served: c.Server.Number}
 	if e.Shared.book.Load() == nil {
@@ -58,7 +60,7 @@ func (o observer) Fate(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply) {
 	to, ok := a.To.(interface {
 		RouteOf(share int32) *stats.RouteCounters
 	})
-	if !ok { // what is a task's is told when that has its answer
+	if !ok { // a task reports when it has its answer: fateOf
 		return
 	}
 	count := to.RouteOf(a.Share)
@@ -86,7 +88,7 @@ func (o observer) Fate(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply) {
 	}
 }
 
-// fateOf tells what has become of the key of t, whose client has its answer.
+// fateOf reports what happened to the key of t, after its client got the answer.
 func (e *Engine) fateOf(t *task.Task, o stats.Outcome) {
 	tell := t.Account
 	switch {
@@ -102,8 +104,9 @@ func (e *Engine) fateOf(t *task.Task, o stats.Outcome) {
 	}
 }
 
-// placed finds where the key of t is, and whose book hears of it. Of several copies that is
-// the first's server: a key with copies is not gone with a server.
+// placed records the server of the key of t and the account that its outcome is
+// reported to. For a replicated key this is the primary's server, because the key
+// survives the loss of one server.
 func (e *Engine) placed(t *task.Task) {
 	t.Account = t.Route.Count.Misses
 	if t.Account == nil {
@@ -126,8 +129,8 @@ func (e *Engine) placed(t *task.Task) {
 	at.Served = t.Route.Member(served).Number
 }
 
-// lost tells that what a server keeps is gone, or will be at a time to come: it was flushed,
-// or is out, and nobody knows what it has when it is back.
+// lost reports to the book that the contents of a server are lost at the time at. The
+// server was flushed, or it is out and its contents are unknown when it rejoins.
 func (e *Engine) lost(srv *upstream.Server, at int64, flushed bool) {
 	switch b := e.Shared.book.Load(); {
 	case b == nil:

@@ -1,7 +1,7 @@
 package proxy_test
 
-// Why keys miss and how long their values take, as the engine tells it, on a clock that the
-// test moves.
+// Tests of the reasons of misses and of rebuild times that the engine records, with a
+// clock that the test moves.
 
 import (
 	"fmt"
@@ -16,10 +16,10 @@ import (
 	"ringside/proxy/watch/why"
 )
 
-// model answers as memcached does, on the harness's clock.
+// model is a memcached model that uses the harness's clock.
 type model struct {
 	s     *conversation.Harness
-	items map[string]map[string]int64 // by server and key: when its time is over; 0: never
+	items map[string]map[string]int64 // by server and key: when the item expires; 0: never
 }
 
 func newModel(t *testing.T, more ...string) *model {
@@ -35,7 +35,7 @@ func newModel(t *testing.T, more ...string) *model {
 	return m
 }
 
-// ask sends a request, and returns what the client gets.
+// ask sends a request and returns what the client gets.
 func (m *model) ask(request string) string {
 	c := m.s.Endpoint("c1")
 	m.s.Wakeup(func() { m.s.Engine.Bytes(c.Link, []byte(request)) })
@@ -109,13 +109,14 @@ func (m *model) judged() *why.Report {
 	return is
 }
 
-// TestWhyKeysMiss puts a load on three servers in which it is known why each key misses,
-// and compares. Values are flushed, lost with a server and moved by a reload in turn.
+// TestWhyKeysMiss runs a load on three servers in which the reason of each miss is
+// known, and compares it with the recorded reason. It flushes values, loses them with a
+// server, and moves them by a reload, in turn.
 func TestWhyKeysMiss(t *testing.T) {
 	m := newModel(t)
 	r := rand.New(rand.NewPCG(5, 6))
 	var asked, right [why.NumReasons]int
-	last, its := m.judged(), "1" // what the keys of s1 end with
+	last, its := m.judged(), "1" // suffix of the keys of s1
 	check := func(key string, want why.Reason) {
 		if got := m.ask("get " + key + "\r\n"); got != "END\r\n" {
 			t.Fatalf("get %s, which is %s: %q", key, want, got)
@@ -133,7 +134,7 @@ func TestWhyKeysMiss(t *testing.T) {
 		var order []string
 		for i := range 300 {
 			m.s.Now += int64(10 * time.Millisecond)
-			key := fmt.Sprintf("k:%d:%d:%d", round, i, 1+r.IntN(3)) // the last digit says which server's it is
+			key := fmt.Sprintf("k:%d:%d:%d", round, i, 1+r.IntN(3)) // the last digit selects the server
 			order = append(order, key)
 			is := []why.Reason{why.Never, why.Expired, why.Deleted, why.Evicted}[r.IntN(4)]
 			truth[key] = is
@@ -145,12 +146,12 @@ func TestWhyKeysMiss(t *testing.T) {
 				ttl = "5"
 			}
 			m.ask("set " + key + " 0 " + ttl + " 1\r\nx\r\n")
-			if is != why.Expired && ttl == "5" { // it lives on
+			if is != why.Expired && ttl == "5" { // the item stays alive
 				m.ask("touch " + key + " 1000000\r\n")
 			}
 		}
 		gone := why.Evicted
-		switch m.s.Now += int64(6 * time.Second); round % 4 { // what was stored for 5 s is over
+		switch m.s.Now += int64(6 * time.Second); round % 4 { // items stored with 5 s have expired
 		case 1:
 			gone = why.Flushed
 			m.ask("flush_all\r\n")
@@ -166,7 +167,7 @@ func TestWhyKeysMiss(t *testing.T) {
 				t.Fatal("s1 is not asked again")
 			}
 			last = m.judged()
-		case 3: // each key has another server
+		case 3: // each key moves to another server
 			gone = why.Moved
 			its = []string{"3", "2", "1"}[round/4%3]
 			m.s.Line("reload")
@@ -208,7 +209,8 @@ func TestWhyKeysMiss(t *testing.T) {
 	}
 }
 
-// TestMissesOfMany holds that of a read of many keys those are told that were not there.
+// TestMissesOfMany checks that a multi-key read records exactly the keys that were
+// missing.
 func TestMissesOfMany(t *testing.T) {
 	m := newModel(t, "route a: main strip", "route - main")
 	for _, key := range []string{"b1", "b3", "a:b1"} {
@@ -224,7 +226,8 @@ func TestMissesOfMany(t *testing.T) {
 	}
 }
 
-// TestInvalidated holds that a value whose tag was invalidated is no other miss.
+// TestInvalidated checks that a value with an invalidated tag is not recorded with
+// another reason.
 func TestInvalidated(t *testing.T) {
 	s := conversation.New(t)
 	for _, line := range []string{"pool main servers=s1,s2", "route - main tags=suffix,post:{id}>post:{id}+posts"} {
@@ -249,8 +252,8 @@ func TestInvalidated(t *testing.T) {
 	}
 }
 
-// TestWorth makes values anew by origins that take 10, 100 and 1,000 ms, each for keys of a
-// prefix of its own, and holds what is said of their times, and which costs most.
+// TestWorth rebuilds values from origins that take 10, 100 and 1,000 ms, each for the
+// keys of one prefix. It checks the recorded times and which prefix costs most.
 func TestWorth(t *testing.T) {
 	m := newModel(t, "route a:fast: main", "route a:usual: main", "route a:slow: main")
 	origins := map[string]time.Duration{"a:fast:": 10 * time.Millisecond, "a:usual:": 100 * time.Millisecond, "a:slow:": time.Second}

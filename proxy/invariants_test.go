@@ -1,6 +1,6 @@
 package proxy_test
 
-// What must be true of an engine between two wakeups, whatever has happened.
+// Invariants of an engine between two wakeups.
 
 import (
 	"fmt"
@@ -13,17 +13,18 @@ import (
 	"ringside/proxy/watch"
 )
 
-// inventory walks all that an engine holds and says what is wrong with it.
+// inventory walks everything that an engine references and collects violated
+// invariants.
 type inventory struct {
 	e      *proxy.Engine
 	owner  map[*link.Chunk]string
-	bytes  int64 // of what was found
+	bytes  int64 // bytes found so far
 	asks   map[*client.Exchange]int
 	live   map[*client.Exchange]bool
 	faults []string
 }
 
-// faults returns what is wrong with e between two wakeups.
+// faults returns the violated invariants of e between two wakeups.
 func faults(e *proxy.Engine) []string {
 	v := &inventory{e: e, owner: map[*link.Chunk]string{}, asks: map[*client.Exchange]int{}, live: map[*client.Exchange]bool{}}
 	v.chunk(e.Scratch, "scratch")
@@ -70,7 +71,7 @@ func (v *inventory) queue(q *link.Queue, where string) {
 	for c := q.Head; c != nil; c = c.Next {
 		if v.owner[c] != "" {
 			v.want(false, "a chunk belongs to %s and to %s", v.owner[c], where)
-			return // perhaps a circle
+			return // possibly a cycle
 		}
 		v.chunk(c, where)
 		size += c.Len()
@@ -226,7 +227,7 @@ func (v *inventory) conn(c *upstream.Conn) {
 	v.queue(&c.Out, name+": output")
 }
 
-// free checks that nothing that is in use is in a free list.
+// free checks that nothing in a free list is in use.
 func (v *inventory) free() {
 	for i, c := range v.e.Buffers.Free {
 		n := 0
@@ -263,7 +264,7 @@ func (v *inventory) free() {
 	}
 }
 
-// exchangeOf is the client's command that a is a part of; nil if it is none.
+// exchangeOf returns the client command that a belongs to, or nil.
 func exchangeOf(a *upstream.Attempt) *client.Exchange {
 	to := a.To
 	if s, ok := to.(*watch.Sight); ok {

@@ -1,6 +1,6 @@
 package proxy_test
 
-// Lines in the log that a server or a client can cause at any rate.
+// Tests of log lines that a server or client can trigger at any rate.
 
 import (
 	"bytes"
@@ -11,8 +11,9 @@ import (
 	"ringside/proxy/conversation"
 )
 
-// TestBrokenProtocol: a server that breaks the protocol with each answer gets a line in ten
-// seconds, and is asked again at growing intervals, though it greets as it should.
+// TestBrokenProtocol checks a server that breaks the protocol with every reply. It gets
+// one log line in ten seconds and is retried at growing intervals, although its
+// greeting is correct.
 func TestBrokenProtocol(t *testing.T) {
 	var logs bytes.Buffer
 	s := conversation.New(t)
@@ -43,8 +44,9 @@ func TestBrokenProtocol(t *testing.T) {
 	}
 }
 
-// TestLogLimited: the first line is written at once, of those in the next ten seconds only
-// the last, and in the order in which they came; other servers' lines are not held back.
+// TestLogLimited checks that the first line is written at once. Of the lines in the
+// next ten seconds only the last is written, in their original order. Lines of other
+// servers are not delayed.
 func TestLogLimited(t *testing.T) {
 	var logs bytes.Buffer
 	s := conversation.New(t)
@@ -74,8 +76,9 @@ func TestLogLimited(t *testing.T) {
 	}
 }
 
-// TestLogErrorsOfReads: whatever kind of read meets a server's SERVER_ERROR, the log shows its
-// text, also where the client gets a miss, and at most once in ten seconds.
+// TestLogErrorsOfReads checks that the log shows the text of a server's SERVER_ERROR to
+// any kind of read, at most once in ten seconds. This includes reads for which the
+// client gets a miss.
 func TestLogErrorsOfReads(t *testing.T) {
 	for _, test := range []struct{ name, pool, route, asks, sent, answer string }{
 		{"get", "", "", `c1 > get k1`, "s1 < get k1", "c1 < END"},
@@ -114,8 +117,8 @@ func TestLogErrorsOfReads(t *testing.T) {
 	}
 }
 
-// TestLogInOrder: a line that waits is written before a later one of its group, so the log
-// ends with what is true.
+// TestLogInOrder checks that a delayed line is written before a later one of its group,
+// so that the log ends with the current state.
 func TestLogInOrder(t *testing.T) {
 	var logs bytes.Buffer
 	s := conversation.New(t)
@@ -129,9 +132,9 @@ func TestLogInOrder(t *testing.T) {
 	s.Line("wait 8s")
 	say("SETTLE")
 	s.Line("wait 1s")
-	say("SETTLE") // waits until the 18th second
+	say("SETTLE") // delayed until the 18th second
 	s.Line("wait 2s")
-	say("IN") // the 11th
+	say("IN") // the 11th second
 	s.Line("wait 20s")
 	var got []string
 	for line := range strings.Lines(logs.String()) {

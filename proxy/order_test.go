@@ -1,7 +1,7 @@
 package proxy_test
 
-// One client's commands on few keys, in one pipeline, against one memcached: in
-// whatever order its servers answer, the client must not be able to tell.
+// One client pipelines commands on a few keys. Whatever the order in which Ringside's
+// servers reply, the client must get the same replies as from one memcached.
 
 import (
 	"bytes"
@@ -30,8 +30,8 @@ import (
 	"ringside/ring"
 )
 
-// FuzzOrder lets the fuzzer write the pipeline, and decide which server answers
-// next and what else happens meanwhile. The servers are real memcacheds.
+// FuzzOrder lets the fuzzer choose the pipeline, which server replies next, and what
+// else happens. The servers are real memcached processes.
 func FuzzOrder(f *testing.F) {
 	servers := startOrderServers(f)
 	for seed := range uint64(60) {
@@ -46,13 +46,13 @@ func FuzzOrder(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) { playOrder(t, servers, &dice{bytes: b[:min(len(b), 2000)]}) })
 }
 
-// orderServer is one memcached, and a connection to it beside Ringside's.
+// orderServer is one memcached process, with a connection of the test to it.
 type orderServer struct {
 	path string
 	own  *orderConn
 }
 
-// orderConn is one real connection, of which nothing is ever left unread.
+// orderConn is one real connection. The test always reads it until it is empty.
 type orderConn struct {
 	net.Conn
 	t testing.TB
@@ -89,8 +89,8 @@ func (s *orderServer) dial(t testing.TB) *orderConn {
 	}
 }
 
-// ask sends whole requests and returns all that is answered: behind them goes
-// one more, whose answer no other has.
+// ask sends complete requests and returns their replies. It appends one request with a
+// unique reply to find the end.
 func (c *orderConn) ask(requests []byte) (answers []byte) {
 	c.t.Helper()
 	c.SetDeadline(time.Now().Add(orderPatience))
@@ -113,7 +113,7 @@ const (
 	orderEnded = "MN\r\n"
 )
 
-// orderWorld is a proxy of one or two loops, one client of the first, and the
+// orderWorld is a proxy of one or two loops, one client of the first loop, and the
 // servers.
 type orderWorld struct {
 	t       testing.TB
@@ -124,9 +124,9 @@ type orderWorld struct {
 	servers []*orderServer
 	links   []*orderLink
 	client  *orderLink
-	phases  []health.Phase // that the first server is still to come to
-	away    bool           // it has been: a delete may find its key where it was kept meanwhile, and not say so
-	evicts  int            // the server that is to lose a copy; -1: none
+	phases  []health.Phase // phases that the first server has not reached yet
+	away    bool           // the first server is or was out: a delete may remove the key from the substitute server and still report NOT_FOUND
+	evicts  int            // the server that will evict a replica; -1: none
 	keys    []string
 	trace   []string
 }
@@ -137,13 +137,13 @@ type orderLoop struct {
 	posts []func(*proxy.Engine)
 }
 
-// orderLink is a connection of a loop. What came from the engine waits in in,
-// what is for it in out.
+// orderLink is a connection of a loop. in contains bytes from the engine, out contains
+// bytes for it.
 type orderLink struct {
 	loop    *orderLoop
 	link    *link.Link
 	name    string
-	conn    *orderConn // nil: the client
+	conn    *orderConn // nil: this is the client
 	in, out []byte
 }
 
@@ -157,7 +157,7 @@ func (w *orderWorld) note(format string, args ...any) {
 	w.trace = append(w.trace, fmt.Sprintf(format, args...))
 }
 
-// orderRuns makes the keys of each run others than before: nobody has them yet.
+// orderRuns makes the keys of each run unique, so that no server has them yet.
 var orderRuns atomic.Int64
 
 func playOrder(t *testing.T, servers []*orderServer, d *dice) {
@@ -192,9 +192,10 @@ func playOrder(t *testing.T, servers []*orderServer, d *dice) {
 	}
 }
 
-// orderForm is a reply stream without what every server has of its own, and
-// without the prefix that a route strips. The values of one get are in order, and
-// a token that fits nothing may say so of a key that is not there.
+// orderForm normalizes a reply stream: it removes values that differ between servers,
+// and the prefix that a route strips. It sorts the values of one get. It replaces
+// EXISTS by NOT_FOUND, because a cas token that matches nothing may get either for a
+// missing key.
 func orderForm(b []byte) string {
 	b = bytes.ReplaceAll(b, []byte("EXISTS"), []byte("NOT_FOUND"))
 	b = orderOwn.ReplaceAll(bytes.ReplaceAll(b, []byte("VALUE p/"), []byte("VALUE ")), []byte("$1$2 CAS"))
@@ -211,7 +212,7 @@ var (
 	orderMany  = regexp.MustCompile(`(VALUE [^\n]*\n[^\n]*\n){2,}`)
 )
 
-// build makes the proxy: the first byte says of which kind.
+// build creates the proxy. The first byte of the dice selects its kind.
 func (w *orderWorld) build() {
 	d := w.d
 	pool := func(name string, n int) *table.Pool {
@@ -230,18 +231,18 @@ func (w *orderWorld) build() {
 	route, strip := table.Route{Pool: main}, table.Route{Prefix: "p/", Strip: true, Pool: main}
 	built := &table.Table{Limits: conversation.Limits(), Pools: []*table.Pool{main}}
 	switch kind := d.n(8); kind {
-	case 0: // one copy, nothing moves
+	case 0: // one replica, nothing moves
 	case 1, 2:
 		main.Failover = table.Failover{Mode: table.Rehash, InterimTTL: time.Hour, Wait: time.Hour}
 		w.away = kind == 2
-	case 3: // the first server is away, and comes back
+	case 3: // the first server is out and rejoins
 		main.Failover = table.Failover{Mode: table.Rehash, InterimTTL: time.Hour, Wait: time.Hour}
 		main.Failover.OnRejoin = health.Warm
 		w.away = true
 	case 4:
 		main.Failover = table.Failover{Mode: table.Rehash, InterimTTL: time.Hour, Wait: time.Hour}
 		main.Failover.Strict = true
-		if w.away = d.one(2); !w.away { // a key is in one place
+		if w.away = d.one(2); !w.away { // each key is in one place
 			strip.Pool = pool("other", 3)
 			built.Pools = append(built.Pools, strip.Pool)
 		}
@@ -268,7 +269,7 @@ func (w *orderWorld) build() {
 	}
 	for _, l := range w.loops {
 		l.wakeup(func() {})
-		l.e.Agents = nil // keepers don't work
+		l.e.Agents = nil // keepers don't run
 		for _, srv := range l.e.ByAddress {
 			l.e.Registrations[srv] = slices.DeleteFunc(l.e.Registrations[srv], func(m failover.Registration) bool { return !m.Copies })
 		}
@@ -281,7 +282,7 @@ func (w *orderWorld) build() {
 	}
 	if w.away {
 		w.phases = []health.Phase{health.Leaving, health.Out, health.Returning, health.Warming}
-		if main.Failover.Strict { // what is under way at a change is not sure
+		if main.Failover.Strict { // requests in flight during a phase change may fail
 			w.phases = w.phases[1+d.n(3):][:1]
 		} else {
 			w.phases = w.phases[:2+d.n(3)]
@@ -292,8 +293,8 @@ func (w *orderWorld) build() {
 	w.loops[0].wakeup(func() { w.client.link = w.loops[0].e.Accepted("tcp", "here", w.client) })
 }
 
-// phase lets the first server come to its next phase. Nobody has anything of the
-// keys when it goes, and it stays WARM.
+// phase moves the first server to its next phase. When it leaves no server has the keys
+// yet. It stays in WARM.
 func (w *orderWorld) phase() {
 	to := w.phases[0]
 	w.phases = w.phases[1:]
@@ -308,12 +309,12 @@ func (w *orderWorld) phase() {
 	}
 }
 
-// command is the next of the client, with %s for the key.
+// command returns the client's next command, with %s for the key.
 func (w *orderWorld) command() string {
 	d := w.d
 	value := []string{"", "1", "7", "ab", "xyz"}[d.n(5)]
 	ttl := []string{"0", "100", "-1"}[min(2, d.n(8)/3)]
-	stays := strings.Replace(ttl, "-1", "50", 1) // an empty value that a read lets expire may pass for a stub
+	stays := strings.Replace(ttl, "-1", "50", 1) // an empty value that a read makes expire may be mistaken for a stub
 	quiet := []string{"", " noreply"}[d.n(2)]
 	q := []string{"", " q", fmt.Sprintf(" O%d", d.n(100))}[d.n(3)]
 	block := func(line string) string { return fmt.Sprintf(line+"\r\n%s\r\n", len(value), value) }
@@ -364,8 +365,8 @@ func (w *orderWorld) command() string {
 	return "get %s %s\r\n"
 }
 
-// spell writes a command in one of the ways in which Ringside takes it, and in
-// the plain one.
+// spell writes a command in one of the spellings that Ringside accepts, and in the
+// plain spelling.
 func (w *orderWorld) spell(command string) (spelled, bare string) {
 	key := w.keys[w.d.n(len(w.keys))]
 	if strings.Count(command, "%s") == 2 {
@@ -384,7 +385,7 @@ func (w *orderWorld) spell(command string) (spelled, bare string) {
 	return spelled, bare
 }
 
-// play sends the client's pipeline, in pieces, and returns what it gets.
+// play sends the client's pipeline in pieces and returns the replies.
 func (w *orderWorld) play(pipeline []byte) (got []byte) {
 	for steps := 0; ; steps++ {
 		if steps > 20_000 {
@@ -434,8 +435,9 @@ func (w *orderWorld) play(pipeline []byte) (got []byte) {
 	}
 }
 
-// evict takes a key from a server, once, but no mark: whose mark is gone has lost to
-// somebody, as far as it can tell, and there is nobody else here.
+// evict deletes a key from a server once, but not a tombstone. Ringside treats a
+// missing tombstone as removed by another client's write, and here there is no other
+// client.
 func (w *orderWorld) evict() {
 	key, own := w.keys[w.d.n(len(w.keys))], w.servers[w.evicts].own
 	defer func() { w.evicts = -1 }()
@@ -446,14 +448,14 @@ func (w *orderWorld) evict() {
 	w.note("s%d evicts %s: %q", w.evicts+1, key, own.ask([]byte("delete "+key+"\r\n")))
 }
 
-// serve lets a server do all that has come on one connection.
+// serve lets a server process all requests of one connection.
 func (l *orderLink) serve() {
 	answers := l.conn.ask(l.in)
 	l.loop.w.note("%s does %q: %q", l.name, l.in, answers)
 	l.in, l.out = nil, append(l.out, answers...)
 }
 
-// bring lets a loop have some of what a server has answered.
+// bring delivers part of a server's replies to a loop.
 func (l *orderLink) bring() {
 	n := len(l.out)
 	if l.loop.w.d.one(2) {
@@ -464,7 +466,7 @@ func (l *orderLink) bring() {
 	l.loop.wakeup(func() { l.loop.e.Bytes(l.link, b) })
 }
 
-// run lets a loop do the first of what others have posted to it.
+// run executes the first function that another loop has posted to this one.
 func (l *orderLoop) run() {
 	f := l.posts[0]
 	l.posts = l.posts[1:]
@@ -506,8 +508,9 @@ func (l *orderLoop) effect(x link.Effect) {
 	}
 }
 
-// A read that is too late in its client's line has no place in the line of those
-// who write, where another client may be at work.
+// TestLateReadsLeaveWritersAlone checks a read that times out while it waits for its
+// client's own write of the key. It must not disturb the queue of writes of the key, in
+// which another client's write may be next.
 func TestLateReadsLeaveWritersAlone(t *testing.T) {
 	s := conversation.New(t)
 	s.Play("late", `pool main servers=s1,s2 strict=true

@@ -1,18 +1,17 @@
 package proxy
 
-// What people want of servers: which of them get no requests of which pools.
+// This file implements overrides: an operator keeps requests of a pool from a server.
 //
-// An override is one thing to people, and is kept in one of two places:
+// An override is one concept for the operator, but is stored in one of two places:
 //
-//	pool with a keeper    the view record on its servers: all Ringsides obey, and it outlives this process
-//	pool without one      overrideMap: this process obeys, until it ends
+//	pool with a keeper    the view record on its servers: all instances apply it, and it survives this process
+//	pool without one      overrideMap: only this process applies it, until it ends
 //
-// They can't be one. A pool without a keeper (fail_fast, one copy of each key) has
-// no view record, and to make one would mean to ping and write to servers of which
-// the file says that nothing is to be moved or flushed. A pool with one needs the
-// steps of the phases. So Override decides by the pool which place it is, and when a
-// reload gives a pool a keeper the overrides of this process go to that
-// (handOverrides).
+// One place is not enough. A pool without a keeper (fail_fast, no replicas) has no view
+// record. To create one Ringside would have to ping and write to servers although the
+// configuration forbids it to move or flush anything. A pool with a keeper needs the
+// steps of the phases. So Override chooses the place by the pool. When a reload adds a
+// keeper to a pool, handOverrides moves the overrides of this process to the keeper.
 
 import (
 	"errors"
@@ -28,32 +27,34 @@ import (
 	"ringside/proxy/upstream"
 )
 
-// overrideMap is the overrides of pools without a keeper, by pool and server. It is
-// immutable: the engines compare pointers, as they do with tables.
+// overrideMap contains the overrides of pools without a keeper, by pool and server. It
+// is immutable, so engines detect changes by comparing pointers.
 type overrideMap map[[2]string]OverrideSince
 
-// OverrideSince is an override that is in force, and since when. The zero one is none.
+// OverrideSince is an override and the time when it was set. The zero value means that
+// there is none.
 type OverrideSince struct {
 	Override health.Override
 	Since    time.Time
 }
 
-// Override makes o what is wanted of the servers of a pool of the current table that
-// have this name, and waits until every engine obeys. The error says that there is
-// no such server, that the keeper can't obey, or that nobody knows (ErrUnsure).
+// Override sets o as the override of the server with this name in a pool of the current
+// table. It waits until every engine applies it. The error says that there is no such
+// server, that the keeper can't apply the override, or that the result is unknown
+// (ErrUnsure).
 //
-// Overrides are kept by these two names and so outlive a reload; one whose server a
-// table does not have waits for a table that has it.
+// Overrides are stored by these two names, so they survive a reload. If a new table
+// lacks the server the override stays stored, and applies again to a table that has it.
 //
-// A server that is overridden in one pool still serves the others that name its
-// address; its connections are closed when none of them wants it to serve.
+// A server that is overridden in one pool still serves the other pools that name its
+// address. Its connections are closed when all of these pools have an override.
 func (p *Proxy) Override(pool, server string, o health.Override) error {
-	cur := p.published.Load() // once: a reload may put another in its place
+	cur := p.published.Load() // read once, because a reload may replace it
 	if !cur.Has(pool, server) {
 		return fmt.Errorf("no server %q in a pool %q", server, pool)
 	}
 	if w := cur.Agent(pool); w != nil {
-		p.setOverride(pool, server, health.Restore) // what was wanted while the pool had no keeper
+		p.setOverride(pool, server, health.Restore) // delete an override set while the pool had no keeper
 		if err := p.overrideByKeeper(w, server, o); err != errReplaced {
 			return err
 		}
@@ -84,17 +85,17 @@ func (p *Proxy) Override(pool, server string, o health.Override) error {
 }
 
 var (
-	// ErrUnsure is the error of what may be done by now, or later, or never.
+	// ErrUnsure means that the change may be applied already, or later, or never.
 	ErrUnsure = errors.New("it may be done or not")
 
 	errLoopLate = fmt.Errorf("a loop did not answer within 1s: %w", ErrUnsure)
 
-	// errReplaced says that a reload has given a pool another keeper, or none.
+	// errReplaced means that a reload has replaced or removed the keeper of a pool.
 	errReplaced = errors.New("the keeper is no longer in use")
 )
 
-// setOverride makes o what is wanted of a server in a pool without a keeper. The
-// engines are not told.
+// setOverride stores o as the override of a server in a pool without a keeper. It does
+// not notify the engines.
 func (p *Proxy) setOverride(pool, server string, o health.Override) (before health.Override, changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,9 +117,9 @@ func (p *Proxy) setOverride(pool, server string, o health.Override) (before heal
 	return before, true
 }
 
-// overrideByKeeper lets a pool's keeper obey. It tells all other Ringsides by the
-// view record, which keeps the override, too: so a reload and a restart leave it in
-// force.
+// overrideByKeeper passes o to the keeper of a pool. The keeper publishes it to all
+// other instances in the view record, where it is also stored. So it survives reloads
+// and restarts.
 func (p *Proxy) overrideByKeeper(w *failover.Agent, server string, o health.Override) error {
 	i := slices.IndexFunc(w.Members, func(t table.Target) bool { return t.Name == server })
 	p.Log.Warn("a person gives an order", "pool", w.Pool, "server", server, "order", o.String())
@@ -143,8 +144,8 @@ func (p *Proxy) overrideByKeeper(w *failover.Agent, server string, o health.Over
 	}
 }
 
-// handOverrides gives what is wanted of a pool's servers to the keeper that a reload
-// has given the pool. What the keeper can't obey yet stays in force as it was.
+// handOverrides moves the overrides of a pool's servers to the keeper that a reload has
+// added to the pool. An override that the keeper can't apply yet stays where it is.
 func (e *Engine) handOverrides(w *failover.Agent) {
 	for i, m := range w.Members[:w.OwnMembers] {
 		o := e.Shared.OverrideOf(w.Pool, m.Name).Override
@@ -157,7 +158,7 @@ func (e *Engine) handOverrides(w *failover.Agent) {
 	}
 }
 
-// OverrideOf is the override in force for a server of a pool that has no keeper.
+// OverrideOf returns the override of a server in a pool that has no keeper.
 func (p *Proxy) OverrideOf(pool, server string) OverrideSince {
 	if m := p.overrides.Load(); m != nil {
 		return (*m)[[2]string{pool, server}]
@@ -165,7 +166,7 @@ func (p *Proxy) OverrideOf(pool, server string) OverrideSince {
 	return OverrideSince{}
 }
 
-// takeOverrides takes up the overrides as they are now, if they have changed.
+// takeOverrides applies the current overrides if they have changed.
 func (e *Engine) takeOverrides() {
 	if o := e.Shared.overrides.Load(); o != e.overrides {
 		e.overrides = o
@@ -173,10 +174,10 @@ func (e *Engine) takeOverrides() {
 	}
 }
 
-// applyOverrides tells the bound pools, and their servers, what is wanted of them.
-// It is the one place where an override of this process reaches them.
+// applyOverrides applies the overrides to the bound pools and their servers. It is the
+// only place where overrides of this process reach them.
 func (e *Engine) applyOverrides() {
-	least := map[*upstream.Server]health.Override{} // of the pools that name a server
+	least := map[*upstream.Server]health.Override{} // by server, the weakest override of the pools that name it
 	for _, bp := range e.gen.pools {
 		bp.Refusals = nil
 		for i, t := range bp.Pool.Servers {

@@ -42,10 +42,11 @@ func TestOrderNamesAServer(t *testing.T) {
 	}
 }
 
-// TestOrderMeetsReload orders a server that reloads take away and bring back, in
-// a pool that moves keys. The keeper that the pool has then gets the order, or
-// there is no such server. One that has heard of no server waits; unless a reload has
-// put s3 back, which is out then, so that nobody has to stand in for it.
+// TestOrderMeetsReload overrides a server that reloads remove and add again, in a pool
+// that moves keys. Either the pool's current keeper gets the override, or there is no
+// such server. A keeper that has not heard from any server yet rejects the override. It
+// accepts it only if a reload has just added s3, because s3 is out then and needs no
+// substitute server.
 func TestOrderMeetsReload(t *testing.T) {
 	s := conversation.New(t)
 	tables := []*table.Table{}
@@ -89,7 +90,8 @@ func TestOrderMeetsReload(t *testing.T) {
 	}
 }
 
-// stats servers shows orders and what they cost.
+// TestOrdersInStats checks that stats servers shows overrides and the requests that
+// they rejected.
 func TestOrdersInStats(t *testing.T) {
 	s := conversation.New(t)
 	s.Line("pool main servers=s1,s2")
@@ -108,7 +110,8 @@ func TestOrdersInStats(t *testing.T) {
 	}
 }
 
-// A request pays nothing for orders to other servers, in allocations.
+// TestOrdersDontAllocate checks that overrides of other servers do not make a request
+// allocate.
 func TestOrdersDontAllocate(t *testing.T) {
 	s := conversation.New(t)
 	s.Line("pool main servers=s1,s2")
@@ -133,7 +136,7 @@ func TestOrdersDontAllocate(t *testing.T) {
 					n := x.Link.Out.Size
 					e.Wrote(x.Link, n, false)
 					if x.Link == server {
-						if n > len(request) { // the greeting
+						if n > len(request) { // the greeting is included
 							e.Bytes(server, []byte("VERSION 1.6.18\r\n"))
 						}
 						e.Bytes(server, answer)

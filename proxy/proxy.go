@@ -1,6 +1,6 @@
 package proxy
 
-// What the engines of a process share.
+// This file defines the state that all engines of a process share.
 
 import (
 	"errors"
@@ -27,49 +27,49 @@ import (
 	"ringside/proxy/watch/why"
 )
 
-// Proxy is what all engines of a process share: the table, and the few
-// numbers that limits count over all loops.
+// Proxy is the state that all engines of a process share: the table, and the totals
+// that limits apply to.
 type Proxy struct {
 	Log     *slog.Logger
 	Started time.Time
-	Version string // Ringside's own, for stats
-	Name    string // what others call this process; empty: it tells nobody that it is there
-	PID     int    // of this process, for stats; the driver sets it
-	Seed    uint64 // of what keepers leave to chance
+	Version string // Ringside's version, for stats
+	Name    string // name of this process in the list of instances; empty: it does not list itself
+	PID     int    // process ID, for stats; set by the driver
+	Seed    uint64 // seed of random choices, and the ID of this process in the list of instances
 
-	// Hash makes one number of a key, for all loops. It is another in each
-	// process, unless a test wants each run to be the same.
+	// Hash hashes a key, with the same result on all loops. It differs between
+	// processes, unless a test needs reproducible runs.
 	Hash func(key []byte) uint64
 
-	// What keepers and guards leave out, in tests that show what it is for.
+	// Parts of keepers and guards that a test disables, to show why they are needed.
 	Ablation      health.Ablation
 	GuardAblation guard.Ablation
 
-	published atomic.Pointer[failover.Published] // the table in force, and the keepers of its pools
-	overrides atomic.Pointer[overrideMap]        // of pools without a keeper
-	memory    atomic.Int64                       // bytes held by all engines: see link/memory.go
-	clients   atomic.Int64                       // connected, of all engines
-	logLimit  link.LogLimit                      // of all engines
-	moving    atomic.Int32                       // engines whose keys of several copies get other holders: see package copies/handover
-	doubtful  atomic.Int32                       // engines that know of writes which copies have missed: see package copies
+	published atomic.Pointer[failover.Published] // current table and the keepers of its pools
+	overrides atomic.Pointer[overrideMap]        // of pools without a keeper; nil: none was set yet
+	memory    atomic.Int64                       // bytes used by all engines: see link/memory.go
+	clients   atomic.Int64                       // number of connected clients, all engines
+	logLimit  link.LogLimit                      // shared by all engines
+	moving    atomic.Int32                       // number of engines on which replicated keys are moving to other servers: see package copies/handover
+	doubtful  atomic.Int32                       // number of engines that know of replicas with missed writes: see package copies
 
-	lastClient atomic.Uint64 // number given to a client
+	lastClient atomic.Uint64 // number of the client that connected last
 
-	learned // by routes, over all tables
+	learned // counters by route, over all tables
 
 	invalidations stats.Invalidations
 
-	book atomic.Pointer[why.Book] // of why keys miss; nil: nobody looks
+	book atomic.Pointer[why.Book] // explains misses; nil: disabled
 
-	engines atomic.Pointer[[]*Engine] // a slice that never changes: every command on copies reads it
-	mu      sync.Mutex                // held by those who change engines or overrides
+	engines atomic.Pointer[[]*Engine] // the slice is immutable, because every command on a replicated key reads it
+	mu      sync.Mutex                // protects changes of engines, overrides and book
 
-	// Ordering is held by who looks whether an order may be given, and gives it: between
-	// the two nobody else's order may change what was seen.
+	// Ordering is locked by a caller that checks whether an override is allowed and
+	// then sets it. No other override can change the checked state in between.
 	Ordering sync.Mutex
 }
 
-// NewProxy makes a proxy that serves t.
+// NewProxy returns a proxy that serves t.
 func NewProxy(t *table.Table, version string, log *slog.Logger) *Proxy {
 	p := &Proxy{Log: log, Started: time.Now(), Version: version}
 	p.Seed = uint64(p.Started.UnixNano())
@@ -79,23 +79,24 @@ func NewProxy(t *table.Table, version string, log *slog.Logger) *Proxy {
 	return p
 }
 
-// Table is the generation that new requests get.
+// Table returns the table that new requests use.
 func (p *Proxy) Table() *table.Table { return p.published.Load().Table }
 
-// Agents returns the keepers of the pools of the current table that have one. The
-// caller must not change the map.
+// Agents returns the agents of the keepers, by pool, of the current table. Pools
+// without a keeper are not in the map. The caller must not change it.
 func (p *Proxy) Agents() map[*table.Pool]*failover.Agent { return p.published.Load().Agents }
 
-// Swap makes t the generation that new requests get. Each engine takes it up
-// at its next wakeup, which begins now; requests in flight finish on the one
-// they began with.
+// Swap makes t the table that new requests use. It wakes all engines, and each adopts t
+// at its next wakeup. Requests in flight complete with the table that they started
+// with.
 func (p *Proxy) Swap(t *table.Table) {
 	p.published.Store(failover.Publish(t, p.published.Load(), p.Seed, p.Ablation))
 	p.wake()
 }
 
-// part makes the table in force anew, without the keepers that it needs no more. A
-// reload that comes first does the same.
+// part publishes the current table again, without the keepers that are no longer
+// needed. If a reload is faster it does nothing, because the reload has the same
+// effect.
 func (p *Proxy) part() {
 	old := p.published.Load()
 	if p.published.CompareAndSwap(old, failover.Publish(old.Table, old, p.Seed, p.Ablation)) {
@@ -105,21 +106,21 @@ func (p *Proxy) part() {
 
 func (p *Proxy) wake() {
 	for _, e := range p.Engines() {
-		e.Post(func(*Engine) {}) // wakes it: Begin takes up the table
+		e.Post(func(*Engine) {}) // starts a wakeup, in which Begin adopts the table
 	}
 }
 
-// learned is what routes have counted and learned, by label, over all loops and
-// tables of the process.
+// learned contains the counters and learned values of routes, by label, over all loops
+// and tables of the process.
 type learned struct {
 	mu     sync.Mutex
 	guards map[string]*stats.Guard
 	tags   map[string]*stats.Tags
 	nears  map[string]*stats.Near
-	marks  *near.Marks // of what is written; nil: no route has kept values yet
+	marks  *near.Marks // of written keys; nil: no route has had a near cache yet
 }
 
-// Guarded is what the route with a label has learned of its guard.
+// Guarded returns the guard statistics of the route with this label.
 func (l *learned) Guarded(label string) *stats.Guard {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,7 +133,7 @@ func (l *learned) Guarded(label string) *stats.Guard {
 	return l.guards[label]
 }
 
-// Tagged is what the route with a label has learned of its tags.
+// Tagged returns the tag statistics of the route with this label.
 func (l *learned) Tagged(label string) *stats.Tags {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,7 +146,7 @@ func (l *learned) Tagged(label string) *stats.Tags {
 	return l.tags[label]
 }
 
-// near is what is kept of the routes with a label.
+// near returns the near cache statistics of the routes with this label.
 func (l *learned) near(label string) *stats.Near {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -158,7 +159,7 @@ func (l *learned) near(label string) *stats.Near {
 	return l.nears[label]
 }
 
-// nearMarks are the Marks of the process, if a route of t keeps values.
+// nearMarks returns the Marks of the process, or nil if no route of t has a near cache.
 func (l *learned) nearMarks(t *table.Table) *near.Marks {
 	if !t.KeepsNear() {
 		return nil
@@ -171,13 +172,13 @@ func (l *learned) nearMarks(t *table.Table) *near.Marks {
 	return l.marks
 }
 
-// Nears are the routes that there have been that keep values.
+// Nears returns the statistics of all routes that have or had a near cache.
 func (l *learned) Nears() []*stats.Near { return sorted(l, l.nears) }
 
-// Guards are the guarded routes that there have been.
+// Guards returns the statistics of all routes that are or were guarded.
 func (l *learned) Guards() []*stats.Guard { return sorted(l, l.guards) }
 
-// Tags are the routes with tags that there have been.
+// Tags returns the statistics of all routes that have or had tags.
 func (l *learned) Tags() []*stats.Tags { return sorted(l, l.tags) }
 
 func sorted[T any](l *learned, m map[string]T) (list []T) {
@@ -189,9 +190,10 @@ func sorted[T any](l *learned, m map[string]T) (list []T) {
 	return list
 }
 
-// InvalidateTags invalidates tags on all servers that may keep values with them, or on
-// those of one pool. It says what each of them has answered. The error says that
-// nothing was asked. Whoever calls it has checked the names (table.CheckTagNames).
+// InvalidateTags invalidates tags on all servers that may have values with them, or
+// only on those of one pool. It returns the answer of each server. ErrUnsure means that
+// the servers may have been asked; any other error means that none was. The caller must
+// have checked the names (table.CheckTagNames).
 func (p *Proxy) InvalidateTags(names []string, pool string) ([]tags.Answer, error) {
 	list, err := p.Table().TagsOf(names)
 	if err != nil {
@@ -220,10 +222,10 @@ func (p *Proxy) InvalidateTags(names []string, pool string) ([]tags.Answer, erro
 	}
 }
 
-// invalidationPatience is above any deadline that pools have in use.
+// invalidationPatience is longer than any practical deadline of a pool.
 const invalidationPatience = time.Minute
 
-// Invalidations are those of tags by this process.
+// Invalidations returns the counters of tag invalidations by this process.
 func (p *Proxy) Invalidations() stats.InvalidationCounts { return p.invalidations.Snapshot() }
 
 // Engines returns the engines made so far. The caller must not change the slice.
@@ -234,37 +236,37 @@ func (p *Proxy) Engines() []*Engine {
 	return nil
 }
 
-// loops are the engines of a proxy as tasks see them.
+// loops adapts the engines of a proxy to the interface that tasks use.
 type loops struct{ *Proxy }
 
-// Owner is the engine that leads the commands on a key of several copies.
+// Owner returns the tasks of the engine that runs the commands on the replicated keys
+// with this hash.
 func (p loops) Owner(hash uint64) *task.Tasks {
 	engines := p.Engines()
 	return &engines[hash%uint64(len(engines))].Tasks
 }
 
-// HashKey makes one number of a key, the same for all loops.
+// HashKey hashes a key, with the same result on all loops.
 func (p loops) HashKey(key []byte) uint64 { return p.Hash(key) }
 
-// Count is how many engines there are, and which of them t belongs to.
+// Count returns how many engines there are, and the index of the one that t belongs to.
 func (p loops) Count(t *task.Tasks) (n, index int) {
 	engines := p.Engines()
 	return len(engines), slices.IndexFunc(engines, func(e *Engine) bool { return &e.Tasks == t })
 }
 
-// keeperLoop is the engine that lets the keepers work.
+// keeperLoop returns the engine that runs the keepers.
 func (p *Proxy) keeperLoop() *Engine { return p.Engines()[0] }
 
-// Collect asks every engine for what it has counted and calls done with the
-// sum, on one of the engines' goroutines or on the caller's. Nothing waits
-// for it.
+// Collect adds up the counters of all engines and calls done with the sum. done runs on
+// an engine's goroutine or on the caller's. Collect does not wait for it.
 func (p *Proxy) Collect(done func(*stats.Snapshot)) {
 	sum := &stats.Snapshot{}
 	p.each(func(e *Engine) { e.Snapshot(sum) }, func() { done(sum) })
 }
 
-// each calls add for every engine, one at a time, on the engines' goroutines,
-// and then done on that of the last.
+// each calls add for every engine on that engine's goroutine, one at a time. The last
+// one then calls done.
 func (p *Proxy) each(add func(*Engine), done func()) {
 	engines := p.Engines()
 	var mu sync.Mutex
@@ -281,7 +283,8 @@ func (p *Proxy) each(add func(*Engine), done func()) {
 	}
 }
 
-// waited waits for what each begins; it fails after a second.
+// waited calls each and waits until add has run for every engine. It fails after one
+// second.
 func (p *Proxy) waited(add func(*Engine)) error {
 	done := make(chan struct{})
 	p.each(add, func() { close(done) })
@@ -293,10 +296,10 @@ func (p *Proxy) waited(add func(*Engine)) error {
 	}
 }
 
-// Bounds is how often bounds were reached since the start. It asks little of the
-// loops, and fails as Snapshot does.
+// Bounds returns how often each limit was reached since the start. It costs the loops
+// little, and fails as Snapshot does.
 func (p *Proxy) Bounds() (stats.Bounds, error) {
-	sum := &stats.Bounds{} // a loop that is late may still add to it
+	sum := &stats.Bounds{} // a late loop may still add to it
 	err := p.waited(func(e *Engine) {
 		sum.Add(&e.Count)
 		for _, srv := range e.List {
@@ -309,8 +312,8 @@ func (p *Proxy) Bounds() (stats.Bounds, error) {
 	return *sum, nil
 }
 
-// Snapshot is Collect for those who can wait. It fails when an engine does
-// not answer within a second.
+// Snapshot is Collect for callers that can wait. It fails if an engine does not answer
+// within one second.
 func (p *Proxy) Snapshot() (*stats.Snapshot, error) {
 	sum := &stats.Snapshot{}
 	if err := p.waited(func(e *Engine) { e.Snapshot(sum) }); err != nil {
@@ -319,8 +322,8 @@ func (p *Proxy) Snapshot() (*stats.Snapshot, error) {
 	return sum, nil
 }
 
-// Snapshot adds what e has counted to into. It must be called on the
-// goroutine that drives e: see Post.
+// Snapshot adds the counters of e to into. It must be called on the goroutine that
+// drives e: see Post.
 func (e *Engine) Snapshot(into *stats.Snapshot) {
 	into.Counters.Add(&e.Count)
 	into.Memory += e.Buffers.Held
@@ -337,24 +340,24 @@ func (e *Engine) Snapshot(into *stats.Snapshot) {
 	}
 }
 
-// Watched is what the engines have seen of keys. It fails as Snapshot does.
+// Watched returns what the engines have sampled of keys. It fails as Snapshot does.
 func (p *Proxy) Watched() (*watch.Report, error) {
-	is := &watch.Report{} // a loop that is late may still add to it
+	is := &watch.Report{} // a late loop may still add to it
 	if err := p.waited(func(e *Engine) { e.Watch.AddTo(is, e.Now) }); err != nil {
 		return nil, err
 	}
 	return is, nil
 }
 
-// Follow traces the keys that fit one of patterns, and no other.
+// Follow traces the keys that match one of patterns, and stops all other traces.
 func (p *Proxy) Follow(patterns []watch.Pattern) {
 	for _, e := range p.Engines() {
 		e.Post(func(e *Engine) { e.Watch.Follow(patterns) })
 	}
 }
 
-// Traced is what the engines have traced since the last time. It fails as Snapshot
-// does.
+// Traced returns what the engines have traced since the previous call. It fails as
+// Snapshot does.
 func (p *Proxy) Traced() ([]watch.Trace, error) {
 	var list []watch.Trace
 	if err := p.waited(func(e *Engine) { list = append(list, e.Watch.Take(e.Now)) }); err != nil {
@@ -363,8 +366,8 @@ func (p *Proxy) Traced() ([]watch.Trace, error) {
 	return list, nil
 }
 
-// Decided is another number whenever a keeper has decided something, a phase or
-// a suspicion: then Snapshot has other Members.
+// Decided returns a number that changes whenever a keeper has decided something, for
+// example a phase or a suspicion. Then the Members of a Snapshot have changed.
 func (p *Proxy) Decided() (sum uint64) {
 	for _, w := range p.Agents() {
 		sum += w.View.Gen()

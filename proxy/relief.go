@@ -1,7 +1,7 @@
 package proxy
 
-// What an engine refuses, and how it makes room when limits.memory is reached: see
-// link/memory.go.
+// This file rejects values that are too large, and frees memory when limits.memory is
+// reached: see link/memory.go.
 
 import (
 	"cmp"
@@ -16,15 +16,16 @@ import (
 )
 
 const (
-	// leastHeld is what a client or a connection must hold to be worth it.
+	// leastHeld is the minimum number of bytes that must be freed at a client or
+	// connection to be worthwhile.
 	leastHeld = 4 << 10
 
-	// reliefWait is the time to the next look at who holds most when the last
-	// has not helped: it looks at all clients.
+	// reliefWait is the time until the next search for the largest memory users, if the
+	// last one did not free enough. A search visits all clients.
 	reliefWait = 10 * time.Millisecond
 )
 
-// makeRoom makes room, here or at the engine that holds most.
+// makeRoom frees memory on all engines, mainly on the one that uses the most.
 func (e *Engine) makeRoom() {
 	e.Trim()
 	e.MemoryShort = false
@@ -55,11 +56,11 @@ func (e *Engine) makeRoom() {
 	if e.Shared.memory.Load() > e.MemoryLimit*7/8 {
 		e.relieveAt = e.Now + int64(reliefWait)
 	}
-	e.MemoryFull = true // if account finds it so
+	e.MemoryFull = true // until Account finds that there is room
 }
 
-// refuseMemory refuses a storage command for whose data block there is no
-// memory. rest bytes of it are still to come, and are discarded as they do.
+// refuseMemory rejects a storage command because there is no memory for its data block.
+// The remaining rest bytes of the block are discarded when they arrive.
 func (e *Engine) refuseMemory(s *client.Session, raw []byte, rest int) {
 	e.Count.NoMemory++
 	r := &e.Req
@@ -71,17 +72,18 @@ func (e *Engine) refuseMemory(s *client.Session, raw []byte, rest int) {
 	e.refuse(s, raw)
 }
 
-// what memcached says when it has no memory for an item.
+// noMemory is memcached's reply when it has no memory for an item.
 var noMemory = []byte("SERVER_ERROR out of memory storing object\r\n")
 
-// hoarder is a client or a connection to a server, and what it would give back.
+// hoarder is a client or server connection, with the bytes that are freed by closing
+// the client or by dropping the connection's unsent requests.
 type hoarder struct {
 	link *link.Link
 	held int64
 }
 
-// takeFromLargest takes from those who hold most, until an eighth of the memory
-// is free. So the next look at all of them is far.
+// takeFromLargest frees the largest memory users until an eighth of the limit is free.
+// So the next search is not needed soon.
 func (e *Engine) takeFromLargest() {
 	need := e.MemoryLimit/8 - e.FreeMemory()
 	if need <= 0 {
@@ -123,7 +125,8 @@ func (e *Engine) takeFromLargest() {
 	e.Trim()
 }
 
-// number orders those who hold the same: it is a client's, and 0 of servers.
+// number orders links that use the same amount of memory. It is the client's ID, and 0
+// for server connections.
 func number(l *link.Link) uint64 {
 	if s, ok := l.End.(*client.Session); ok {
 		return s.ID
@@ -131,14 +134,14 @@ func number(l *link.Link) uint64 {
 	return 0
 }
 
-// refuse answers a storage command whose value is too large for Ringside. The
-// old value must go first, as it does in memcached: the client meant to
-// replace it.
+// refuse answers a storage command with a value that is too large for Ringside. A set
+// deletes the old value first, as memcached does, because the client meant to replace
+// it.
 func (e *Engine) refuse(s *client.Session, raw []byte) {
 	r := &e.Req
 	e.Count.TooLarge++
 	s.Swallow = r.Swallow
-	if r.Op != wire.Set && (r.Dialect == wire.Text || r.Flags&wire.Binary != 0) { // memcached keeps the old value of these
+	if r.Op != wire.Set && (r.Dialect == wire.Text || r.Flags&wire.Binary != 0) { // memcached keeps the old value for these commands
 		e.local(s, r.Answer, stats.ClientFault)
 		return
 	}

@@ -1,7 +1,7 @@
 package proxy_test
 
-// Reloads while servers are ordered away, listed by a gutter, or about to
-// answer.
+// Tests of reloads while servers are overridden, belong to a gutter, or have requests
+// in flight.
 
 import (
 	"bytes"
@@ -16,8 +16,8 @@ import (
 	"ringside/proxy/table"
 )
 
-// TestReloadWatchedOnce reloads a pool with a gutter: its servers tell a keeper
-// of their trouble once, however often that was.
+// TestReloadWatchedOnce reloads a pool with a gutter several times. Its servers must
+// still report each failure to a keeper only once.
 func TestReloadWatchedOnce(t *testing.T) {
 	s := conversation.New(t)
 	setup := func() {
@@ -40,8 +40,8 @@ func TestReloadWatchedOnce(t *testing.T) {
 	}
 }
 
-// TestReloadWithoutCopies reloads a fail_fast pool whose route keeps copies no more: its
-// keeper goes, but not before all servers are in.
+// TestReloadWithoutCopies reloads a fail_fast pool so that its route no longer has
+// replicas. Its keeper must be removed, but only after all servers are in.
 func TestReloadWithoutCopies(t *testing.T) {
 	s := conversation.New(t)
 	made := func(copies string) *table.Table {
@@ -62,9 +62,10 @@ func TestReloadWithoutCopies(t *testing.T) {
 	}
 }
 
-// TestReloadOfPlacement reloads a pool of the same servers: with another
-// placement it gets another keeper, and when that has seen no other list for a while its
-// members lack what the others had of their keys; with the same, both go on.
+// TestReloadOfPlacement reloads a pool with the same servers. With another placement it
+// gets a new keeper. If that keeper has seen no other list for a while, its members
+// lack the replicas that other members had of their keys. With the same placement both
+// keepers stay.
 func TestReloadOfPlacement(t *testing.T) {
 	s := conversation.New(t)
 	setup := func(fingerprint string) {
@@ -104,8 +105,8 @@ func TestReloadOfPlacement(t *testing.T) {
 	}
 }
 
-// TestReloadHandsOrders gives a pool a keeper while a server is drained: the
-// keeper has the order then, and a restore ends it.
+// TestReloadHandsOrders adds a keeper to a pool while a server is drained. The keeper
+// must get the override, and a restore must end it.
 func TestReloadHandsOrders(t *testing.T) {
 	s := conversation.New(t)
 	s.ShowOpaques = true
@@ -119,7 +120,7 @@ func TestReloadHandsOrders(t *testing.T) {
 	s.Pools["main"].Failover.Settings = health.Settings{Ping: 250 * time.Millisecond, Lease: time.Second,
 		Request: 200 * time.Millisecond, GoodPings: 2, AfterFailures: 3, EjectAfter: health.EjectAfter{Silent: 3 * time.Second}}
 	s.Proxy.Swap(s.Listen())
-	s.ShowOpaques = true // the nodes answer the opaques themselves
+	s.ShowOpaques = true // the nodes reply to the opaques themselves
 	nodes := map[string]*memnode.Node{}
 	for range 50 {
 		s.Now += int64(100 * time.Millisecond)
@@ -155,8 +156,8 @@ func TestReloadHandsOrders(t *testing.T) {
 	}
 }
 
-// TestReloadAsksExpire lets a command that began before a reload ask a server
-// that the reload has taken away, and that hangs: it gets its answer in time.
+// TestReloadAsksExpire checks a command that began before a reload and uses a server
+// that the reload has removed and that hangs. The command must get its answer in time.
 func TestReloadAsksExpire(t *testing.T) {
 	s := conversation.New(t)
 	s.Pool([]string{"main", "servers=s1,s2", "failover=rehash", "get_errors=error"})

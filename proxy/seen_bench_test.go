@@ -1,6 +1,7 @@
 package proxy_test
 
-// What it costs to see keys: the sketches of hot keys, the book of misses, traces.
+// Benchmarks of observing keys: the sketches of hot keys, the book of misses, and
+// traces.
 
 import (
 	"bytes"
@@ -14,19 +15,20 @@ import (
 	"ringside/proxy/watch"
 )
 
-// BenchmarkSeen sends gets of 800 keys, 80,000 a second by the clock that it moves, of which
-// one in ten misses, and one in ten is a set behind that, and looks at them in one way or another.
+// BenchmarkSeen sends requests for 800 keys, 80,000 per second of the clock that it
+// moves. One in ten is a get that misses, one in ten is the set after it, and the rest
+// are hits. It runs with several kinds of observation.
 func BenchmarkSeen(b *testing.B) {
 	for _, c := range []struct {
 		name        string
 		hot, misses bool
 		follows     watch.Pattern
-		taken       bool // the events are taken, four times a second
+		taken       bool // the events are collected four times a second
 	}{
 		{name: "nothing"},
 		{name: "hot", hot: true},
 		{name: "misses", misses: true},
-		{name: "hot and misses", hot: true, misses: true}, // as it is unless the file says otherwise
+		{name: "hot and misses", hot: true, misses: true}, // the default of the configuration
 		{name: "trace of others", hot: true, misses: true, follows: "home:*"},
 		{name: "trace of one in a hundred", hot: true, misses: true, follows: "user:??00:*", taken: true},
 		{name: "trace of all", hot: true, misses: true, follows: "user:*", taken: true},
@@ -50,7 +52,7 @@ func BenchmarkSeen(b *testing.B) {
 					case 3:
 						requests[i] = fmt.Appendf(requests[i], "get %s\r\n", key)
 						answers.WriteString("END\r\n")
-					case 4: // of the key before
+					case 4: // key of the previous request
 						requests[i] = fmt.Appendf(requests[i], "set user:%04d:profile1 0 0 100\r\n%s\r\n", n-1, value)
 						answers.WriteString("STORED\r\n")
 					default:
@@ -93,7 +95,7 @@ func BenchmarkSeen(b *testing.B) {
 					s.Engine.Watch.Take(s.Now)
 				}
 			}
-			for range 250 { // until it is known how many there are, and fewer keys are remembered
+			for range 250 { // until the key rate is known and fewer keys are sampled
 				turn()
 			}
 			b.ReportAllocs()

@@ -1,7 +1,8 @@
 package proxy
 
-// Servers that another Ringside ejects by a pool which this one does not have, or does not
-// eject although this one does: package health/roll, its second item.
+// This file detects servers on which instances disagree: package health/roll, its
+// second item. Either another instance ejects a server by a pool that this instance
+// does not have. Or only one of the two instances ejects it.
 
 import (
 	"bytes"
@@ -18,10 +19,11 @@ import (
 	"ringside/proxy/wire"
 )
 
-// AskPools asks each server that is up which pools eject it, and writes there those of this
-// process. A process that ejects the server by none writes only after it has seen that another
-// one does, so that a proxy in mode fail_fast usually writes nothing of its own. It waits for nothing. A server whose release has no meta commands is not asked, and
-// neither is one whose release is not known yet.
+// AskPools asks each server that is up which pools eject it, and writes the pools of
+// this process there. A process that does not eject the server writes only after it has
+// seen that another one does, so a proxy in mode fail_fast usually writes nothing.
+// AskPools does not wait for the replies. It skips servers whose release is unknown or
+// has no meta commands.
 func (p *Proxy) AskPools() {
 	if len(p.Engines()) == 0 {
 		return
@@ -37,26 +39,27 @@ func (p *Proxy) AskPools() {
 	})
 }
 
-// serverAt names a server for all pools.
+// serverAt returns a name of a server that is the same in all pools.
 func serverAt(t table.Target) string { return t.Network + " " + t.Address }
 
-// poolsErrand reads the item of one server, and writes it: an upstream.Asker.
+// poolsErrand reads and writes the item of one server. It is an upstream.Asker.
 type poolsErrand struct {
 	e      *Engine
 	server *upstream.Server
-	tries  int // to write it
+	tries  int // number of rounds of reading and writing so far
 }
 
-// The asks of a poolsErrand.
+// The requests of a poolsErrand.
 const (
 	poolsRead = iota
 	poolsWritten
 )
 
-// Client says that no client waits.
+// Client returns 0: no client waits for the reply.
 func (q *poolsErrand) Client() uint64 { return 0 }
 
-// Pings says that a server without meta commands is asked something else.
+// Pings marks the errand as an upstream.Pinger: a server without meta commands gets
+// version instead.
 func (q *poolsErrand) Pings() {}
 
 func (q *poolsErrand) ask(id int, line []byte) {
@@ -71,13 +74,13 @@ func (q *poolsErrand) Answered(id int, r *upstream.Result) {
 	case r.Bytes == nil || q.server.Draining():
 	case id == poolsRead:
 		q.read(r.Bytes)
-	case q.tries < roll.Tries && !bytes.HasPrefix(r.Bytes, []byte("HD")): // another Ringside was faster
+	case q.tries < roll.Tries && !bytes.HasPrefix(r.Bytes, []byte("HD")): // another instance has written in between
 		q.ask(poolsRead, meta.Get(meta.Pools))
 	}
 }
 
-// read takes up the item, and writes it again where this process ejects the server, or must
-// report to a process that does so.
+// read evaluates the item. It writes the item if this process ejects the server, or if
+// another process does and must learn about the pools here.
 func (q *poolsErrand) read(answer []byte) {
 	value, cas, ok := meta.Value(answer)
 	if !ok && !meta.None(answer) {
@@ -104,8 +107,9 @@ func (q *poolsErrand) read(answer []byte) {
 	}
 }
 
-// poolsOf returns the names of the pools by which this process ejects a server, sorted. If
-// there are none it returns those that have the server, marked with roll.Keeps.
+// poolsOf returns the sorted names of the pools by which this process ejects a server.
+// If there are none it returns the pools that contain the server, with the prefix
+// roll.Keeps.
 func (p *Proxy) poolsOf(at string) (names []string, ejects bool) {
 	has := func(list []table.Target) bool {
 		return slices.ContainsFunc(list, func(m table.Target) bool { return serverAt(m) == at })
@@ -126,14 +130,15 @@ func (p *Proxy) poolsOf(at string) (names []string, ejects bool) {
 	return names, ejects
 }
 
-// conflicts returns the pools of other Ringsides that differ from this one about a server. If
-// this one does not eject it, those that do not eject it either are no conflict.
+// conflicts returns the pools of other instances that treat a server differently. If
+// this instance does not eject it, other pools that do not eject it either are no
+// conflict.
 func conflicts(is *roll.Pools, ejects bool) []string {
 	return slices.DeleteFunc(is.Others(), func(name string) bool { return !ejects && strings.HasPrefix(name, roll.Keeps) })
 }
 
-// logShared logs which pools of other Ringsides eject a server since now, or do not eject it,
-// and which do so no more.
+// logShared logs the conflicts that are new in now, and those in before that have
+// ended.
 func (e *Engine) logShared(srv *upstream.Server, before, now []string) {
 	var own []string
 	for _, pool := range e.Shared.Table().Pools {
@@ -167,7 +172,7 @@ func (e *Engine) logShared(srv *upstream.Server, before, now []string) {
 	}
 }
 
-// addShared adds the servers about which other Ringsides differ.
+// addShared adds the servers on which other instances disagree.
 func (e *Engine) addShared(into *stats.Snapshot) {
 	if len(e.shared) == 0 {
 		return

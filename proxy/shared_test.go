@@ -1,6 +1,6 @@
 package proxy_test
 
-// Servers that other Ringsides eject.
+// Tests of servers that other instances eject.
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 	"ringside/proxy/conversation"
 )
 
-// elsewhere is which servers other Ringsides eject.
+// elsewhere returns the servers that other instances eject.
 func elsewhere(t *testing.T, s *conversation.Harness) (text string) {
 	t.Helper()
 	sum, err := s.Proxy.Snapshot()
@@ -30,8 +30,9 @@ func play(s *conversation.Harness, script string) {
 	}
 }
 
-// A Ringside without ejection reads the item. It writes only once it has seen that another one
-// ejects the server, so that the other one learns of it.
+// TestPoolsAreRead checks an instance without ejection. It reads the item and writes it
+// only after it has seen that another instance ejects the server, so that the other one
+// learns of it.
 func TestPoolsAreRead(t *testing.T) {
 	var logs bytes.Buffer
 	s := conversation.New(t)
@@ -40,7 +41,7 @@ func TestPoolsAreRead(t *testing.T) {
 pool also servers=s2
 s3 greets 1.6.9`)
 	s.Begin()
-	s.Proxy.AskPools() // no release is known yet: nothing is sent
+	s.Proxy.AskPools() // no release is known yet, so nothing is sent
 	play(s, `c1 > get a1 b2 c3
 s1 < get a1
 s2 < get b2
@@ -73,13 +74,13 @@ s3 <`, len("rp1 e.=1 old=1"), round))
 	if n := strings.Count(logs.String(), "another Ringside ejects a server"); n != 1 || !strings.Contains(logs.String(), `server=s2 address=s2 pools="[stays also]" other="e\x00"`) {
 		t.Errorf("%d lines:\n%s", n, logs.String())
 	}
-	for round := range 4 { // what is no item says nothing, and neither does an error
+	for round := range 4 { // invalid items and errors are ignored
 		s.Proxy.AskPools()
 		play(s, `s1 < mg __rs_pools v c
 s2 < mg __rs_pools v c
 s1 > SERVER_ERROR out of memory
 s2 > VA 3 c8\r\nabc`)
-		if round < 3 { // the other Ringside is not gone yet
+		if round < 3 { // the other instance has not expired yet
 			play(s, `s2 < ms __rs_pools 20 C8 T600
 s2 < rp1 !also=1 !stays=1
 s2 > HD`)
@@ -92,8 +93,8 @@ s2 > HD`)
 	}
 }
 
-// A Ringside that ejects a server writes its pool over what it has read, and reads again where
-// another Ringside was faster.
+// TestPoolsAreWritten checks an instance that ejects a server. It adds its pool to the
+// item, and reads it again if another instance has written in between.
 func TestPoolsAreWritten(t *testing.T) {
 	s := conversation.New(t)
 	play(s, `pool main servers=s1,s2 failover=rehash

@@ -1,7 +1,7 @@
 package proxy_test
 
-// The simulation's clients: what they ask. They speak text and meta; TestReplies in internal/fleet
-// counts the replies of all three protocols on every kind of route.
+// The simulation's clients and their requests. They use text and meta; TestReplies in
+// internal/fleet counts the replies of all three protocols on every kind of route.
 
 import (
 	"bytes"
@@ -13,19 +13,18 @@ import (
 	"ringside/proxy/link"
 )
 
-// simKey is what is known of one key. Only one client writes it, with a
-// sequence number in each value, so that every value can be told from all
-// others.
+// simKey is the known state of one key. Only one client writes it, with a sequence
+// number in each value, so all values are distinct.
 type simKey struct {
 	name    string
-	seq     int // last used
+	seq     int // sequence number used last
 	size    map[int]int
-	acked   int // nobody may read anything older any more
-	set     int // the last that was STORED
-	removed int // the last command that may have removed it
+	acked   int // reads must not return an older version
+	set     int // last version that was STORED
+	removed int // last command that may have removed it
 
-	firm                 int // the last command that has an effect if no server fails
-	firmEpoch, firmFlush int // when that was
+	firm                 int // last command that has an effect unless a server fails
+	firmEpoch, firmFlush int // epoch and flush count of firm
 }
 
 // simClient is one client connection.
@@ -34,14 +33,14 @@ type simClient struct {
 	id      int
 	link    *link.Link
 	keys    []*simKey
-	pending []byte // composed and not sent
-	sent    int    // bytes
+	pending []byte // composed but not sent
+	sent    int    // bytes sent
 	wants   []*want
 	got     []byte
 	full    bool
 	slow    bool
 	paused  bool
-	ended   bool // has closed its half, or said quit
+	ended   bool // the client has sent FIN or quit
 	opaque  int
 }
 
@@ -51,31 +50,31 @@ func (c *simClient) Ready() bool { panic("of a client") }
 
 func (c *simClient) Unsent() int { panic("of a client") }
 
-// want is one command that was asked, or a group of quiet ones with the mn
-// behind it.
+// want is the expected answer of one command, or of a group of quiet commands with the
+// mn after them.
 type want struct {
 	kind  string
-	text  string // for people
-	end   int    // of the command in the client's bytes
-	epoch int    // reloads before it; -1 if the order of commands proves nothing
-	flush int    // flushes before it; -1 if one may still come
+	text  string // for messages
+	end   int    // offset of the command's end in the client's bytes
+	epoch int    // number of reloads before it; -1 if the order of commands proves nothing
+	flush int    // number of flushes before it; -1 if one may still be pending
 	reads []wantRead
-	key   *simKey // of a mutation
+	key   *simKey // for mutations
 	seq   int
-	op    string // the opaque of a meta command
+	op    string // opaque of a meta command
 
-	spelled string // its key
+	spelled string // the key as sent
 	quiet   []*want
 }
 
-// wantRead is one key that was asked for.
+// wantRead is the expected result for one key.
 type wantRead struct {
 	key     *simKey
-	atLeast int // nothing older may come
-	must    int // not 0: this version was there; if nobody has removed it since a miss is wrong
+	atLeast int // older versions are wrong
+	must    int // not 0: this version existed, and a miss is wrong unless it was removed since
 }
 
-// value makes the data block of a key's version: no two are alike, anywhere.
+// value returns the data block of a key's version. All data blocks are distinct.
 func value(key string, seq, size int) []byte {
 	b := fmt.Appendf(make([]byte, 0, size+40), "%s#%d#%d#", key, seq, size)
 	for i := len(b); i < size; i++ {
@@ -84,7 +83,7 @@ func value(key string, seq, size int) []byte {
 	return b
 }
 
-// stripped is the prefix that a route takes off.
+// stripped is the prefix that a route strips.
 const stripped = "p:"
 
 func (c *simClient) newKey() *simKey {
@@ -94,7 +93,7 @@ func (c *simClient) newKey() *simKey {
 	}
 	k := &simKey{name: fmt.Sprintf("%sc%dk%d", prefix, c.id, len(c.keys)), size: map[int]int{}}
 	if prefix != "" {
-		k.name += "s" // no other key may look like this one without its prefix
+		k.name += "s" // so that it differs from all other keys even without its prefix
 	}
 	c.keys = append(c.keys, k)
 	c.w.keys[k.name] = k
@@ -114,7 +113,7 @@ func (c *simClient) any() *simKey {
 		return c.own()
 	}
 	k := c.w.keyList[c.w.d.n(len(c.w.keyList))]
-	if k.seq == 0 { // nothing there
+	if k.seq == 0 { // it has never been written
 		return c.w.keyList[0]
 	}
 	return k
@@ -142,21 +141,21 @@ func (c *simClient) size() int {
 	return 20 + d.n(200)
 }
 
-// next numbers a mutation of k.
+// next assigns the next sequence number of k to the mutation w.
 func (c *simClient) next(w *want, k *simKey) int {
 	k.seq++
 	w.key, w.seq = k, k.seq
 	return k.seq
 }
 
-// read notes what k may be at best when it is asked for now.
+// read records which versions of k a read may return now, and returns the name of k.
 func (c *simClient) read(w *want, k *simKey) string {
 	r := wantRead{key: k, atLeast: k.acked}
 	if k.set > 0 && k.set == k.acked && k.removed < k.set {
 		r.must = k.set
 	}
 	if !c.w.storm && slices.Contains(c.keys, k) && k.firm > 0 && k.firmEpoch == w.epoch {
-		r.atLeast, r.must = k.firm, 0 // one client's commands are done in their order
+		r.atLeast, r.must = k.firm, 0 // commands of one client run in order
 		if k.removed < k.firm && k.firmFlush == w.flush {
 			r.must = k.firm
 		}
@@ -165,7 +164,7 @@ func (c *simClient) read(w *want, k *simKey) string {
 	return k.name
 }
 
-// compose adds one command to what the client is going to send.
+// compose adds one command to the client's pending bytes.
 func (c *simClient) compose() {
 	d := c.w.d
 	w := c.w.newWant()
@@ -199,7 +198,7 @@ func (c *simClient) compose() {
 		text = bytes.Replace(text, []byte("\r\n"), []byte(" noreply\r\n"), 1)
 	case 9:
 		text, w.kind = c.store(w, [...]string{"add", "replace"}[d.n(2)]), "add"
-		c.mayRemove(w) // perhaps it isn't stored: its number proves nothing
+		c.mayRemove(w) // it may not be stored, so its number proves nothing
 	case 10:
 		k := c.own()
 		text, w.kind = fmt.Appendf(nil, "delete %s\r\n", k.name), "delete"
@@ -267,10 +266,10 @@ func (c *simClient) compose() {
 	c.w.log("c%d composes %s", c.id, w.text)
 }
 
-// mayRemove notes that after w the key may be gone.
+// mayRemove records that the key may be missing after w.
 func (c *simClient) mayRemove(w *want) { w.key.removed = w.seq }
 
-// firm notes that w has its effect unless a server fails.
+// firm records that w has an effect unless a server fails.
 func (c *simClient) firm(w *want) {
 	w.key.firm, w.key.firmEpoch, w.key.firmFlush = w.seq, w.epoch, w.flush
 }
@@ -290,7 +289,7 @@ func (c *simClient) body(w *want, k *simKey, seq, size int) []byte {
 	k.size[seq] = size
 	b := value(k.name, seq, size)
 	if c.w.tight && len(b) > 1000 {
-		c.mayRemove(w) // refused for want of memory, which removes the old one
+		c.mayRemove(w) // rejected because memory is short, which removes the old value
 	}
 	return b
 }
@@ -333,7 +332,7 @@ func (c *simClient) meta(w *want, q string) []byte {
 	return fmt.Appendf(nil, "ms %s %d F%d %s%s\r\n%s\r\n", spelled(k), len(body), seq&0xffff, w.op, q, body)
 }
 
-// odd is input that is answered without a server.
+// odd returns input that is answered without a server.
 func (c *simClient) odd(w *want) (text []byte, kind string) {
 	switch c.w.d.n(6) {
 	case 0:
@@ -341,7 +340,7 @@ func (c *simClient) odd(w *want) (text []byte, kind string) {
 	case 1:
 		return []byte("get " + strings.Repeat("k", 251) + "\r\n"), "client error"
 	case 2:
-		return []byte("set c0k0 0 0 3\r\nabcde"), "client error" // no \r\n where it should be
+		return []byte("set c0k0 0 0 3\r\nabcde"), "client error" // no \r\n at the end of the value
 	case 3:
 		return []byte("\r\n"), "error"
 	case 4:

@@ -1,6 +1,6 @@
 package proxy_test
 
-// The simulation's driver: sockets that take and give any part of the bytes.
+// The simulation's driver: sockets that transfer any part of the bytes.
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ func (w *world) effect(x link.Effect) {
 	case nil:
 		if x.Kind == link.Dial {
 			w.dial(l)
-		} else if x.Kind != link.Write && x.Kind != link.Abort { // a socket may end while its effect is on the way
+		} else if x.Kind != link.Write && x.Kind != link.Abort { // a socket may end before its effect is carried out
 			w.fatalf("effect %d for a link without a socket", x.Kind)
 		}
 	case *simClient:
@@ -58,7 +58,7 @@ func (c *simConn) dialled() {
 	c.w.e.Up(c.link)
 }
 
-// part is how much of n bytes a socket takes or gives this time.
+// part returns how many of n bytes a socket transfers this time.
 func (w *world) part(n int) int {
 	switch w.d.n(4) {
 	case 0:
@@ -71,7 +71,8 @@ func (w *world) part(n int) int {
 	return n
 }
 
-// write is what a driver does for an effect Write: all that the socket takes.
+// write does what a driver does for a Write effect: it sends all that the socket
+// accepts.
 func (c *simConn) write() {
 	if c.full {
 		c.w.fatalf("%s: a write to a socket that is full", c.srv.name)
@@ -84,7 +85,7 @@ func (c *simConn) write() {
 	}, c.w.handsOver)
 }
 
-// drain lets a full socket take more; then the driver sends on its own.
+// drain makes a full socket accept more; then the driver sends unasked.
 func (c *simConn) drain(all bool) {
 	if !c.full || c.state != "up" {
 		return
@@ -110,7 +111,7 @@ func (c *simConn) give(takes func(n int) int, handsOver bool) {
 	}
 }
 
-// send moves what is pending until the socket is full or nothing is left.
+// send moves pending bytes until the socket is full or nothing is left.
 func send(w *world, l *link.Link, takes func(n int) int, handsOver bool) (b []byte, full bool) {
 	for {
 		size := 0
@@ -132,13 +133,13 @@ func send(w *world, l *link.Link, takes func(n int) int, handsOver bool) (b []by
 	}
 }
 
-// deliver gives the engine some of what the server has answered.
+// deliver passes part of the server's replies to the engine.
 func (c *simConn) deliver(all bool) {
 	n := len(c.out)
 	if !all {
 		n = c.w.part(n)
 	}
-	if c.w.trickle { // so that several are in the middle of a value
+	if c.w.trickle { // so that several connections are in the middle of a value
 		n = min(n, 30_000)
 	}
 	if n == 0 || c.state != "up" || c.srv.cut || c.forgotten > 0 {
@@ -150,15 +151,15 @@ func (c *simConn) deliver(all bool) {
 	c.w.e.Bytes(c.link, b)
 }
 
-// dies ends the connection at the server's side. It may have done some of
-// what is on the way, and not the rest.
+// dies ends the connection at the server. The server may have processed part of the
+// requests in flight.
 func (c *simConn) dies(err error) {
 	c.w.log("%s ends a connection: %v", c.srv.name, err)
 	c.end()
 	c.w.e.Closed(c.link, err)
 }
 
-// shut is what the engine orders.
+// shut carries out the engine's effect that ends the connection.
 func (c *simConn) shut(k link.EffectKind) {
 	c.w.log("the connection to %s is ended by effect %d", c.srv.name, k)
 	if k == link.Close && (len(c.in) > 0 || len(c.out) > 0) && !c.bitten {
@@ -173,9 +174,9 @@ func (c *simConn) shut(k link.EffectKind) {
 	c.end()
 }
 
-// end lets the server do some of what it has got, and forget the rest; on a
-// lingering connection nothing: a value whose late delete is lost there is left,
-// which is counted (LateDeletesLost) and cannot be helped.
+// end lets the server process some of the received requests and drop the rest. On a
+// lingering connection it processes nothing. If a late delete is lost there the value
+// stays; this is counted (LateDeletesLost) and can't be prevented.
 func (c *simConn) end() {
 	n := c.w.d.n(4)
 	if c.link.Dialer.(*upstream.Conn).Lingering || c.link.Dialer.(*upstream.Conn).LateDeletes > 0 {
@@ -192,7 +193,7 @@ func (c *simConn) leave(state string) {
 	c.w.conns = slices.DeleteFunc(c.w.conns, func(o *simConn) bool { return o == c })
 }
 
-// forget makes a firewall forget an idle connection.
+// forget makes a firewall drop the state of an idle connection.
 func (c *simConn) forget() {
 	if c.state != "up" || c.forgotten > 0 || c.link.Dialer.(*upstream.Conn).Length > 0 || len(c.in)+len(c.out) > 0 {
 		return
@@ -201,12 +202,12 @@ func (c *simConn) forget() {
 	c.w.log("a firewall forgets a connection to %s; it acknowledges: %v", c.srv.name, c.acks)
 }
 
-// forgotTime is how long a forgotten connection may keep its place: keepalive, the
-// timeout of a request, and twice what the clock moves at once.
+// forgotTime is how long a forgotten connection may stay in use: keepalive, the request
+// timeout, and twice the largest step of the clock.
 const forgotTime = int64(3 * time.Second)
 
-// checkForgotten fails if a connection is still in its place that a ping or a request must
-// have found dead.
+// checkForgotten fails if a connection is still in use although a ping or a request
+// must have found it dead.
 func (w *world) checkForgotten() {
 	for _, c := range w.conns {
 		u := c.link.Dialer.(*upstream.Conn)
@@ -216,7 +217,7 @@ func (w *world) checkForgotten() {
 	}
 }
 
-// stray is an answer when the server owes none.
+// stray sends a reply although the server owes none.
 func (c *simConn) stray() {
 	if c.state != "up" || c.forgotten > 0 || c.link.Dialer.(*upstream.Conn).Length > 0 || len(c.in)+len(c.out) > 0 || c.link.Dialer.(*upstream.Conn).State != upstream.ConnUp {
 		return
@@ -229,7 +230,7 @@ func (c *simConn) stray() {
 	}
 }
 
-// garbage is no answer to anything, behind what was answered.
+// garbage sends bytes that are not a reply, after the real replies.
 func (c *simConn) garbage() {
 	if c.state != "up" || c.link.Dialer.(*upstream.Conn).State != upstream.ConnUp {
 		return
@@ -272,8 +273,8 @@ func (c *simClient) effect(k link.EffectKind) {
 	}
 }
 
-// inValue: what a client has got ends in the middle of a value that is not
-// forwarded as a whole.
+// inValue reports whether the client's received bytes end inside a value that is large
+// enough to be forwarded in parts.
 func inValue(b []byte) bool {
 	for {
 		line, rest, _ := bytes.Cut(b, []byte("\r\n"))
@@ -282,7 +283,7 @@ func inValue(b []byte) bool {
 		switch {
 		case len(words) == 0 || len(words) <= at[string(words[0])]:
 			return false
-		case at[string(words[0])] == 0: // an answer without a value
+		case at[string(words[0])] == 0: // a reply without a value
 			b = rest
 			continue
 		}
@@ -294,12 +295,12 @@ func inValue(b []byte) bool {
 	}
 }
 
-// waits: an answer is still to come to what was sent.
+// waits reports whether an answer to sent commands is missing.
 func (c *simClient) waits() bool {
 	return slices.ContainsFunc(c.wants, func(x *want) bool { return x.kind != "noreply" && x.kind != "quit" && x.end <= c.sent })
 }
 
-// drain lets a full socket take more.
+// drain makes a full socket accept more.
 func (c *simClient) drain() {
 	if !c.full || c.link.Sock == nil {
 		return
@@ -318,7 +319,7 @@ func (c *simClient) take(handsOver bool) {
 	c.hears(b)
 }
 
-// send gives the engine some of what the client has composed.
+// send passes part of the client's pending bytes to the engine.
 func (c *simClient) send(all bool) {
 	n := len(c.pending)
 	if !all {
@@ -340,10 +341,10 @@ func (c *simClient) reset() {
 	c.w.e.Closed(c.link, errors.New("connection reset by peer"))
 }
 
-// halfClose says that the client sends nothing more.
+// halfClose ends the client's sending side.
 func (c *simClient) halfClose() {
 	if c.paused || c.ended && len(c.pending) > 0 {
-		return // nobody reads its end
+		return // its FIN is not read
 	}
 	c.w.log("c%d closes its half", c.id)
 	c.ended = true

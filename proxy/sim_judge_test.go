@@ -1,6 +1,6 @@
 package proxy_test
 
-// The simulation's judge: which answers may be.
+// The simulation's judge: it decides which answers are correct.
 
 import (
 	"bytes"
@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// hears takes bytes from the engine and checks every answer that they
-// complete.
+// hears adds bytes from the engine and checks every answer that they complete.
 func (c *simClient) hears(b []byte) {
 	c.got = append(c.got, b...)
 	for len(c.wants) > 0 {
@@ -21,7 +20,7 @@ func (c *simClient) hears(b []byte) {
 				return
 			}
 			c.w.log("c%d has the answer to %s: %.60q", c.id, w.text, c.got[:n])
-			if w.end > c.sent && !bytes.HasPrefix(c.got, []byte("SERVER_ERROR")) { // a data block may be refused at its beginning
+			if w.end > c.sent && !bytes.HasPrefix(c.got, []byte("SERVER_ERROR")) { // a data block may be rejected before it has arrived
 				c.w.fatalf("c%d has an answer to what it has not sent", c.id)
 			}
 		}
@@ -37,8 +36,8 @@ func (c *simClient) wrong(w *want, b []byte) {
 	c.w.fatalf("c%d: the answer to %s (%s) is %.100q", c.id, w.text, w.kind, b)
 }
 
-// answer checks the answer to w at the front of b and returns its size, or -1
-// if it is not whole yet.
+// answer checks the answer to w at the start of b and returns its size, or -1 if it is
+// incomplete.
 func (c *simClient) answer(w *want, b []byte) int {
 	end := bytes.Index(b, []byte("\r\n"))
 	if end < 0 {
@@ -95,7 +94,7 @@ func (c *simClient) answer(w *want, b []byte) int {
 		good, sad = line == "OK", false
 	case "flush":
 		if good = line == "OK"; good {
-			c.w.flushing-- // else it may still come
+			c.w.flushing-- // otherwise it may still be pending
 		}
 	case "too large":
 		good = strings.HasPrefix(line, "SERVER_ERROR object too large for cache")
@@ -106,7 +105,7 @@ func (c *simClient) answer(w *want, b []byte) int {
 	return n
 }
 
-// acked: nobody reads anything older than w any more.
+// acked records that reads must not return anything older than w.
 func (c *simClient) acked(w *want) {
 	if w.epoch == c.w.epoch {
 		w.key.acked = max(w.key.acked, w.seq)
@@ -154,7 +153,7 @@ func (c *simClient) values(w *want, b []byte) int {
 		}
 		seq := c.w.checkValue(c.Peer(), f[1], f[2], b[at:at+n])
 		i := slices.IndexFunc(w.reads, func(r wantRead) bool { return r.key.name == f[1] })
-		for i >= 0 && seen[i] > 0 { // a key may be asked for twice
+		for i >= 0 && seen[i] > 0 { // a key may be requested twice
 			next := slices.IndexFunc(w.reads[i+1:], func(r wantRead) bool { return r.key.name == f[1] })
 			if next < 0 {
 				i = -1
@@ -172,7 +171,7 @@ func (c *simClient) values(w *want, b []byte) int {
 
 func (c *simClient) seen(w *want, r wantRead, seq int) {
 	if w.epoch != c.w.epoch {
-		return // a reload may have given the key to another server meanwhile
+		return // a reload may have moved the key to another server
 	}
 	if seq < r.atLeast {
 		c.w.fatalf("c%d reads version %d of %s; version %d was there before it asked", c.id, seq, r.key.name, r.atLeast)
@@ -190,7 +189,7 @@ func (c *simClient) missed(w *want, r wantRead) {
 	c.w.fatalf("c%d misses %s; version %d was there before it asked", c.id, r.key.name, r.must)
 }
 
-// metaAnswer checks the answer to one meta command, which its opaque names.
+// metaAnswer checks the answer to one meta command, which is identified by its opaque.
 func (c *simClient) metaAnswer(w *want, b []byte) int {
 	end := bytes.Index(b, []byte("\r\n"))
 	line := string(b[:end])
@@ -271,7 +270,7 @@ func (c *simClient) quietAnswer(w *want, b []byte) int {
 	}
 }
 
-// hidden: a quiet command got no answer, which says that all was well.
+// hidden records the success of a quiet command that got no answer.
 func (c *simClient) hidden(w *want) {
 	switch w.kind {
 	case "mg":
@@ -283,7 +282,7 @@ func (c *simClient) hidden(w *want) {
 	}
 }
 
-// checkValue fails unless body is a value of key that somebody has written.
+// checkValue fails unless body is a value of key that a client has written.
 func (w *world) checkValue(who, key, flags string, body []byte) (seq int) {
 	part := bytes.SplitN(body, []byte("#"), 4)
 	if len(part) < 4 {
@@ -307,7 +306,7 @@ func (w *world) checkValue(who, key, flags string, body []byte) (seq int) {
 	return seq
 }
 
-// checkStored is checkValue for what a server is told to keep.
+// checkStored is checkValue for a value that a server is asked to store.
 func (w *world) checkStored(key, flags string, body []byte) {
 	if strings.HasPrefix(key, "n") { // a number
 		return

@@ -1,7 +1,7 @@
 package proxy_test
 
-// The simulation's servers: small memcacheds that answer when the scheduler
-// lets them.
+// The simulation's servers: small memcached models that reply when the scheduler runs
+// them.
 
 import (
 	"bytes"
@@ -15,13 +15,13 @@ import (
 	"ringside/proxy/wire"
 )
 
-// simServer is one address. What it holds outlives its connections.
+// simServer is one address. Its items survive its connections.
 type simServer struct {
 	name    string
 	items   map[string]simItem
-	refuses bool // connections
-	hangs   bool // accepts and reads, and does nothing
-	cut     bool // nothing arrives there, and nothing from there
+	refuses bool // refuses connections
+	hangs   bool // accepts and reads, but does not reply
+	cut     bool // network partition: nothing arrives in either direction
 }
 
 type simItem struct {
@@ -30,24 +30,24 @@ type simItem struct {
 	cas   int
 }
 
-// simConn is one connection from the engine to a server. Bytes wait at three
-// places: with the engine, in `in`, and in `out`.
+// simConn is one connection from the engine to a server. Bytes wait in three places: in
+// the engine, in `in`, and in `out`.
 type simConn struct {
 	w      *world
 	srv    *simServer
 	link   *link.Link
-	state  string // "dialling", "up", "closed"; "ghost": closed, and the server has not read all
-	in     []byte // the server has not looked at
-	out    []byte // answered and not delivered
-	full   bool   // the engine thinks that the socket takes nothing
-	unsent int    // bytes at the end of `in` that are still on this side
-	bitten bool   // the server has said something that is no answer
-	stuck  bool   // the server does not look at it, while it serves others
-	old    bool   // the server is of before the meta commands
+	state  string // "dialling", "up", "closed"; "ghost": closed, but the server has not read everything
+	in     []byte // received, not processed
+	out    []byte // replies that are not delivered
+	full   bool   // the engine considers the socket full
+	unsent int    // bytes at the end of `in` that are still on the engine's side
+	bitten bool   // the server has sent bytes that are not a reply
+	stuck  bool   // the server ignores it, but serves others
+	old    bool   // the server has no meta commands
 
-	forgotten int64 // when a firewall has forgotten it while it was idle: what is sent on it vanishes; 0: it has not
-	acks      bool  // the firewall acknowledges what vanishes
-	vanished  int   // bytes
+	forgotten int64 // when a firewall dropped its state while it was idle, so that bytes sent on it vanish; 0: never
+	acks      bool  // the firewall acknowledges the bytes that vanish
+	vanished  int   // number of bytes that vanished
 }
 
 func (c *simConn) Peer() string { return c.srv.name }
@@ -61,7 +61,8 @@ func (c *simConn) Unsent() int {
 	return c.unsent + c.vanished
 }
 
-// process lets the server answer one whole command; false if there is none.
+// process lets the server execute one complete command. It returns false if there is
+// none.
 func (c *simConn) process() bool {
 	in := c.in[:len(c.in)-c.unsent]
 	end := bytes.Index(in, []byte("\r\n"))
@@ -106,9 +107,8 @@ func (c *simConn) process() bool {
 	return true
 }
 
-// work lets the server answer n commands at most. On a lingering connection a
-// mutation and the late delete behind it run at one go, as in a server that has got
-// both.
+// work lets the server execute up to n commands. On a lingering connection a mutation
+// and the late delete after it run together, as in a server that has received both.
 func (c *simConn) work(n int) {
 	if c.srv.hangs || c.srv.cut || c.stuck {
 		return
@@ -123,8 +123,8 @@ func (c *simConn) work(n int) {
 	}
 }
 
-// mayBeGone notes that a command runs which may be a delete of newer values: a
-// late delete, or one that was aborted after it had arrived.
+// mayBeGone records that a running command may delete newer values: it is a late
+// delete, or a delete that was aborted after it had arrived.
 func (w *world) mayBeGone(f []string) {
 	if f[0] != "delete" && f[0] != "md" {
 		return
@@ -142,8 +142,8 @@ func (w *world) mayBeGone(f []string) {
 	}
 }
 
-// excuse is what a server says that has done nothing, or does not say that it
-// has.
+// excuse returns the error of a server that has not executed a command, or does not say
+// that it has.
 func (s *simServer) excuse(command string) []byte {
 	if command == "version" {
 		return []byte("ERROR Too many open connections\r\n")
@@ -242,8 +242,8 @@ func (s *simServer) read(keys []string, cas bool) (answer []byte) {
 	return append(answer, "END\r\n"...)
 }
 
-// meta knows the flags that the simulation's clients use, O k v f F, and what
-// an engine may ask on its own: c s t.
+// meta supports the flags that the simulation's clients use, O k v f F, and those of
+// the engine's own requests: c s t.
 func (s *simServer) meta(w *world, key string, f []string, body []byte) (answer []byte, ok bool) {
 	item, have := s.items[key]
 	flags, value, client := "", false, "0"
@@ -271,13 +271,13 @@ func (s *simServer) meta(w *world, key string, f []string, body []byte) (answer 
 			value = true
 		case flag[0] == 'F':
 			client = flag[1:]
-		case flag == "q": // must not reach a server: nobody could count the answers
+		case flag == "q": // must not reach a server, because its replies could not be counted
 			return nil, false
 		}
 	}
 	switch {
 	case f[0] == "mg" && !have:
-		return []byte("EN" + flags + "\r\n"), true // the opaque tells whose answer it is
+		return []byte("EN" + flags + "\r\n"), true // the opaque tells which request it belongs to
 	case f[0] == "mg" && value:
 		answer = fmt.Appendf(nil, "VA %d%s\r\n", len(item.body), flags)
 		return append(append(answer, item.body...), "\r\n"...), true

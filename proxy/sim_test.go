@@ -1,6 +1,6 @@
 package proxy_test
 
-// The simulation: clients, servers and reloads at random around one engine.
+// The simulation: random clients, servers and reloads around one engine.
 
 import (
 	"errors"
@@ -23,7 +23,7 @@ import (
 	"ringside/ring"
 )
 
-// seeds is how many worlds are played: the first of them in a quick run.
+// seeds returns how many worlds are simulated. A short run uses only the first of them.
 func seeds() uint64 {
 	if testing.Short() {
 		return 5
@@ -31,15 +31,15 @@ func seeds() uint64 {
 	return 200
 }
 
-// TestSimulation plays the same worlds each time. FuzzEngine looks for others.
+// TestSimulation simulates the same worlds each time. FuzzEngine searches for others.
 func TestSimulation(t *testing.T) {
 	for seed := range seeds() {
 		simulate(t, &dice{rng: rand.New(rand.NewPCG(seed, 1)), left: 3000}, fmt.Sprintf("seed %d", seed), false)
 	}
 }
 
-// TestSimulationOfLateness plays narrow worlds, where sets run late again and
-// again: without the delete behind them an old value is read after a newer one.
+// TestSimulationOfLateness simulates narrow worlds, in which sets often run late.
+// Without the late delete an old value would be read after a newer one.
 func TestSimulationOfLateness(t *testing.T) {
 	for seed := range seeds() {
 		simulate(t, &dice{rng: rand.New(rand.NewPCG(seed, 3)), left: 4000}, fmt.Sprintf("seed %d", seed), true)
@@ -59,8 +59,8 @@ func FuzzEngine(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) { simulate(t, &dice{bytes: b}, "fuzz", false) })
 }
 
-// dice decide what happens next: by a seed, or by the bytes of a fuzzer. When
-// they are used up they always say 0.
+// dice decide what happens next, from a seed or from the bytes of a fuzzer. When they
+// are used up they always return 0.
 type dice struct {
 	rng   *rand.Rand
 	left  int
@@ -85,12 +85,12 @@ func (d *dice) n(k int) int {
 	return v % k
 }
 
-// one is true once in k times.
+// one returns true once in k times.
 func (d *dice) one(k int) bool { return d.n(k) == k-1 }
 
-// world is one engine and all that happens around it. In fair weather no
-// server fails and nothing is late, and every answer is foreseen; in a storm
-// a command may fail, but no answer may be wrong.
+// world is one engine and its environment. In fair weather no server fails and nothing
+// is late, so every answer is known. In a storm a command may fail, but no answer may
+// be wrong.
 type world struct {
 	t    testing.TB
 	name string
@@ -101,28 +101,28 @@ type world struct {
 
 	storm, tight, getErrors bool
 	heavy                   bool // most values are large
-	trickle                 bool // servers answer in small pieces
-	ordered                 bool // values come in the order of the keys
+	trickle                 bool // servers reply in small pieces
+	ordered                 bool // values are returned in the order of the keys
 	handsOver               bool // the driver copies what it sends, as the portable one does
-	instant                 bool // connections are made at once
-	steady                  bool // no reloads: after one little can be proved while servers hang
-	narrow                  bool // one server, few keys, and connections that get stuck: what runs late is seen
+	instant                 bool // connections are established at once
+	steady                  bool // no reloads, because after a reload little can be proved while servers hang
+	narrow                  bool // one server, few keys, and connections that get stuck, so that late commands are noticed
 	table                   table.Table
 	pools                   [2]table.Pool
 
 	servers []*simServer
 	conns   []*simConn
-	ghosts  []*simConn // aborted, and the server goes on reading
+	ghosts  []*simConn // aborted, but the server continues to read
 	clients []*simClient
 	nextID  int
 	keys    map[string]*simKey
 	keyList []*simKey
 
-	epoch    int // reloads
+	epoch    int // number of reloads
 	flushes  int
-	flushing int // flushes that may still come
-	aborted  int // clients
-	cut      int // clients, in the middle of a value
+	flushing int // number of flushes that may still be pending
+	aborted  int // number of aborted clients
+	cut      int // number of clients cut off inside a value
 	old      []*simConn
 	trace    []string
 	ops      int
@@ -186,8 +186,8 @@ func simulate(t testing.TB, d *dice, name string, narrow bool) {
 	w.settle()
 }
 
-// limits are the same for one world's whole life, as are the settings of its
-// pools: only where keys live changes.
+// limits sets the limits and pool settings of a world. They never change; only the
+// placement of keys does.
 func (w *world) limits() {
 	d := w.d
 	w.table.Limits = conversation.Limits()
@@ -217,7 +217,7 @@ func (w *world) limits() {
 	}
 }
 
-// lay makes a table with the servers in a random order, one or more of them.
+// lay creates a table with one or more servers in random order.
 func (w *world) lay() {
 	w.table.Pools, w.table.Listeners = nil, nil
 	var routes []table.Route
@@ -256,13 +256,13 @@ func (w *world) reload() {
 	w.lay()
 	t := w.table
 	w.p.Swap(&t)
-	w.old = append(w.old, w.conns...) // what is in flight may still reach a server that the next table names
+	w.old = append(w.old, w.conns...) // requests in flight may still reach a server that the next table names
 	for _, k := range w.keyList {
 		k.acked, k.set = 0, 0
 	}
 }
 
-// newWant says what the order of commands proves for one that is asked now.
+// newWant records what the order of commands proves for a command that is sent now.
 func (w *world) newWant() *want {
 	x := &want{epoch: w.epoch, flush: w.flushes}
 	w.old = slices.DeleteFunc(w.old, func(c *simConn) bool {
@@ -277,7 +277,7 @@ func (w *world) newWant() *want {
 	return x
 }
 
-// some is n, or few in a narrow world.
+// some returns n, or few in a narrow world.
 func (w *world) some(n, few int) int {
 	if w.narrow {
 		return few
@@ -285,7 +285,7 @@ func (w *world) some(n, few int) int {
 	return n
 }
 
-// wait moves the clock: a little, or to where something is due.
+// wait moves the clock a little, or to the next timer.
 func (w *world) wait() {
 	d := w.d
 	switch {
@@ -298,8 +298,8 @@ func (w *world) wait() {
 	}
 }
 
-// silence is some seconds in which clients send nothing and servers that can answer do. A
-// firewall forgets some of the connections that are idle then.
+// silence simulates some seconds in which clients send nothing and servers reply if
+// they can. A firewall drops the state of some of the idle connections.
 func (w *world) silence() {
 	w.log("silence")
 	for _, c := range w.conns {
@@ -356,7 +356,7 @@ func (w *world) wakeup(f func()) {
 	}
 }
 
-// act is one event.
+// act simulates one event.
 func (w *world) act() {
 	d := w.d
 	if len(w.clients) == 0 || len(w.clients) < 6 && d.one(30) {
@@ -374,7 +374,7 @@ func (w *world) act() {
 		return
 	}
 	c := w.clients[d.n(len(w.clients))]
-	if x := c.link.End.(*client.Session).Head; x != nil && x.Streaming != nil && x.Streaming.Turn != nil && d.one(10) { // where it hurts
+	if x := c.link.End.(*client.Session).Head; x != nil && x.Streaming != nil && x.Streaming.Turn != nil && d.one(10) { // other requests wait until this client has got its values
 		c.reset()
 		return
 	}
@@ -426,7 +426,7 @@ func (w *world) trouble() {
 	}
 }
 
-// heal delivers what could not be while a server was cut off.
+// heal delivers the bytes that were delayed while a server was cut off.
 func (w *world) heal() {
 	for _, c := range w.conns {
 		if !c.srv.cut {
@@ -473,8 +473,8 @@ func (w *world) accept() {
 	w.clients = append(w.clients, c)
 }
 
-// settle ends all trouble and plays on until everybody has got what was
-// asked, then until everybody has gone; and looks at what is left.
+// settle ends all failures and continues until all clients have their answers and then
+// until all have disconnected. Then it checks what is left.
 func (w *world) settle() {
 	w.log("settle")
 	for _, s := range w.servers {
@@ -522,7 +522,7 @@ func (w *world) settle() {
 		w.fatalf("%d bytes are held, %d when nothing goes on", w.e.Buffers.Held, link.ScratchSize)
 	}
 	n := &w.e.Count
-	if got := int(n.OutputClosed + n.MemoryClosed); w.aborted != got || w.cut > int(n.CutOff) { // one that is cut may go before
+	if got := int(n.OutputClosed + n.MemoryClosed); w.aborted != got || w.cut > int(n.CutOff) { // a client that is cut off may disconnect first
 		w.fatalf("%d clients were aborted, %d counted; %d were cut, %d counted", w.aborted, got, w.cut, n.CutOff)
 	}
 	if !w.storm && (w.aborted+w.cut > 0 || n.Desyncs > 0) {
@@ -530,7 +530,7 @@ func (w *world) settle() {
 	}
 }
 
-// drain is what a driver does when the process is told to stop.
+// drain does what a driver does when the process stops.
 func (w *world) drain() {
 	w.log("drain")
 	w.e.Drain()

@@ -1,6 +1,6 @@
 package proxy_test
 
-// The clients of sizes_test.go: what they ask, and what they must be told.
+// The clients of sizes_test.go: their requests and the expected answers.
 
 import (
 	"bytes"
@@ -16,11 +16,12 @@ import (
 
 func (w *sizing) anyKey() string { return w.keys[w.d.n(len(w.keys))] }
 
-// flags are the client flags of what is stored next.
+// flags returns the client flags of the next stored value.
 func (w *sizing) flags() int { return 1 + (w.seq+1)&0xfff }
 
-// store is what one memcached says to a request that stores so many bytes; refused is
-// what Ringside says to too many, which removes the old value if removes.
+// store returns one memcached's reply to a request that stores size bytes. If the value
+// is too large it returns refused, Ringside's reply, and removes the old value if
+// removes is set.
 func (w *sizing) store(request []byte, key string, size int, removes bool, refused string) []byte {
 	if size <= maxSized {
 		return bytes.Clone(w.one.Do(request))
@@ -33,7 +34,7 @@ func (w *sizing) store(request []byte, key string, size int, removes bool, refus
 
 const tooLargeForCache = "SERVER_ERROR object too large for cache: the value is longer than limits.value of Ringside\r\n"
 
-// on is a text command on one key; suffixed: perhaps with a tag behind it.
+// on returns a text command on one key, with a tag suffix at random if suffixed is set.
 func (w *sizing) on(format, key string, suffixed bool) sized {
 	sent := key
 	if suffixed {
@@ -45,7 +46,7 @@ func (w *sizing) on(format, key string, suffixed bool) sized {
 
 func (w *sizing) get(key string) sized { return w.on("get %s\r\n", key, true) }
 
-// set is a text command that stores.
+// set returns a text command that stores.
 func (w *sizing) set(verb, key, noreply string) sized {
 	flags, v := w.flags(), w.value(key)
 	request := func(key string) []byte {
@@ -62,7 +63,7 @@ func (w *sizing) set(verb, key, noreply string) sized {
 	return sized{brief(send), send, w.store(request(key), key, len(v), verb == "set", refused), false}
 }
 
-// text is a text command.
+// text returns a random text command.
 func (w *sizing) text() sized {
 	d := w.d
 	key := w.anyKey()
@@ -86,7 +87,7 @@ func (w *sizing) text() sized {
 	return w.on("gat 0 %s\r\n", key, false)
 }
 
-// meta is a meta command.
+// meta returns a random meta command.
 func (w *sizing) meta() sized {
 	d := w.d
 	key := w.anyKey()
@@ -94,7 +95,7 @@ func (w *sizing) meta() sized {
 	spell := func(key string) (spelled, flags string) { return key, "" }
 	flags := []string{" Oopaque", "", " q", " k", " k O1", " q k"}
 	if w.Release == "" && len(key) <= 180 && key[len(key)-1] == '1' {
-		flags = flags[:3] // a server spells a key as its item was made, and the guard as it was asked
+		flags = flags[:3] // a server returns the key in the encoding of the item, the guard in that of the request
 	}
 	if len(flags) == 3 && d.one(2) {
 		spell = func(key string) (spelled, flags string) {
@@ -130,7 +131,7 @@ func (w *sizing) meta() sized {
 	return sized{brief(send), send, bytes.Clone(w.one.Do(send)), false}
 }
 
-// framed is a frame of the binary protocol, or some quiet gets in a row.
+// framed returns a frame of the binary protocol, or several consecutive quiet gets.
 func (w *sizing) framed() sized {
 	d := w.d
 	key := w.anyKey()
@@ -175,7 +176,7 @@ func (w *sizing) framed() sized {
 	return c
 }
 
-// read is a frame that reads.
+// read returns a frame that reads.
 func (w *sizing) read(frame func(opcode, text, key, extras string, value []byte) sized, verb, key string) sized {
 	sent, extras := key, ""
 	if strings.HasPrefix(verb, "gat") {
@@ -204,7 +205,7 @@ func (w *sizing) read(frame func(opcode, text, key, extras string, value []byte)
 	return c
 }
 
-// answerFrame is an answer, without a cas.
+// answerFrame returns a reply frame without a cas.
 func answerFrame(opcode string, status int, extras, key string, value []byte) []byte {
 	b := []byte{0x81, byte(slices.Index(conversation.FrameNames, opcode)), byte(len(key) >> 8), byte(len(key)), byte(len(extras)), 0, 0, byte(status)}
 	b = binary.BigEndian.AppendUint32(b, uint32(len(extras)+len(key)+len(value)))
@@ -212,7 +213,7 @@ func answerFrame(opcode string, status int, extras, key string, value []byte) []
 	return append(append(append(b, extras...), key...), value...)
 }
 
-// withoutCas is answer frames with no cas in them.
+// withoutCas returns reply frames with all cas fields cleared.
 func withoutCas(b []byte) []byte {
 	b = bytes.Clone(b)
 	for at := 0; at+24 <= len(b); at += 24 + int(binary.BigEndian.Uint32(b[at+8:])) {

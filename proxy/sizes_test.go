@@ -1,7 +1,7 @@
 package proxy_test
 
-// Commands of all dialects and sizes on all kinds of routes, cut anywhere: clients get
-// what one memcached would have said, byte for byte.
+// Commands of all dialects and sizes on all kinds of routes, cut anywhere: clients must
+// get the reply of a single memcached, byte for byte.
 
 import (
 	"bytes"
@@ -22,14 +22,15 @@ import (
 	"ringside/proxy/link"
 )
 
-// TestSizes plays the same rounds each time. FuzzSizes looks for others.
+// TestSizes plays the same rounds each time. FuzzSizes searches for others.
 func TestSizes(t *testing.T) {
 	for seed := range seeds() {
 		playSizes(t, &dice{rng: rand.New(rand.NewPCG(seed, 5)), left: 1000}, fmt.Sprintf("seed %d", seed))
 	}
 }
 
-// FuzzSizes lets the fuzzer choose. A size is two bytes: a threshold, and how far from it.
+// FuzzSizes lets the fuzzer choose. A size is two bytes: a threshold and the distance
+// from it.
 func FuzzSizes(f *testing.F) {
 	for seed := range uint64(16) {
 		b := make([]byte, 150)
@@ -45,38 +46,38 @@ func FuzzSizes(f *testing.F) {
 // maxSized is the limit of values in these rounds, in bytes.
 const maxSized = 200_000
 
-// thresholds are where something becomes different, in bytes: what is copied, what is
-// handed over, what flows, what fits a read, and what is refused.
+// thresholds are the sizes in bytes at which the handling changes: values are copied,
+// handed over, streamed, fit one read, or are rejected.
 var thresholds = []int{0, 1 << 10, link.BigSpan / 4, link.BigSpan, 2 * link.BigSpan, 64 << 10, link.ScratchSize, 2 * link.ScratchSize, maxSized}
 
-// sizing is one round: some clients, one after the other, who ask an engine in front of
-// memcacheds and, beside it, one memcached.
+// sizing is one round: several clients, one after the other, send commands to an engine
+// with memcached servers. A single memcached gets the same commands.
 type sizing struct {
 	*conversation.Harness
 	d        *dice
-	one      *memnode.Line                         // the memcached beside it
-	nodes    map[string]*memnode.Node              // the servers
-	lines    map[*conversation.Endpoint]*sizedLine // connections to them
+	one      *memnode.Line                         // the single memcached for comparison
+	nodes    map[string]*memnode.Node              // the engine's servers
+	lines    map[*conversation.Endpoint]*sizedLine // connections to the servers
 	keys     []string
 	prefixes []string
-	seq      int // of values
-	spread   int // how many servers the keys are on
-	piece    int // how much servers say at once
+	seq      int // sequence number of values
+	spread   int // number of servers that the keys are on
+	piece    int // maximum bytes that a server sends at once
 	played   []string
 }
 
 // sizedLine is a connection to a server.
 type sizedLine struct {
 	*memnode.Line
-	owed []byte // said, and not delivered
+	owed []byte // replies that are not delivered
 }
 
-// sized is one command.
+// sized is one command and its expected answer.
 type sized struct {
-	text string // for people
+	text string // for messages
 	send []byte
-	want []byte // the answer
-	any  bool   // its values may come in any order
+	want []byte // expected answer
+	any  bool   // values may arrive in any order
 }
 
 func (w *sizing) fail(format string, args ...any) {
@@ -88,7 +89,7 @@ func (w *sizing) note(format string, args ...any) {
 	w.played = append(w.played, fmt.Sprintf(format, args...))
 }
 
-// noted puts the engine's log among what is noted.
+// noted adds the engine's log to the notes.
 type noted struct{ *sizing }
 
 func (w noted) Write(b []byte) (int, error) {
@@ -96,7 +97,7 @@ func (w noted) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// brief is the beginning and the end of b, for people.
+// brief returns the beginning and the end of b, for messages.
 func brief(b []byte) string {
 	short := longName.ReplaceAll(b[:min(len(b), 400)], []byte("k…"))
 	if len(short) > 120 || len(b) > 400 {
@@ -134,7 +135,7 @@ func playSizes(t *testing.T, d *dice, name string) {
 	w.end()
 }
 
-// lay makes the table: a route of each kind, by prefix.
+// lay creates the table, with a route of each kind by prefix.
 func (w *sizing) lay(old bool) {
 	d := w.d
 	w.Line(fmt.Sprintf("pool main servers=s1,s2,s3 ordered=%v gets=%s connections=%d", d.one(2), []string{"", "joined"}[d.n(2)], 1+d.n(2)))
@@ -159,7 +160,7 @@ func (w *sizing) lay(old bool) {
 	for _, name := range []string{"s1", "s2", "s3"} {
 		w.nodes[name] = w.node(old)
 	}
-	if !old { // a tag that nobody has named before a miss is no older than the miss: what names it then is not stored
+	if !old { // a tag first named after a miss is not older than the miss, so a value with that tag would not be stored
 		w.Line("c1 > set t:z1;tags=v 1 0 0\\r\\n\\r\\nset t:z2;tags=v 1 0 0\\r\\n\\r\\nset t:z3;tags=v 1 0 0\\r\\n")
 		for range 5 {
 			w.serve(false)
@@ -182,15 +183,16 @@ func (w *sizing) node(old bool) *memnode.Node {
 	return n
 }
 
-// key is a key of some route and length. No two look alike without their prefixes.
+// key returns a key of a random route and length. All keys are distinct even without
+// their prefixes.
 func (w *sizing) key(i int) string {
 	name := fmt.Sprintf("%s%d", w.prefixes[w.d.n(len(w.prefixes))], i)
-	end := strconv.Itoa(1 + w.d.n(w.spread)) // its server
+	end := strconv.Itoa(1 + w.d.n(w.spread)) // selects the server
 	long := []int{0, 0, 186, 235, 250}[w.d.n(5)]
 	return name + strings.Repeat("k", max(0, long-len(name)-len(end))) + end
 }
 
-// suffixed is key, perhaps with a tag behind it.
+// suffixed returns key, with a tag suffix at random.
 func (w *sizing) suffixed(key string) string {
 	if (strings.HasPrefix(key, "t:") || strings.HasPrefix(key, "u:")) && len(key) < 240 && w.d.one(2) {
 		return key + ";tags=v"
@@ -198,33 +200,35 @@ func (w *sizing) suffixed(key string) string {
 	return key
 }
 
-// guarded says that the route of key is. Who has missed a value there is bound to that
-// until it is set, so that nobody deletes any here.
+// guarded reports whether the route of key is guarded. After a miss there, a client's
+// set is tied to this miss until the value is set. A delete would make memcached and
+// the guard differ, so these tests never delete such keys.
 func guarded(key string) bool { return strings.Contains("g:h:t:u:d:", key[:2]) }
 
-// led says that commands on key take several asks. Where a connection is set aside for a
-// client that takes nothing, these can't be of the same one, and it is not sure that they
-// were of the same process: an add may be NOT_STORED then, and a value with tags a miss.
+// led reports whether commands on key need several requests. If a connection is set
+// aside for a client that does not read, these requests may use different connections.
+// Then they may have reached different server processes: an add may be NOT_STORED, and a
+// value with tags a miss.
 func led(key string) bool { return guarded(key) || strings.Contains("c:e:", key[:2]) }
 
-// value is a value around a threshold: no two are alike, anywhere.
+// value returns a value with a size near a threshold. All values are distinct.
 func (w *sizing) value(key string) []byte {
 	w.seq++
 	most := len(thresholds)
 	if guarded(key) {
-		most-- // what is refused is a delete
+		most-- // a rejected value deletes the old one
 	}
 	size := thresholds[w.d.n(most)]
 	if n := w.d.n(256); n < 200 {
-		size += 4 * (n - 190) // a request is longer than its value by up to so much
+		size += 4 * (n - 190) // a request is longer than its value by up to this much
 	} else {
 		size += n - 228
 	}
 	return value(key, w.seq, max(size, 0))[:max(size, 0)]
 }
 
-// fill is a client that misses all guarded keys and sets them. So nobody else is bound to
-// what it has missed: memcached knows nothing of that.
+// fill is a client that misses all guarded keys and sets them. Afterwards no other
+// client's set depends on a miss, which memcached would know nothing about.
 func (w *sizing) fill() {
 	var all []sized
 	for _, key := range w.keys {
@@ -235,7 +239,7 @@ func (w *sizing) fill() {
 	w.play(0, all)
 }
 
-// ask is some commands of a dialect.
+// ask returns some commands of a dialect.
 func (w *sizing) ask(dialect int) (all []sized) {
 	for range 1 + w.d.n(8) {
 		all = append(all, [...]func() sized{w.text, w.meta, w.framed}[dialect]())
@@ -245,7 +249,7 @@ func (w *sizing) ask(dialect int) (all []sized) {
 
 var dialects = [...]string{"text", "meta", "the binary protocol"}
 
-// play is one client: what it asks, and that it gets the right answers.
+// play runs one client: it sends commands and checks the answers.
 func (w *sizing) play(dialect int, all []sized) {
 	d := w.d
 	w.note("a client of %s", dialects[dialect])
@@ -288,14 +292,14 @@ func (w *sizing) play(dialect int, all []sized) {
 	w.rest()
 }
 
-// storm is clients whose answers nobody looks at: servers and clients end their
-// connections in the midst, and there is little memory. Servers understand all the same
-// what they get, and who comes afterwards is served well.
+// storm runs clients and ignores their answers. Servers and clients close connections
+// at any time, and memory is short. Servers must still understand every request, and
+// later clients must be served correctly.
 func (w *sizing) storm() {
 	d := w.d
 	memory := w.Engine.MemoryLimit
 	all := w.prefixes
-	if d.one(2) { // keys whose commands go together
+	if d.one(2) { // keys with commands that are batched
 		w.prefixes = all[:2]
 	}
 	var sets []sized
@@ -323,7 +327,7 @@ func (w *sizing) storm() {
 		switch i := d.n(len(clients)); {
 		case d.one(30):
 			a := w.Endpoints[fmt.Sprintf("s%d", 1+d.n(3))]
-			for _, name := range []string{"s1", "s2", "s3"} { // better one that is in the midst of an answer
+			for _, name := range []string{"s1", "s2", "s3"} { // prefer a server in the middle of a reply
 				if l := w.lines[w.Endpoints[name]]; l != nil && len(l.owed) > 0 {
 					a = w.Endpoints[name]
 				}
@@ -355,7 +359,7 @@ func (w *sizing) storm() {
 	}
 }
 
-// forget lets a server forget a connection that has ended.
+// forget drops the server's state of a closed connection.
 func (w *sizing) forget(a *conversation.Endpoint) {
 	if a.Name[0] == 's' {
 		a.Got.Reset()
@@ -363,7 +367,8 @@ func (w *sizing) forget(a *conversation.Endpoint) {
 	}
 }
 
-// breakOff ends a connection, if there is one: cleanly, or by a reset. It says whose.
+// breakOff ends a connection, if there is one, cleanly or by a reset. It returns its
+// name.
 func (w *sizing) breakOff(a *conversation.Endpoint, cleanly bool) string {
 	if a == nil || a.Link == nil || a.State != "" {
 		return "nobody"
@@ -380,8 +385,8 @@ func (w *sizing) breakOff(a *conversation.Endpoint, cleanly bool) string {
 	return a.Name
 }
 
-// rest lets Ringside end what it does on its own, as to give back what a client that has
-// gone was to rebuild.
+// rest lets Ringside complete its own work, for example ending the lease of a client
+// that has disconnected.
 func (w *sizing) rest() {
 	for range 50 {
 		w.Now += int64(20 * time.Millisecond)
@@ -397,7 +402,7 @@ func (w *sizing) drain(a *conversation.Endpoint) {
 	}
 }
 
-// waits says whether bytes are missing.
+// waits reports whether bytes are missing.
 func (w *sizing) waits(a *conversation.Endpoint, all []sized) bool {
 	n := 0
 	for _, c := range all {
@@ -406,7 +411,7 @@ func (w *sizing) waits(a *conversation.Endpoint, all []sized) bool {
 	return a.Got.Len() < n
 }
 
-// cut is what a client sends, in pieces, with cuts where it may hurt.
+// cut splits a client's bytes into pieces, with cuts at critical places.
 func (w *sizing) cut(all []sized) (parts [][]byte) {
 	var b []byte
 	at := []int{0}
@@ -434,7 +439,7 @@ func (w *sizing) cut(all []sized) (parts [][]byte) {
 	return parts
 }
 
-// serve lets the servers answer: all, or one piece each if once.
+// serve lets the servers reply: with everything, or one piece each if once is set.
 func (w *sizing) serve(once bool) {
 	for busy := true; busy; {
 		busy = false
@@ -461,7 +466,8 @@ func (w *sizing) serve(once bool) {
 	}
 }
 
-// answer is what a server says to a whole request, which it must understand.
+// answer returns a server's reply to a complete request, which the server must
+// understand.
 func (w *sizing) answer(a *conversation.Endpoint, l *sizedLine, request []byte) []byte {
 	n, _ := strconv.Atoi(a.Name[1:2])
 	switch {
@@ -479,7 +485,7 @@ func (w *sizing) answer(a *conversation.Endpoint, l *sizedLine, request []byte) 
 	return answer
 }
 
-// wholeRequest is the size of the first request in b; 0: it is not whole.
+// wholeRequest returns the size of the first request in b, or 0 if it is incomplete.
 func wholeRequest(b []byte) int {
 	end := bytes.Index(b, []byte("\r\n"))
 	if end < 0 {
@@ -498,7 +504,7 @@ func wholeRequest(b []byte) int {
 	return end
 }
 
-// judge compares what a client has got with what it should have.
+// judge compares the bytes that a client received with the expected ones.
 func (w *sizing) judge(a *conversation.Endpoint, all []sized) {
 	if a.Link == nil {
 		w.fail("%s is closed", a.Name)
@@ -521,7 +527,7 @@ func (w *sizing) judge(a *conversation.Endpoint, all []sized) {
 	}
 }
 
-// blocks are the values and the end of an answer to a text read, sorted.
+// blocks returns the values and the end of a reply to a text read, sorted.
 func blocks(b []byte) (list []string) {
 	for len(b) > 0 {
 		end := bytes.Index(b, []byte("\r\n"))
@@ -540,7 +546,7 @@ func blocks(b []byte) (list []string) {
 	return list
 }
 
-// end looks at what is left when all have gone.
+// end checks what is left after all clients have disconnected.
 func (w *sizing) end() {
 	if n := len(w.Engine.Sessions); n != 0 {
 		w.fail("%d sessions are left", n)

@@ -1,6 +1,6 @@
 package proxy_test
 
-// The slow log: which commands it has, and what it says of them.
+// Tests of the contents of the slow log.
 
 import (
 	"bytes"
@@ -83,7 +83,7 @@ wait 101ms
 s1 > EN
 c1 < EN
 `)
-	// Of many there are the first ten, and then fewer and fewer.
+	// Of many slow commands the first ten are logged, and then fewer and fewer.
 	for range 40 {
 		s.Play("slow", "c9 > get m1\ns1 < get m1\nwait 100ms\ns1 > END\nc9 < END\n")
 	}

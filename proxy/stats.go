@@ -1,22 +1,22 @@
 package proxy
 
-// The stats command: who is asked, and what becomes of the answers.
+// This file implements the stats command, by its argument:
 //
-//	stats, settings, items, slabs, sizes, detail dump, cachedump C N
-//	                        every server is asked; package stats makes one answer of theirs
-//	detail on, off          every server does it, or SERVER_ERROR says which did not
-//	reset                   the same. Ringside's own counters stay: what reads them knows no reset
-//	conns                   Ringside's clients, of all loops; without listening sockets
-//	proxy                   what Ringside itself has counted, since it started
-//	routes                  the listener's routes: the share of hits and the commands of each
+//	none, settings, items, slabs, sizes, detail dump, cachedump C N
+//	                        every server is asked; package stats merges the replies
+//	detail on, off          every server carries it out, or SERVER_ERROR names those that did not
+//	reset                   the same. Ringside's own counters stay, because their readers do not expect resets
+//	conns                   Ringside's clients on all loops, without listening sockets
+//	proxy                   Ringside's own counters since its start
+//	routes                  the listener's routes: hit rate and commands of each
 //	servers                 the listener's servers as Ringside sees them
 //	extstore, sizes_enable, sizes_disable
-//	                        CLIENT_ERROR: pages are one server's own, and memcached's answer to the
-//	                        other two has no end by which a proxy could know it
-//	anything else           ERROR, as memcached says
+//	                        CLIENT_ERROR: extstore pages belong to one server, and memcached's reply to
+//	                        the other two has no end that a proxy can detect
+//	anything else           ERROR, as in memcached
 //
-// A server that is down, late or answers with an error is left out. When no
-// server is left the answer is their error, or SERVER_ERROR and why.
+// A server that is down, late or replies with an error is ignored. If no server remains
+// the client gets the servers' error, or SERVER_ERROR with the reason.
 
 import (
 	"bytes"
@@ -30,7 +30,7 @@ import (
 	"ringside/proxy/wire"
 )
 
-// stats answers the stats command in e.Req, whose bytes are raw.
+// stats answers the stats command in e.Req, which has the bytes raw.
 func (e *Engine) stats(s *client.Session, raw []byte) {
 	words := strings.FieldsFunc(string(e.Req.Args.Of(raw)), func(c rune) bool { return c == ' ' })
 	what, args := "", words
@@ -69,8 +69,8 @@ func (e *Engine) stats(s *client.Session, raw []byte) {
 	}
 }
 
-// askStats asks every server for stats what, and lets merge make one of the
-// answers.
+// askStats sends stats what to every server and answers with what merge makes of the
+// replies.
 func (e *Engine) askStats(s *client.Session, what string, merge mergeFunc) {
 	line := append([]byte("stats "), what...)
 	line = append(bytes.TrimRight(line, " "), wire.CRLF...)
@@ -93,7 +93,7 @@ func (e *Engine) statsDetail(s *client.Session, args []string) {
 	}
 }
 
-// What memcached says to a cachedump without, and with bad, arguments.
+// memcached's replies to cachedump without arguments and with bad arguments.
 var (
 	answerCachedump       = []byte("CLIENT_ERROR bad command line\r\n")
 	answerCachedumpFormat = []byte("CLIENT_ERROR bad command line format\r\n")
@@ -115,19 +115,19 @@ func (e *Engine) statsCachedump(s *client.Session, args []string) {
 	})
 }
 
-// statsMerge gathers lists: STAT, ITEM or PREFIX lines and END.
+// statsMerge collects replies that are lists: STAT, ITEM or PREFIX lines and END.
 type statsMerge struct {
 	merge   mergeFunc
-	pid     int // Ringside's
-	loops   int // Ringside's
+	pid     int // Ringside's process ID
+	loops   int // number of Ringside's loops
 	answers [][]byte
 	asked   int
-	refusal []byte // the first answer that is no list
-	why     string // of the first server without an answer
+	refusal []byte // first reply that is an error instead of a list; nil: none
+	why     string // reason of the first server that did not reply
 }
 
-// mergeFunc appends to dst what the lists of several servers say together,
-// END included.
+// mergeFunc merges the lists of several servers and appends the result to dst, with
+// END.
 type mergeFunc func(dst []byte, answers [][]byte, a stats.About) []byte
 
 func (m *statsMerge) Add(_ *upstream.Server, answer []byte, failed string) {

@@ -1,7 +1,7 @@
 package proxy
 
-// Statistics that are Ringside's own: what it has counted, the servers as it
-// sees them, its clients.
+// This file implements Ringside's own statistics: its counters, the servers as it sees
+// them, and its clients.
 
 import (
 	"slices"
@@ -17,9 +17,9 @@ import (
 	"ringside/proxy/wire"
 )
 
-// askLoops answers with what write makes of the counts of all loops. It runs
-// on e's goroutine, when the last loop has reported; the client may be gone by
-// then, but its exchange is there until it is answered.
+// askLoops answers a request with what write makes of the counters of all loops. write
+// runs on e's goroutine after the last loop has reported. The client may have
+// disconnected by then, but its exchange exists until it is answered.
 func (e *Engine) askLoops(s *client.Session, write func(e *Engine, sum *stats.Snapshot, dst []byte) []byte) {
 	x := e.NewExchange(s)
 	e.Shared.Collect(func(sum *stats.Snapshot) {
@@ -29,8 +29,8 @@ func (e *Engine) askLoops(s *client.Session, write func(e *Engine, sum *stats.Sn
 	})
 }
 
-// statsProxy answers stats proxy. Where memcached has a name for it, it has
-// that name here.
+// statsProxy answers stats proxy. It uses memcached's name for a counter if there is
+// one.
 func (e *Engine) statsProxy(s *client.Session) {
 	e.askLoops(s, func(e *Engine, sum *stats.Snapshot, dst []byte) []byte {
 		p, limits := e.Shared, e.Limits
@@ -70,9 +70,9 @@ func (e *Engine) statsProxy(s *client.Session) {
 }
 
 // statsRoutes answers stats routes: the routes of s's listener, in the order in which
-// keys look for theirs, counted over all loops.
+// they are matched. Counters are summed over all loops.
 func (e *Engine) statsRoutes(s *client.Session) {
-	routes := e.listener(s).Routes // a reload makes others
+	routes := e.listener(s).Routes // a reload replaces the slice
 	e.askLoops(s, func(e *Engine, sum *stats.Snapshot, dst []byte) []byte {
 		r := &stats.Report{Dst: dst}
 		for i := range routes {
@@ -86,7 +86,7 @@ func (e *Engine) statsRoutes(s *client.Session) {
 			r.Text("pool", name.Pool)
 			if c := sum.Routes[name]; c != nil {
 				c.Report(r)
-			} else { // a reload took it out meanwhile
+			} else { // a reload has removed it
 				r.Text("state", "removed")
 			}
 		}
@@ -94,13 +94,13 @@ func (e *Engine) statsRoutes(s *client.Session) {
 	})
 }
 
-// statsServers answers stats servers: the servers behind s's listener, in the
-// order of the configuration, counted over all loops.
+// statsServers answers stats servers: the servers behind s's listener in the order of
+// the configuration. Counters are summed over all loops.
 func (e *Engine) statsServers(s *client.Session) {
 	type behind struct {
 		target table.Target
 		pools  []string
-		orders []string // by pool
+		orders []string // overrides, parallel to pools
 	}
 	var list []behind
 	e.listener(s).Each(func(srv *upstream.Server, _ *table.Pool, _ string) {
@@ -133,7 +133,7 @@ func (e *Engine) statsServers(s *client.Session) {
 			}
 			if t := sum.Servers[b.target.Network+" "+b.target.Address]; t != nil {
 				t.Report(r)
-			} else { // a reload took it out meanwhile
+			} else { // a reload has removed it
 				r.Text("state", "removed")
 			}
 		}
@@ -141,8 +141,8 @@ func (e *Engine) statsServers(s *client.Session) {
 	})
 }
 
-// statsConns answers stats conns: the clients of all loops, oldest first, whatever
-// listener they came by, in the lines that memcached has for a connection.
+// statsConns answers stats conns: the clients of all loops and listeners, oldest first,
+// in the format of memcached.
 func (e *Engine) statsConns(s *client.Session) {
 	x, id := e.NewExchange(s), s.ID&^upstream.Bulky
 	list := newClientList(stats.ClientOrders["id"], 0)
@@ -152,7 +152,8 @@ func (e *Engine) statsConns(s *client.Session) {
 	})
 }
 
-// appendClients appends the clients in list. asking is the one that asks.
+// appendClients appends the clients in list. asking is the ID of the client that sent
+// the request.
 func appendClients(dst []byte, list *stats.ClientList, asking uint64) []byte {
 	r := stats.Report{Dst: dst}
 	for i := range list.List {
@@ -173,8 +174,8 @@ func appendClients(dst []byte, list *stats.ClientList, asking uint64) []byte {
 	return r.Dst
 }
 
-// Clients describes the clients that come first in the order by, at most so many of
-// them, unless most is 0. It fails as Snapshot does.
+// Clients describes the first clients in the order by, at most most of them (0: all).
+// It fails as Snapshot does.
 func (p *Proxy) Clients(by stats.ClientOrder, most int) (*stats.ClientList, error) {
 	list := newClientList(by, most)
 	if err := p.waited(func(e *Engine) { e.describe(list) }); err != nil {
@@ -188,8 +189,8 @@ func newClientList(by stats.ClientOrder, most int) *stats.ClientList {
 	return &stats.ClientList{By: by, Most: most, Waits: map[uint64]stats.Wait{}}
 }
 
-// describe adds the clients of e. Names are made only of those that are shown: there
-// may be a hundred thousand others.
+// describe adds the clients of e. It formats the addresses only of the clients that are
+// shown, because there may be a hundred thousand others.
 func (e *Engine) describe(into *stats.ClientList) {
 	list := make([]stats.ClientSnapshot, 0, len(e.Sessions))
 	for s := range e.Sessions {
@@ -214,7 +215,7 @@ func (e *Engine) describe(into *stats.ClientList) {
 	e.Tasks.Waits(into.Told)
 }
 
-// socketName spells an address as memcached does.
+// socketName formats an address as memcached does.
 func socketName(network, address string) string {
 	switch {
 	case network == "unix":

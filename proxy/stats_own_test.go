@@ -1,7 +1,7 @@
 package proxy_test
 
-// Statistics that cross loops: engines on goroutines of their own, so that the
-// race detector sees what a driver would do.
+// Tests of statistics over several loops. Each engine has a goroutine, so that the race
+// detector sees what happens with a driver.
 
 import (
 	"errors"
@@ -19,20 +19,20 @@ import (
 	"ringside/ring"
 )
 
-// hive is several engines of one proxy, each on its goroutine, with clients
-// and with servers that answer by a function.
+// hive is several engines of one proxy, each on its own goroutine, with clients and
+// with servers that reply by a function.
 type hive struct {
 	t      *testing.T
 	proxy  *proxy.Proxy
 	loops  []*proxy.Engine
 	events []chan func(e *proxy.Engine)
-	answer func(command string) string // "" for no answer
+	answer func(command string) string // "": no reply
 }
 
 // bee is a client of a hive, or the connection to a server.
 type bee struct {
 	name string
-	got  chan string // what a client got, piece by piece
+	got  chan string // bytes that a client received, piece by piece
 	link *link.Link
 }
 
@@ -42,7 +42,7 @@ func (b *bee) Ready() bool { return false }
 
 func (b *bee) Unsent() int { return 0 }
 
-// newHive starts loops. A server by the name dead refuses connections.
+// newHive starts the loops. A server with the name dead refuses connections.
 func newHive(t *testing.T, loops int, answer func(command string) string, servers ...string) *hive {
 	pool := &table.Pool{Name: "main", Connections: 1, QueueLimit: 100,
 		Place:        ring.Placement{Hash: func([]byte) uint64 { return 0 }, Ring: conversation.ByDigit(len(servers))},
@@ -145,8 +145,7 @@ func aServer(command string) string {
 	return "ERROR\r\n"
 }
 
-// have fails unless every line of want, a regular expression, is a line of
-// got.
+// have fails unless every line of want, a regular expression, matches a line of got.
 func have(t *testing.T, got string, want ...string) {
 	t.Helper()
 	for _, w := range want {
@@ -226,7 +225,8 @@ END
 	}
 }
 
-// TestStatsOfAClientThatLeaves: the other loops report when nobody waits.
+// TestStatsOfAClientThatLeaves checks that the other loops may report after the client
+// has disconnected.
 func TestStatsOfAClientThatLeaves(t *testing.T) {
 	h := newHive(t, 2, aServer, "a")
 	for _, command := range []string{"stats conns", "stats proxy", "stats servers"} {
@@ -251,8 +251,8 @@ func TestStatsOfAClientThatLeaves(t *testing.T) {
 	}
 }
 
-// TestGatherBound: answers of servers are kept while limits.memory has room, and
-// none of them when they have been passed on.
+// TestGatherBound checks that the servers' replies are collected while limits.memory
+// has room, and that all are freed after they were passed on.
 func TestGatherBound(t *testing.T) {
 	items := strings.Repeat("ITEM k [1 b; 0 s]\r\n", 1000)
 	h := newHive(t, 1, func(command string) string {
@@ -288,8 +288,8 @@ func TestGatherBound(t *testing.T) {
 	}
 }
 
-// TestMemoryOfAnotherLoop: the loop that needs memory lets the one that holds
-// most close the client that does.
+// TestMemoryOfAnotherLoop checks that a loop which needs memory makes the loop that
+// uses the most close its largest client.
 func TestMemoryOfAnotherLoop(t *testing.T) {
 	h := newHive(t, 2, aServer, "a")
 	slow, other := h.client(0, "192.0.2.1:1000"), h.client(1, "192.0.2.2:1000")

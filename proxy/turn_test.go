@@ -1,6 +1,7 @@
 package proxy_test
 
-// How much work of others a loop does between reading a client's request and sending it.
+// Tests of how much other work a loop does between reading a client's request and
+// sending it.
 
 import (
 	"bytes"
@@ -15,7 +16,7 @@ import (
 	"ringside/proxy/link"
 )
 
-// hogs makes n clients, each of which sends text, and returns them.
+// hogs returns n clients that send the load.
 func hogs(s *conversation.Harness, n int) (list []*conversation.Endpoint) {
 	for i := range n {
 		list = append(list, s.Endpoint(fmt.Sprintf("c%d", i)))
@@ -23,7 +24,7 @@ func hogs(s *conversation.Harness, n int) (list []*conversation.Endpoint) {
 	return list
 }
 
-// event is one event of a driver's wakeup: the driver sends what was asked when the round
+// event is one event of a driver's wakeup. The driver sends the requests when the round
 // is over.
 func event(s *conversation.Harness, f func()) {
 	f()
@@ -33,10 +34,11 @@ func event(s *conversation.Harness, f func()) {
 	}
 }
 
-// manyKeys is a get of n keys of the only server.
+// manyKeys returns a get of n keys of the only server.
 func manyKeys(n int) []byte { return []byte("get" + strings.Repeat(" k1", n) + "\r\n") }
 
-// between is how many keys and bytes of others a server gets before mark, of what it has got.
+// between returns how many keys and bytes of other clients a server received before
+// mark.
 func between(t *testing.T, srv *conversation.Endpoint, before int, mark string) (keys, bytesOf int) {
 	got := srv.Got.Bytes()[before:]
 	at := bytes.Index(got, []byte(mark))
@@ -46,9 +48,9 @@ func between(t *testing.T, srv *conversation.Endpoint, before int, mark string) 
 	return bytes.Count(got[:at], []byte(" ")), at
 }
 
-// TestTurnsBound states what a loop does for others between reading one client's get and
-// sending it, and holds it: at most two rounds and two turns, in keys and in bytes, and two
-// command lines that are only parsed.
+// TestTurnsBound checks the bound on work for other clients between reading one
+// client's get and sending it. It is at most two rounds and two turns, in keys and in
+// bytes, and two command lines that are only parsed.
 func TestTurnsBound(t *testing.T) {
 	const keys, size = 2*client.RoundKeys + 2*client.TurnKeys, 2*client.RoundBytes + 2*client.TurnBytes
 	for _, what := range []struct {
@@ -66,7 +68,7 @@ func TestTurnsBound(t *testing.T) {
 			s.Pool([]string{"main", "servers=s1", "queue=1000000", "gets=single"})
 			s.Table.Limits.Line, s.Table.Limits.Memory = 1<<20, 1<<30
 			s.Begin()
-			s.Engine.Tune = link.Tune{} // else requests wait for answers, and here nobody answers
+			s.Engine.Tune = link.Tune{} // otherwise requests wait for replies, and here there are none
 			list, victim, srv := hogs(s, 40), s.Endpoint("cvictim"), s.Endpoint("s1")
 			s.Wakeup(func() { s.Engine.Bytes(victim.Link, []byte("get k1\r\n")) })
 			srv.Got.Reset()
@@ -82,7 +84,7 @@ func TestTurnsBound(t *testing.T) {
 				mark, before := fmt.Sprintf("get mark%d1\r\n", round), srv.Got.Len()
 				feed := func(i int) {
 					if a := list[i]; len(rest[i]) > 0 && !a.Paused {
-						n := min(len(rest[i]), 4*64<<10) // what one event brings
+						n := min(len(rest[i]), 4*64<<10) // one event brings this much
 						event(s, func() { s.Engine.Bytes(a.Link, rest[i][:n]) })
 						rest[i] = rest[i][n:]
 					}
@@ -108,10 +110,10 @@ func TestTurnsBound(t *testing.T) {
 	}
 }
 
-// server answers gets with a value for each key, so many keys at a time.
+// server answers gets with a value for each key, a limited number of keys at a time.
 type server struct {
 	actor *conversation.Endpoint
-	owed  []string // keys, and "" where a line ends
+	owed  []string // keys, and "" at the end of a line
 }
 
 // serve answers up to n keys.
@@ -138,9 +140,10 @@ func (v *server) serve(s *conversation.Harness, n int) {
 	}
 }
 
-// TestBurst: 1,500 clients read many keys each at the same time from servers that answer
-// 200,000 keys a second each. All get all values, and no server is taken for down. Another
-// client that reads one key at a time meanwhile gets each within its deadline.
+// TestBurst lets 1,500 clients read many keys each at the same time, from servers that
+// answer 200,000 keys per second each. All clients must get all values, and no server
+// may be considered down. Another client that reads one key at a time must get each
+// within its deadline.
 func TestBurst(t *testing.T) {
 	clients, keys := 1500, 300
 	if testenv.Full() {
@@ -214,8 +217,9 @@ func TestBurst(t *testing.T) {
 	}
 }
 
-// TestPieces: a read of many keys is asked in pieces and answered as a whole, also behind
-// other commands and before others, and in the order of the request where the pool has it so.
+// TestPieces checks that a multi-key read is sent in pieces and answered as a whole. It
+// may have commands before and after it, and keeps the order of the request if the pool
+// requires it.
 func TestPieces(t *testing.T) {
 	for _, order := range []string{"gets=single", "ordered=true"} {
 		s := conversation.New(t)

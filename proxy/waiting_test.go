@@ -1,6 +1,7 @@
 package proxy_test
 
-// What a request costs while many others wait: it must not depend on how many.
+// Benchmarks of a request while many others wait: its cost must not depend on their
+// number.
 
 import (
 	"fmt"
@@ -15,7 +16,7 @@ import (
 	"ringside/replicate"
 )
 
-// crowd is a harness for a benchmark.
+// crowd returns a harness for a benchmark.
 func crowd(pool string) *conversation.Harness {
 	s := conversation.New(&testing.T{})
 	s.Quiet = true
@@ -24,7 +25,7 @@ func crowd(pool string) *conversation.Harness {
 	return s
 }
 
-// ask is a request and its answer, in a wakeup each.
+// ask sends a request and its reply, in one wakeup each.
 func ask(s *conversation.Harness, c, srv *conversation.Endpoint, request, answer string) {
 	s.Now++
 	s.Wakeup(func() { s.Engine.Bytes(c.Link, []byte(request)) })
@@ -33,9 +34,9 @@ func ask(s *conversation.Harness, c, srv *conversation.Endpoint, request, answer
 	srv.Got.Reset()
 }
 
-// BenchmarkParked is a client that reads other keys while so many of its writes
-// wait for a server that is being left; and these writes going on, or waiting
-// again, when a phase has changed.
+// BenchmarkParked measures a client that reads other keys while n of its writes wait
+// for a server in phase LEAVING. It also measures these writes when a phase has
+// changed: they resume, or wait again.
 func BenchmarkParked(b *testing.B) {
 	for _, n := range []int{100, 1000, 10_000} {
 		park := func() (*conversation.Harness, *conversation.Endpoint) {
@@ -79,8 +80,7 @@ func BenchmarkParked(b *testing.B) {
 	}
 }
 
-// BenchmarkHedged is so many reads of which each is hedged when its own time
-// has come.
+// BenchmarkHedged measures n reads, each of which is hedged at its own time.
 func BenchmarkHedged(b *testing.B) {
 	for _, n := range []int{1000, 10_000, 100_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -111,8 +111,8 @@ func BenchmarkHedged(b *testing.B) {
 	}
 }
 
-// BenchmarkLingering is a client's requests to a server one of whose
-// connections lingers for late answers, for which others wait.
+// BenchmarkLingering measures a client's requests to a server that has a lingering
+// connection, on which other clients wait for late replies.
 func BenchmarkLingering(b *testing.B) {
 	for _, n := range []int{1000, 10_000, 100_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -137,8 +137,8 @@ func BenchmarkLingering(b *testing.B) {
 	}
 }
 
-// BenchmarkFull is a client's requests while limits.memory is reached by what
-// nobody can give up, and so many other clients are there.
+// BenchmarkFull measures a client's requests while limits.memory is reached by memory
+// that can't be freed, with n other clients connected.
 func BenchmarkFull(b *testing.B) {
 	for _, n := range []int{100, 1000, 10_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -155,7 +155,7 @@ func BenchmarkFull(b *testing.B) {
 			for b.Loop() {
 				s.Now += 1000
 				s.Wakeup(func() {
-					s.Engine.Buffers.Held++ // something is taken all the time
+					s.Engine.Buffers.Held++ // memory use changes all the time
 					s.Engine.Bytes(c.Link, []byte("get x1\r\n"))
 				})
 				c.Got.Reset()
@@ -164,8 +164,8 @@ func BenchmarkFull(b *testing.B) {
 	}
 }
 
-// BenchmarkOwner is what every command on copies asks first: which loop leads
-// it. The loops ask at the same time.
+// BenchmarkOwner measures the first step of every command on a replicated key: finding
+// the loop that runs it. The loops call it concurrently.
 func BenchmarkOwner(b *testing.B) {
 	s := crowd("servers=s1")
 	s.Begin()
@@ -180,7 +180,8 @@ func BenchmarkOwner(b *testing.B) {
 	})
 }
 
-// BenchmarkCopies is a command on two copies, by one client and one loop.
+// BenchmarkCopies measures a command on a key with two replicas, by one client on one
+// loop.
 func BenchmarkCopies(b *testing.B) {
 	for _, c := range []struct{ name, request, answer string }{
 		{"get", "get x1\r\n", "VALUE x1 0 1\r\nx\r\nEND\r\n"},

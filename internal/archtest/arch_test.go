@@ -19,16 +19,16 @@ import (
 
 const module = "ringside"
 
-// room is what a package may import besides the standard library. A pattern
-// that ends in /... stands for a package and all below it.
+// room lists what a package may import besides the standard library. A pattern that
+// ends in /... matches a package and all packages below it.
 type room struct {
-	path  string   // of the package, without the module
-	ours  []string // packages of this module; patterns too
-	outer []string // modules of others
+	path  string   // path of the package, without the module
+	ours  []string // packages of this module, or patterns
+	outer []string // other modules
 }
 
-// house is the table of ARCHITECTURE.md. A package that is not in it fails the
-// test: whoever adds one says here what it may know.
+// house is the table of ARCHITECTURE.md. A package that is missing fails the test, so a
+// new package needs a row with its allowed imports.
 var house = []room{
 	{"ring", nil, []string{"github.com/cespare/xxhash/v2", "github.com/zeebo/xxh3", "github.com/twmb/murmur3", "github.com/dgryski/go-jump"}},
 	{"ketama", []string{"ring"}, nil},
@@ -117,13 +117,13 @@ var house = []room{
 	{"recipes/internal/rig", []string{"internal/testenv"}, []string{"github.com/bradfitz/gomemcache"}},
 }
 
-// sockets are what the engine must never see. net/netip is not meant: its addresses are
-// plain values.
+// sockets are packages that the engine must never import. net/netip is allowed, because
+// its addresses are plain values.
 var sockets = []string{"net/...", "syscall", "golang.org/x/sys/...", "os", "os/signal"}
 
-// noSockets are the packages that must not import any of them: the engine and
-// all its rooms. In withSockets are the drivers, the control API, and a client
-// for tests.
+// noSockets are the packages that must not import any of sockets: the engine and all
+// its parts. withSockets are exceptions: the drivers, the control API, and helpers for
+// tests.
 var (
 	noSockets   = []string{"replicate/...", "proxy/..."}
 	withSockets = []string{"proxy/loop", "proxy/admin", "proxy/wire/wiretest", "proxy/conversation"}
@@ -138,7 +138,7 @@ func anyMatches(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, name) })
 }
 
-// listed is a package as `go list` tells of it.
+// listed is a package as printed by `go list`.
 type listed struct {
 	ImportPath, Dir, Doc      string
 	Imports                   []string
@@ -150,10 +150,10 @@ func (p listed) name() string {
 	return strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
 }
 
-// read keeps what list has read, by system.
+// read caches the results of list by operating system.
 var read = map[string][]listed{}
 
-// list reads all packages of the module as they are on one system.
+// list returns all packages of the module as built for an operating system.
 func list(t *testing.T, system string) []listed {
 	t.Helper()
 	if all := read[system]; all != nil {
@@ -187,7 +187,7 @@ func list(t *testing.T, system string) []listed {
 var systems = []string{"linux", "darwin"}
 
 func TestImports(t *testing.T) {
-	used := map[[2]string]bool{} // by package and what of its row it imports
+	used := map[[2]string]bool{} // by package and the entry of its row that allows the import
 	for _, system := range systems {
 		for _, p := range list(t, system) {
 			i := slices.IndexFunc(house, func(r room) bool { return r.path == p.name() })
@@ -209,7 +209,8 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// checkImport returns the pattern of r that lets p import what it does.
+// checkImport returns the pattern of r that allows p's import, or "" after it has
+// reported an error.
 func checkImport(t *testing.T, r room, p listed, imported string) (allowed string) {
 	if anyMatches(noSockets, p.name()) && !slices.Contains(withSockets, p.name()) && anyMatches(sockets, imported) && imported != "net/netip" {
 		t.Errorf("%s imports %s: it must know nothing of sockets and processes", p.name(), imported)
@@ -224,7 +225,7 @@ func checkImport(t *testing.T, r room, p listed, imported string) (allowed strin
 			}
 		}
 		t.Errorf("%s imports %s; of ours it may import %v", p.name(), ours, r.ours)
-	case strings.Contains(first, "."): // no path of the standard library has a dot there
+	case strings.Contains(first, "."): // paths of the standard library have no dot there
 		for _, m := range r.outer {
 			if matches(strings.TrimSuffix(m, "/...")+"/...", imported) {
 				return m
@@ -235,11 +236,13 @@ func checkImport(t *testing.T, r room, p listed, imported string) (allowed strin
 	return ""
 }
 
-// notInArchitecture are packages that ARCHITECTURE.md leaves out: data, and helpers of tests.
+// notInArchitecture are packages that ARCHITECTURE.md omits: data, and helpers of
+// tests.
 var notInArchitecture = []string{"deploy", "ring/ringtest", "proxy/wire/wiretest", "proxy/wire/wiretest/older", "proxy/conversation", "internal/archtest", "internal/testenv", "recipes/internal/rig"}
 
-// The table of packages in ARCHITECTURE.md says what house says. Packages have their last
-// names there. What only tests have is not looked at.
+// TestArchitectureHasTheTable checks that the table of packages in ARCHITECTURE.md
+// agrees with house. The table uses the last element of a package's path. Packages that
+// only tests use are not checked.
 func TestArchitectureHasTheTable(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
 	if err != nil {
@@ -301,9 +304,9 @@ func TestEveryFileSaysItsIntent(t *testing.T) {
 	}
 }
 
-// saysIntent sees whether a file has the package comment, or one of its own
-// between the package clause and its first declaration that does not belong to
-// that declaration. (Go counts such a comment as the import's.)
+// saysIntent reports whether a file has the package comment, or another comment about
+// its purpose. That comment is between the package clause and the first declaration,
+// and does not belong to the declaration. (Go attaches such a comment to the import.)
 func saysIntent(f *ast.File) bool {
 	if f.Doc != nil {
 		return true

@@ -1,7 +1,7 @@
 package archtest
 
-// What the papers and the comments name must exist: a walk through code that
-// has moved leads nowhere.
+// Files and names in the documentation and in comments must exist, so that readers find
+// the code.
 
 import (
 	"go/ast"
@@ -17,16 +17,16 @@ import (
 	"testing"
 )
 
-// papers are read by people who look for a file.
+// papers are the documents in which names of files and code are checked.
 var papers = []string{"ARCHITECTURE.md", "CONTRIBUTING.md", "README.md"}
 
-// root is the directory of the module, seen from this package.
+// root is the directory of the module, relative to this package.
 const root = "../.."
 
-// source is all Go files of the module, and what each declares.
+// source contains all Go files of the module with their declarations.
 type source struct {
-	declared map[string][]string // by path: names of functions and types, Type.Member of methods and fields
-	packages map[string]string   // by path: the package's name
+	declared map[string][]string // by path: functions, types, and methods and fields as Type.Member
+	packages map[string]string   // by path: name of the package
 }
 
 func readSource(t *testing.T) source {
@@ -48,7 +48,7 @@ func readSource(t *testing.T) source {
 	return s
 }
 
-// files are those of the module, by their paths from its root.
+// files returns the paths of the module's files, relative to its root.
 func files(t *testing.T) (list []string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(at string, d fs.DirEntry, err error) error {
@@ -70,7 +70,7 @@ func files(t *testing.T) (list []string) {
 	return list
 }
 
-// names are what a declaration declares.
+// names returns the names that a declaration declares.
 func names(d ast.Decl) (list []string) {
 	switch d := d.(type) {
 	case *ast.FuncDecl:
@@ -117,7 +117,7 @@ func names(d ast.Decl) (list []string) {
 	return list
 }
 
-// has reports whether any file declares name: Name, Type.Member or package.Name.
+// has reports whether a file declares name: Name, Type.Member or package.Name.
 func (s source) has(name string) bool {
 	of, member, dotted := strings.Cut(name, ".")
 	for file, declared := range s.declared {
@@ -133,7 +133,7 @@ var (
 	linked   = regexp.MustCompile(`\]\(([^):#]+)\)`)
 	fileThen = regexp.MustCompile("`([\\w./-]+\\.go)`: `([\\w.]+)`")
 	thenFile = regexp.MustCompile("`([\\w.]+)` \\(in `([\\w./-]+\\.go)`\\)")
-	goName   = regexp.MustCompile(`^(\w+\.)?\w*[A-Z]\w*$`) // a capital anywhere: settings have none
+	goName   = regexp.MustCompile(`^(\w+\.)?\w*[A-Z]\w*$`) // contains a capital letter, which names of settings never do
 	goFile   = regexp.MustCompile(`[\w./-]*\w\.go\b`)
 )
 
@@ -161,8 +161,8 @@ func TestPapersNameWhatExists(t *testing.T) {
 	}
 }
 
-// checkNamed checks one name in a paper, if it is a path or, in ARCHITECTURE.md,
-// a name of the code.
+// checkNamed checks a name in a document if it is a path, or, in ARCHITECTURE.md, a
+// name in the code.
 func checkNamed(t *testing.T, s source, paper string, line int, name string) {
 	t.Helper()
 	first, _, _ := strings.Cut(name, "/")
@@ -178,8 +178,8 @@ func checkNamed(t *testing.T, s source, paper string, line int, name string) {
 	}
 }
 
-// TestCommentsNameFilesThatExist holds what a comment says of a file: a bare name
-// is of a file beside it, another one has the package before it.
+// TestCommentsNameFilesThatExist checks file names in comments. A bare name refers to a
+// file in the same directory; otherwise the name must include the package.
 func TestCommentsNameFilesThatExist(t *testing.T) {
 	all := files(t)
 	for _, file := range all {

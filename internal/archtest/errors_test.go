@@ -1,6 +1,7 @@
 package archtest
 
-// docs/errors.md has every error text that clients can get from Ringside itself.
+// docs/errors.md must contain every error text that clients can get from Ringside
+// itself.
 
 import (
 	"go/ast"
@@ -17,26 +18,26 @@ import (
 	"testing"
 )
 
-// errorTexts are the functions of proxy/ that are given an error text, or the end
-// of one, which goes to a client.
+// errorTexts are functions below proxy/ with an argument that is the text, or the end
+// of the text, of an error for a client.
 var errorTexts = []string{
 	"AppendServerError", "AppendClientError", "clientError", "Fail", "Refuse", "refuseKey",
 	"abort", "desync", "failAll", "failOne", "giveUp", "goDown", "rejectGreeting", "unavailable",
 }
 
-// errorFields are fields and variables that keep one.
+// errorFields are fields and variables that contain such a text.
 var errorFields = []string{"Why", "why", "WaitReason", "queueFull", "refusal"}
 
-// errorResults are functions whose results are one.
+// errorResults are functions that return such a text.
 var errorResults = []string{"Refusal", "unfitKey"}
 
-// errorsOf are files whose errors are told to clients as they are.
+// errorsOf are files with errors that are sent to clients unchanged.
 var errorsOf = []string{"proxy/tags/named.go", "proxy/tags/stamp/tag.go"}
 
-// texts finds the constant parts of what expressions of a package may be.
+// texts finds the constant parts of the possible values of expressions.
 type texts struct {
-	values  map[string][]ast.Expr // by package.name: what a constant or variable of a package is
-	results map[string][]ast.Expr // by package.name: what a function or method returns
+	values  map[string][]ast.Expr // by package.name: value of a constant or variable
+	results map[string][]ast.Expr // by package.name: results of a function or method
 	found   map[string]token.Position
 	fset    *token.FileSet
 }
@@ -78,8 +79,8 @@ func (x *texts) of(pkg string, e ast.Expr, depth int) {
 	}
 }
 
-// called is the package and the name of what a call calls; of a method it takes the
-// caller's package for the package.
+// called returns the package and the name of the called function. For a method it
+// returns the caller's package.
 func called(pkg string, call *ast.CallExpr) (of, name string) {
 	switch f := call.Fun.(type) {
 	case *ast.Ident:
@@ -96,11 +97,11 @@ func called(pkg string, call *ast.CallExpr) (of, name string) {
 func TestErrorsAreExplained(t *testing.T) {
 	x := &texts{map[string][]ast.Expr{}, map[string][]ast.Expr{}, map[string]token.Position{}, token.NewFileSet()}
 	parsed := map[string]*ast.File{}
-	returned := map[string][]ast.Expr{} // by package: of errorResults
+	returned := map[string][]ast.Expr{} // by package: results of errorResults
 	for _, file := range files(t) {
 		if !strings.HasPrefix(file, "proxy/") || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") ||
 			strings.HasPrefix(file, "proxy/admin/") || strings.HasPrefix(file, "proxy/live/") || strings.HasPrefix(file, "proxy/wire/wiretest/") ||
-			path.Base(file) == "waiting.go" { // what a client waits for, for people
+			path.Base(file) == "waiting.go" { // descriptions of waiting clients, for the admin pages
 			continue
 		}
 		f, err := parser.ParseFile(x.fset, filepath.Join(root, file), nil, parser.SkipObjectResolution)
@@ -165,7 +166,7 @@ func TestErrorsAreExplained(t *testing.T) {
 					}
 				}
 			case *ast.CompositeLit:
-				if nameOf(n.Type) == "Wait" { // what a client waits for, for people
+				if nameOf(n.Type) == "Wait" { // descriptions of waiting clients, for the admin pages
 					return false
 				}
 			case *ast.KeyValueExpr:
@@ -203,10 +204,10 @@ func TestErrorsAreExplained(t *testing.T) {
 	}
 }
 
-// verb is what Sprintf puts something in the place of.
+// verb matches a formatting verb of Sprintf.
 var verb = regexp.MustCompile(`%[a-z]`)
 
-// nameOf is the name of a variable or a field.
+// nameOf returns the name of a variable or field.
 func nameOf(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.Ident:

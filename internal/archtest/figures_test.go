@@ -1,6 +1,7 @@
 package archtest
 
-// Figures of size, coupling and language. make figures prints them; nothing fails by them.
+// Figures of size, coupling and language. make figures prints them; they never fail a
+// test.
 
 import (
 	"bytes"
@@ -26,12 +27,13 @@ import (
 
 var withFigures = flag.Bool("figures", false, "print the figures of the whole module: packages, exported names, foreign writes, lines, language")
 
-// habits are words that native technical writing uses rarely. Counted per 1,000 words, they show
-// where prose is hard to read. They do not prove that other prose is easy.
+// habits are words that native technical writing rarely uses. Their number per 1,000
+// words shows which text may be hard to read. A low number does not prove that a text
+// is easy to read.
 var habits = []struct {
 	name string
 	word *regexp.Regexp
-	aim  float64 // per 1,000 words, of all comments
+	aim  float64 // per 1,000 words, over all comments
 }{
 	{"who", regexp.MustCompile(`(?i)\b(who|whom|whose)\b`), 1.0},
 	{"nobody", regexp.MustCompile(`(?i)\b(nobody|somebody|anybody|everybody)\b`), 0.6},
@@ -41,10 +43,10 @@ var habits = []struct {
 
 var aWord = regexp.MustCompile(`[A-Za-z']+`)
 
-// prose counts words and habits of a text.
+// prose counts the words and habits of a text.
 type prose struct {
 	words int
-	of    [4]int // by habit
+	of    [4]int // count of each habit
 }
 
 func (p *prose) add(text string) {
@@ -61,7 +63,7 @@ func (p *prose) plus(q prose) {
 	}
 }
 
-// rate is the number of a habit per 1,000 words.
+// rate returns the number of uses of a habit per 1,000 words.
 func (p *prose) rate(habit int) float64 {
 	return float64(p.of[habit]) * 1000 / float64(max(1, p.words))
 }
@@ -74,12 +76,13 @@ func (p *prose) String() string {
 	return s
 }
 
-// fewWords is the number of comment words below which packages are judged together.
+// fewWords is the number of comment words below which packages are reported together.
 const fewWords = 500
 
 func TestFigures(t *testing.T) {
 	if !*withFigures {
-		// What the figures count is checked on a text: a change of the counter is a change of all figures.
+		// Check the counter with a fixed text, because a change of the counter changes
+		// all figures.
 		var p prose
 		p.add("Who goes there? Nobody is told what it takes.")
 		if want := (prose{9, [4]int{1, 1, 2, 2}}); p != want {
@@ -88,7 +91,7 @@ func TestFigures(t *testing.T) {
 		return
 	}
 	exported, foreign := coupling(t)
-	lines, comments := map[bool]int{}, map[string]*prose{} // lines by whether it is a test's
+	lines, comments := map[bool]int{}, map[string]*prose{} // keyed by whether the file is a test
 	var pages, all, few prose
 	for _, file := range files(t) {
 		text, err := os.ReadFile(filepath.Join(root, file))
@@ -136,7 +139,7 @@ func TestFigures(t *testing.T) {
 	fmt.Println(aims + "; < is above twice that")
 }
 
-// commentsOf is the text of the comments of a file, without directives.
+// commentsOf returns the text of a file's comments, without directives.
 func commentsOf(t *testing.T, name string, text []byte) string {
 	t.Helper()
 	f, err := parser.ParseFile(token.NewFileSet(), name, text, parser.ParseComments|parser.SkipObjectResolution)
@@ -155,13 +158,13 @@ var (
 	noProse = regexp.MustCompile(`(?m)^(    |\|).*$`)
 )
 
-// withoutCode is the prose of a page: no blocks, no tables.
+// withoutCode returns the prose of a page, without code blocks and tables.
 func withoutCode(page string) string {
 	return noProse.ReplaceAllString(fenced.ReplaceAllString(page, " "), " ")
 }
 
-// coupling counts the exported names of all packages that are not commands, and the assignments
-// to fields of structs that another package declares. Tests are not counted.
+// coupling counts the exported names of all packages that are not commands, and the
+// assignments to struct fields that another package declares. It ignores tests.
 func coupling(t *testing.T) (exported, foreign int) {
 	t.Helper()
 	type pkg struct {
@@ -224,7 +227,8 @@ func coupling(t *testing.T) (exported, foreign int) {
 	return exported, foreign
 }
 
-// exportedOf counts the exported names of a package, with methods and fields of its exported types.
+// exportedOf counts the exported names of a package, including methods and fields of
+// its exported types.
 func exportedOf(p *types.Package) (n int) {
 	for _, name := range p.Scope().Names() {
 		object := p.Scope().Lookup(name)
@@ -252,8 +256,8 @@ func exportedOf(p *types.Package) (n int) {
 	return n
 }
 
-// foreignField is 1 if to is a field, or a part of one, of a struct that another package of this
-// module declares.
+// foreignField returns 1 if to is a field, or part of a field, of a struct that another
+// package of this module declares, and 0 otherwise.
 func foreignField(info *types.Info, here *types.Package, to ast.Expr) int {
 	for {
 		switch x := to.(type) {

@@ -1,6 +1,6 @@
 package archtest
 
-// Links between pages lead somewhere, and to a heading that is there.
+// Links between Markdown files must have an existing target file and heading.
 
 import (
 	"os"
@@ -16,7 +16,7 @@ var (
 	unlinked = regexp.MustCompile(`[^\pL\pN _-]`)
 )
 
-// anchors are the headings of a page, as links name them.
+// anchors returns the link names of a page's headings.
 func anchors(text string) map[string]bool {
 	all, code := map[string]bool{}, false
 	for line := range strings.Lines(text) {

@@ -1,6 +1,6 @@
 package archtest
 
-// Mutants: for each package a mistake that its own tests must find.
+// Mutants: for each package a mistake that its tests must find.
 
 import (
 	"encoding/json"
@@ -15,11 +15,11 @@ import (
 	"ringside/internal/testenv"
 )
 
-// mutant is a mistake in a package. In file, which must have old exactly once, new
-// replaces it.
+// mutant is a mistake in a package: new replaces old in file, which must contain old
+// exactly once.
 type mutant struct{ pkg, file, old, new string }
 
-// mutants has at least one mistake for each package with tests of its own. After a
+// mutants contains at least one mistake for each package that has tests. After a
 // refactoring, choose another line that only a working test notices.
 var mutants = []mutant{
 	{"config", "values.go", `n.tag != "!!int" || err != nil || v < least`, `n.tag != "!!int" || err != nil || v <= least`},
@@ -74,11 +74,11 @@ var mutants = []mutant{
 
 // noMutant are the packages of house that need no mutant.
 var noMutant = []string{
-	// Fragments without tests of their own, which other packages will take in.
+	// Parts without tests, to be merged into other packages.
 	"proxy/copies/direct", "proxy/copies/entries", "proxy/guard/copied", "proxy/guard/fast", "proxy/guard/item", "proxy/guard/misses", "proxy/near/serve", "proxy/task/deed",
 	// Commands, benchmarks and examples, which are tested as programs.
 	"cmd/...", "internal/bench/...", "internal/cli", "internal/demo", "internal/drill", "internal/instance", "internal/remote", "recipes/examples/seeds",
-	// Data, and what only tests use.
+	// Data, and helpers of tests.
 	"deploy", "proxy/admin/page", "ring/ringtest", "proxy/wire/wiretest/...", "proxy/conversation", "internal/archtest", "internal/testenv", "internal/fleet", "internal/e2e", "internal/twin", "recipes/internal/rig",
 }
 
@@ -103,7 +103,7 @@ func TestMutantsAreFound(t *testing.T) {
 		return
 	}
 	for _, m := range mutants {
-		t.Run(strings.ReplaceAll(m.pkg, "/", "."), func(t *testing.T) { // -run takes a slash for a level
+		t.Run(strings.ReplaceAll(m.pkg, "/", "."), func(t *testing.T) { // -run interprets a slash as a separator of levels
 			source, err := m.source()
 			if err != nil {
 				t.Fatal(err)
@@ -115,12 +115,12 @@ func TestMutantsAreFound(t *testing.T) {
 	}
 }
 
-// path is the file of m as the go command names it.
+// path returns the file of m as the go command names it.
 func (m mutant) path() (string, error) {
 	return filepath.Abs(filepath.Join(root, filepath.FromSlash(m.pkg), m.file))
 }
 
-// source returns the file of m with the mistake in it.
+// source returns the file of m with the mistake.
 func (m mutant) source() (string, error) {
 	path, err := m.path()
 	if err != nil {
@@ -136,8 +136,9 @@ func (m mutant) source() (string, error) {
 	return strings.Replace(string(b), m.old, m.new, 1), nil
 }
 
-// test runs the tests of m's package with source in place of its file. The tree stays as it
-// is: the go command reads the other file by an overlay. found: they fail.
+// test runs the tests of m's package with source instead of its file. It does not
+// change the tree, because the go command reads source through an overlay. found
+// reports that the tests fail.
 func (m mutant) test(t *testing.T, source string) (out []byte, found bool) {
 	path, err := m.path()
 	if err != nil {

@@ -14,13 +14,14 @@ import (
 	"testing"
 )
 
-// racePackages is the list. One line is one package, as a path from the root.
+// racePackages is the file with the list: one package per line, as a path from the
+// root.
 const racePackages = ".ci/race-packages"
 
-// TestRacePackages checks that the list has exactly the packages with tests in
-// which a data race is possible: their code, without tests, starts goroutines
-// or imports sync or sync/atomic. The race detector finds nothing in the
-// others, and costs three to ten times the time.
+// TestRacePackages checks that the list contains exactly the packages with tests in
+// which a data race is possible. In these the code, without tests, starts goroutines or
+// imports sync or sync/atomic. In other packages the race detector finds nothing, and
+// tests need three to ten times as long.
 func TestRacePackages(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, racePackages))
 	if err != nil {
@@ -74,9 +75,9 @@ func canRace(t *testing.T, p listed) bool {
 	return false
 }
 
-// TestSingle checks that the tests which the Makefile runs without the race detector are in
-// the packages in which it runs them so. A test of that name elsewhere would not run at all
-// in make full.
+// TestSingle checks the tests that the Makefile runs without the race detector. They
+// must be in the packages in which it runs them this way. Elsewhere make full would not
+// run a test of that name at all.
 func TestSingle(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "Makefile"))
 	if err != nil {

@@ -1,6 +1,6 @@
 package drill
 
-// A client of the text protocol that believes nothing.
+// This file implements a client of the text protocol that verifies all replies.
 
 import (
 	"bufio"
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// client is one connection, made when it is needed.
+// client is one connection, which is established on demand.
 type client struct {
 	network, address string
 	conn             net.Conn
@@ -34,7 +34,7 @@ func (c *client) send(request string) error {
 	if c.conn == nil {
 		conn, err := net.DialTimeout(c.network, c.address, patience)
 		if err != nil {
-			time.Sleep(100 * time.Millisecond) // nobody is there: don't ask in a spin
+			time.Sleep(100 * time.Millisecond) // nothing listens there; avoid a busy loop
 			return err
 		}
 		c.conn, c.r = conn, bufio.NewReaderSize(conn, 64<<10)
@@ -44,7 +44,7 @@ func (c *client) send(request string) error {
 	return c.failed(err)
 }
 
-// failed closes the connection on an error: what comes next on it is anybody's guess.
+// failed closes the connection after an error, because its state is unknown then.
 func (c *client) failed(err error) error {
 	if err == nil {
 		return nil
@@ -68,7 +68,7 @@ func (c *client) line() (string, error) {
 	return text, nil
 }
 
-// ask sends a request that has one line for an answer.
+// ask sends a request with a one-line reply.
 func (c *client) ask(request string) (string, error) {
 	if err := c.send(request); err != nil {
 		return "", err
@@ -76,7 +76,7 @@ func (c *client) ask(request string) (string, error) {
 	return c.line()
 }
 
-// get reads one key. The error is also what a server's error line says.
+// get reads one key. It also returns an error line of the server as an error.
 func (c *client) get(key string) (value string, found bool, err error) {
 	if err := c.send("get " + key); err != nil {
 		return "", false, err

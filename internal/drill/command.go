@@ -1,6 +1,6 @@
 package drill
 
-// ringside drill
+// This file implements the command ringside drill.
 
 import (
 	"context"
@@ -25,7 +25,7 @@ import (
 	"ringside/proxy/live"
 )
 
-// drillFlags are those of ringside drill.
+// drillFlags contains the flags of ringside drill.
 type drillFlags struct {
 	cli.Admin
 	version     string
@@ -36,18 +36,18 @@ type drillFlags struct {
 	maxFailed   int // milliseconds
 	delay       time.Duration
 	percent     int
-	moves       bool // the server's keys move when it is gone
+	moves       bool // keys of the server move to other servers when it is ejected
 	Options
 	Limits
 }
 
-// How long a fault lasts: long enough to see all that happens.
+// Default durations of a fault: long enough to see all effects.
 const (
 	failFastTime = 3 * time.Second
 	moveTime     = 8 * time.Second
 )
 
-// Command makes the command of a Ringside of this version.
+// Command returns the drill command of this version of Ringside.
 func Command(version string) *cobra.Command {
 	f := drillFlags{version: version}
 	cmd := &cobra.Command{
@@ -167,7 +167,7 @@ func (f *drillFlags) run(cmd *cobra.Command) error {
 	return f.drill(ctx, cmd)
 }
 
-// aim settles which Ringsides and which server are meant, and for how long.
+// aim determines the instances, the server and the duration of the faults.
 func (f *drillFlags) aim(ctx context.Context, file *config.File) (release func(), err error) {
 	o := &f.Options
 	network, address, err := f.Endpoint(file)
@@ -196,7 +196,7 @@ func (f *drillFlags) aim(ctx context.Context, file *config.File) (release func()
 	return control.Close, nil
 }
 
-// drill does the drills and prints what came of them.
+// drill runs the drills and prints the results.
 func (f *drillFlags) drill(ctx context.Context, cmd *cobra.Command) error {
 	errs := cmd.ErrOrStderr()
 	done := f.showProgress(errs)
@@ -235,7 +235,7 @@ func (f *drillFlags) drill(ctx context.Context, cmd *cobra.Command) error {
 	return nil
 }
 
-// check reads and bounds what the flags say.
+// check validates the flags and fills Options from them.
 func (f *drillFlags) check() error {
 	o := &f.Options
 	f.Limits.Failed = time.Duration(f.maxFailed) * time.Millisecond
@@ -280,7 +280,7 @@ func (f *drillFlags) check() error {
 	return nil
 }
 
-// clients is where clients connect; file may be nil.
+// clients returns the addresses that the drill's clients connect to. file may be nil.
 func (f *drillFlags) clients(file *config.File) ([]Address, error) {
 	at := Address{Network: "tcp", Address: cli.DefaultAddress}
 	switch {
@@ -311,8 +311,8 @@ func (f *drillFlags) clients(file *config.File) ([]Address, error) {
 	return all, nil
 }
 
-// showProgress shows on a terminal how far the drill is, on one line; done takes that
-// away.
+// showProgress shows the progress of the drill on one line of a terminal. done removes
+// that line.
 func (f *drillFlags) showProgress(errs io.Writer) (done func()) {
 	if f.asJSON || !cli.OnTerminal(errs) {
 		return func() {}
@@ -337,7 +337,7 @@ func progressLine(p Progress) string {
 	return line
 }
 
-// pick settles which server is meant.
+// pick determines the server.
 func (f *drillFlags) pick(ctx context.Context) error {
 	list, err := f.Control[0].Servers(ctx)
 	if err != nil {

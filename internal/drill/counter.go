@@ -1,6 +1,7 @@
 package drill
 
-// Counters: what their writer has counted, and what a number proves.
+// This file implements counters: what their writer has counted, and what a read number
+// proves.
 
 import (
 	"fmt"
@@ -10,19 +11,20 @@ import (
 	"time"
 )
 
-// counter is one key that its writer increments by one.
+// counter is a key that its writer increments by one.
 type counter struct {
 	name string
 
 	mu     sync.Mutex
-	acked  uint64 // the number that was answered last
-	asked  uint64 // the highest that it may have by what was asked for
+	acked  uint64 // last acknowledged number
+	asked  uint64 // maximum number that the requests so far can have produced
 	exists bool   // as far as its writer knows
 }
 
 func (k *counter) key() string { return k.name }
 
-// change increments it, or puts it where it left off if it is not there.
+// change increments the counter. If it does not exist, it is created with its next
+// number.
 func (k *counter) change(t *traffic, c *client) error {
 	k.mu.Lock()
 	exists, acked := k.exists, k.acked
@@ -45,7 +47,7 @@ func (k *counter) change(t *traffic, c *client) error {
 	case !exists && answer == "STORED":
 		k.exists = true
 		k.acked = k.asked
-	case !exists && answer == "NOT_STORED": // an add without an answer was done
+	case !exists && answer == "NOT_STORED": // an add without a reply was executed
 		k.exists = true
 	case exists && answer == "NOT_FOUND":
 		k.exists = false

@@ -1,53 +1,49 @@
-// Package drill breaks a server on purpose and checks every answer meanwhile.
+// Package drill breaks a server on purpose and checks all replies to clients during the
+// failure.
 //
-// It sends its own traffic to a running Ringside, has it put a fault on one of
-// its servers for a time and lift it again, and reports what clients saw: how
-// long it took to notice, what was refused, and whether anything wrong was read.
+// It sends test traffic to a running instance, which applies a fault to one of its
+// servers for a time. The result says what clients saw: how long detection took, which
+// requests were rejected, and whether a wrong value was read.
 //
-// # What is checked
+// # Checks
 //
-// Every key has one writer, who numbers what it does to it: sets, and every
-// tenth time a delete. It waits for each answer before it goes on. A value says
-// its key and its number, and has a body that follows from them.
+// Every key has one writer, which numbers its changes: sets, and every tenth change a
+// delete. The writer waits for each reply before it continues. A value contains its
+// key, its number and a body derived from them.
 //
-//   - A read is stale when it returns a value although a later write or delete
-//     of that key was acknowledged before the read was sent. Because a key has
-//     one writer, who waits, the later one was also sent after the value's own
-//     write had been answered, well or not: there is no doubt.
+//   - A read is stale if it returns a value although a later write or delete of that
+//     key was acknowledged before the read was sent. A key has one writer, which waits
+//     for replies. So the later change was also sent after the value's own write had
+//     been answered, and there is no doubt.
+//   - A read is wrong if it returns a value that was never written to its key.
+//   - A miss counts if the last acknowledged change was a set and no delete has been
+//     sent since. Rejected and unanswered sets are no excuse. The writer then rewrites
+//     the key, as an application would.
+//   - A write is refused if its reply is an error; it may have been executed anyway.
+//     Errors are all other requests without a correct reply.
+//   - A counter is incremented by one client and never reaches the same number twice.
+//   - A journal is appended to by one client. It must contain all acknowledged entries,
+//     and none of them twice.
+//   - A lock is added by the first client that tries, and deleted by the same client.
+//     No other client must get it in between.
 //
-//   - A read is wrong when it returns what was never written to its key.
+// If a key has no replicas, counters, journals and locks disappear with a failed
+// server. The first two are missed and restored by their writer, but a lock can then be
+// obtained by a second client.
 //
-//   - A miss counts when the last acknowledged change was a set, and no delete
-//     has been sent since. Refused and unanswered sets don't excuse it. The
-//     writer is told of it and writes the key anew, as an application would.
+// Each client waits for a reply before it sends the next request. So the request rate
+// shows whether a failed server slows only its share of the requests or all of them. It
+// is measured before the fault, and in steps of 100 ms during the fault. An error
+// counts as a reply.
 //
-//   - A write is refused when its answer is an error; it may have been done
-//     nevertheless. Errors are all other requests without a good answer.
+// Times are measured by errors and refusals, not by misses, because data lost in an
+// outage is still missed after the server has returned.
 //
-//   - A counter is incremented by one client and never comes to a number twice.
-//
-//   - A journal is appended to by one client. What was acknowledged stands in it,
-//     and nothing stands there twice.
-//
-//   - A lock is added by whoever comes first and deleted by him. Nobody else gets it
-//     meanwhile.
-//
-// Where a key has one copy the server that is gone takes counters, journals and locks
-// with it. The first two are then missed, and put back by their writer; but a lock is
-// got by another one.
-//
-// The rate of clients that each wait for an answer before they ask again says whether
-// a server that is gone costs its share or everybody's time. It is measured before
-// the fault, and in steps of 100 ms while the fault lasts. An error is an answer.
-//
-// Times are measured by errors and refusals, not by misses: what was lost in an
-// outage is still missed when the server is back.
-//
-// Keys begin with a prefix and a name that is new each time, expire within an
-// hour, and are deleted at the end.
+// Keys begin with a prefix and a name that is unique to the run, expire within an hour,
+// and are deleted at the end.
 package drill
 
-// One drill after another: traffic, fault, traffic.
+// This file runs the drills one after the other: traffic, fault, traffic.
 
 import (
 	"context"
@@ -65,42 +61,42 @@ import (
 	"ringside/proxy/live"
 )
 
-// Options is what a drill must be told. All of it must be set.
+// Options configures a drill. All fields but Pool and Progress must be set.
 type Options struct {
-	Through      []Address       // where clients connect: each sends through all of them in turn
-	Control      []*admin.Client // the Ringsides that are to have the fault; the first says how the server is
-	Pool, Server string          // which server; the pool may be empty if only one has it
+	Through      []Address       // where clients connect: each client uses all addresses at random
+	Control      []*admin.Client // the instances that apply the fault and report the server's state
+	Pool, Server string          // the server; Pool may be empty if only one pool has it
 
-	Faults []Fault       // one after the other
-	For    time.Duration // how long each lasts
-	Before time.Duration // of traffic that must be in order, before each
-	Settle time.Duration // without a failure, after which the server counts as back
-	Return time.Duration // how long it may take to come back
+	Faults []Fault       // applied one after the other
+	For    time.Duration // duration of each fault
+	Before time.Duration // fault-free traffic before each fault
+	Settle time.Duration // time without a failure after which the server counts as back
+	Return time.Duration // maximum time until the server is back
 
-	Clients int    // connections
-	Rate    int    // requests a second, of all together, at most
-	Keys    int    // at least Clients
-	Prefix  string // of every key
+	Clients int    // number of connections
+	Rate    int    // maximum requests per second, all clients together
+	Keys    int    // number of keys, at least Clients
+	Prefix  string // prefix of every key
 
-	Progress func(Progress) // is told now and then; may be nil
+	Progress func(Progress) // is called from time to time; may be nil
 }
 
-// Address is where a Ringside listens.
+// Address is the address of an instance.
 type Address struct{ Network, Address string }
 
-// Progress is how far a drill is.
+// Progress describes the progress of a drill.
 type Progress struct {
 	Fault                string
 	Stage                string // before, during, after
 	Gone, Of             time.Duration
-	Requests, Bad, Wrong int // so far; those that failed, and those that must not be
+	Requests, Bad, Wrong int // so far; failed ones, and forbidden ones (stale, wrong and the like)
 }
 
-// Fault is one kind of trouble.
+// Fault is one kind of fault with its parameters.
 type Fault struct {
 	Kind    fault.Kind
-	Delay   time.Duration // of kind delay
-	Percent int           // of kind drop
+	Delay   time.Duration // for kind delay
+	Percent int           // for kind drop
 }
 
 func (f Fault) String() string {
@@ -113,7 +109,7 @@ func (f Fault) String() string {
 	return string(f.Kind)
 }
 
-// The bounds of what a drill keeps and sends.
+// Limits of what a drill keeps and sends.
 const (
 	MaxClients = 256
 	MaxRate    = 20_000
@@ -122,19 +118,18 @@ const (
 )
 
 const (
-	patience = 10 * time.Second       // for an answer; Ringside promises one much sooner
-	look     = 10 * time.Millisecond  // between two looks at the servers
-	retry    = 200 * time.Millisecond // between two tries of what failed before a fault
-	tries    = 10                     // of it
-	lifetime = 3600                   // seconds that a key lives at most
+	patience = 10 * time.Second       // for a reply; Ringside promises one much sooner
+	look     = 10 * time.Millisecond  // between two queries of the servers' state
+	retry    = 200 * time.Millisecond // between two attempts of a request that failed before a fault
+	tries    = 10                     // maximum attempts
+	lifetime = 3600                   // expiry of a key in seconds
 )
 
-// ErrNotAllowed is the error of Run where the proxy does not allow faults.
+// ErrNotAllowed is returned by Run if the proxy does not allow faults.
 var ErrNotAllowed = errors.New("faults are not allowed there: set admin.allow_faults to true in its configuration and start it again")
 
-// Run does the drills one after the other and calls each with the result of
-// every one. An error means that there is no result; the fault is lifted
-// whatever happens.
+// Run runs the drills one after the other and calls each with every result. An error
+// means that there is no result. The fault is lifted in any case.
 func Run(ctx context.Context, o Options, each func(*Result)) error {
 	for _, c := range o.Control {
 		if _, allowed, err := c.Faults(ctx); err != nil {
@@ -161,9 +156,9 @@ func Run(ctx context.Context, o Options, each func(*Result)) error {
 	return nil
 }
 
-// servers is the server of the drill as it is now, at the first of the Ringsides where it is
-// not up, and the other servers that are not up at some Ringside: what clients see may then be
-// their fault.
+// servers returns the current state of the server, at the first instance where it is
+// not up. It also returns the other servers that are not up at some instance, because
+// they may cause failures, too.
 func (o *Options) servers(ctx context.Context) (s live.ServerState, others []live.ServerState, err error) {
 	found := false
 	for _, c := range o.Control {
@@ -187,12 +182,12 @@ func (o *Options) servers(ctx context.Context) (s live.ServerState, others []liv
 	return s, others, nil
 }
 
-// isServer says whether s is the server of the drill.
+// isServer reports whether s is the server of the drill.
 func (o *Options) isServer(s live.ServerState) bool {
 	return (o.Pool == "" || s.Pool == o.Pool) && (s.Server == o.Server || s.Address == o.Server)
 }
 
-// describe names a server that is not up, and says why.
+// describe returns the state of a server that is not up, with the reason.
 func describe(s *live.ServerState) string {
 	text := fmt.Sprintf("server %s of pool %s is %s", s.Server, s.Pool, s.State)
 	if s.Why != "" {
@@ -201,19 +196,19 @@ func describe(s *live.ServerState) string {
 	return text
 }
 
-// traffic is the clients and their keys.
+// traffic contains the clients and their keys.
 type traffic struct {
 	*Options
-	keys    []checked // the lock of every eighth is in locks
+	keys    []checked // every key but the locks, which are an eighth of all
 	locks   []*lock
-	missing []chan *key // for each client, of its own keys
+	missing []chan *key // for each client: its own keys that a read has missed
 	tally   tally
-	waiting []atomic.Int64 // for each client, when its request began, in ns; 0: it waits for none
+	waiting []atomic.Int64 // for each client: start time of its request in ns; 0: it does not wait
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 }
 
-// checked is a key that has one writer and many readers.
+// checked is a key with one writer and many readers.
 type checked interface {
 	key() string
 	change(t *traffic, c *client) error
@@ -226,7 +221,7 @@ func startTraffic(ctx context.Context, o *Options) (*traffic, error) {
 	for i := range o.Keys {
 		size := 100
 		if i%32 == 7 {
-			size = 80_000 // more than Ringside waits for to be whole
+			size = 80_000 // longer than the values that Ringside forwards only as a whole
 		}
 		name := fmt.Sprintf("%s%s:%d", o.Prefix, name, i)
 		switch i % 8 {
@@ -254,7 +249,7 @@ func startTraffic(ctx context.Context, o *Options) (*traffic, error) {
 		defer c.close()
 		for _, k := range t.keys {
 			err := k.change(t, &c)
-			for i := 1; err != nil && err.Error() != errStuck.Error() && i < tries; i++ { // a busy machine may miss a timeout
+			for i := 1; err != nil && err.Error() != errStuck.Error() && i < tries; i++ { // on a busy machine a request may time out
 				if err := sleep(ctx, retry); err != nil {
 					return nil, err
 				}
@@ -273,7 +268,7 @@ func startTraffic(ctx context.Context, o *Options) (*traffic, error) {
 	return t, nil
 }
 
-// stop ends the traffic and deletes the keys, as far as that is possible.
+// stop ends the traffic and deletes the keys as far as possible.
 func (t *traffic) stop() {
 	t.cancel()
 	t.running.Wait()
@@ -293,7 +288,7 @@ func (t *traffic) stop() {
 	}
 }
 
-// client is one client: it writes its own keys and reads all.
+// client runs one client: it writes its own keys and reads all keys.
 func (t *traffic) client(ctx context.Context, n int) {
 	defer t.running.Done()
 	var conns []*client
@@ -315,7 +310,7 @@ func (t *traffic) client(ctx context.Context, n int) {
 		if sleep(ctx, time.Until(next)) != nil {
 			return
 		}
-		if next = next.Add(step); time.Until(next) < 0 { // what was held up is not made up for
+		if next = next.Add(step); time.Until(next) < 0 { // lost time is not made up for
 			next = time.Now()
 		}
 		t.waiting[n].Store(time.Now().UnixNano())
@@ -350,17 +345,17 @@ func (t *traffic) longestWait() (wait time.Duration) {
 	return wait
 }
 
-// drill applies one fault and watches.
+// drill applies one fault and evaluates the traffic.
 func (t *traffic) drill(ctx context.Context, f Fault) (*Result, error) {
 	before, known, err := t.before(ctx, f)
-	for i := 1; i < tries && errors.Is(err, errTrouble); i++ { // on a busy machine a request may fail now and then
+	for i := 1; i < tries && errors.Is(err, errTrouble); i++ { // on a busy machine a request may fail occasionally
 		before, known, err = t.before(ctx, f)
 	}
 	if err != nil {
 		return nil, err
 	}
 	t.tally.begin()
-	began := time.Now() // before the fault is there: what it breaks at once comes after it is set, but not after that is known
+	began := time.Now() // taken before the fault is set, because it may break requests before the setting is confirmed
 	server, lift, err := t.setFault(ctx, f)
 	if err != nil {
 		return nil, err
@@ -373,7 +368,7 @@ func (t *traffic) drill(ctx context.Context, f Fault) (*Result, error) {
 	if err != nil {
 		return nil, errors.Join(err, lift())
 	}
-	over := time.Now() // what its end breaks is not what it broke while it lasted
+	over := time.Now() // failures from lifting the fault do not count as failures during it
 	t.tally.setFault(time.Time{})
 	if err := lift(); err != nil {
 		return nil, fmt.Errorf("the fault could not be lifted: %w", err)
@@ -405,11 +400,12 @@ func (t *traffic) drill(ctx context.Context, f Fault) (*Result, error) {
 	return r, nil
 }
 
-// errTrouble is the error of a drill that does not begin because not all is in order.
+// errTrouble means that a drill did not start because of existing problems.
 var errTrouble = errors.New("there is trouble before the fault")
 
-// before counts what traffic gets without a fault. It returns the other servers that are not up,
-// which may only be drained ones and those of other pools: the fault would take what is left.
+// before counts the traffic without a fault. It returns the other servers that are not
+// up. Only drained ones and those of other pools are allowed: otherwise the fault would
+// break a second server.
 func (t *traffic) before(ctx context.Context, f Fault) (*Result, []live.ServerState, error) {
 	t.tally.begin()
 	t.showProgress(f, "before", 0, t.Before)
@@ -421,7 +417,7 @@ func (t *traffic) before(ctx context.Context, f Fault) (*Result, []live.ServerSt
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", errTrouble, err)
 	}
-	if r.forbidden() > 0 { // another try would hide it
+	if r.forbidden() > 0 { // retrying would hide it
 		return nil, nil, fmt.Errorf("%v: %d answers that must not be %s", errTrouble, r.forbidden(), r.Example)
 	}
 	for _, o := range others {
@@ -435,9 +431,10 @@ func (t *traffic) before(ctx context.Context, f Fault) (*Result, []live.ServerSt
 	return r, others, nil
 }
 
-// setFault sets a fault at each of the Ringsides that are to have it, and returns what lifts
-// it again and the server's name. Neither is given up half-way, or nobody would know whether
-// there is a fault. If this process dies, it ends nevertheless.
+// setFault sets a fault at each instance in Control. It returns the server's name and a
+// function that lifts the fault. Neither is cancelled by ctx, because it would then be
+// unknown whether there is a fault. If this process dies, the fault still ends by
+// itself.
 func (t *traffic) setFault(ctx context.Context, f Fault) (server string, lift func() error, err error) {
 	ctx = context.WithoutCancel(ctx)
 	setting, done := context.WithTimeout(ctx, patience)
@@ -480,18 +477,18 @@ func (t *traffic) showProgress(f Fault, stage string, gone, of time.Duration) {
 	}
 }
 
-// watched is what polling the control API has shown.
+// watched is the result of polling the control API.
 type watched struct {
-	trouble, good time.Time // first seen not up; seen up since; zero: never
-	ejected       time.Time // first seen with its keys elsewhere, or without anybody to serve them; zero: never
-	up            bool      // when it was looked at last
-	met           bool      // the condition to stop
+	trouble, good time.Time // first seen not up; up again since; zero: never
+	ejected       time.Time // first seen out, or down in a pool that does not move keys; zero: never
+	up            bool      // at the last query
+	met           bool      // the stop condition was met
 
-	others []live.ServerState // further servers, as they were first seen not up
-	unseen int                // looks that the control API did not answer
+	others []live.ServerState // other servers, as first seen not up
+	unseen int                // queries without a reply
 }
 
-// watch looks at the server until the end, or until done says so.
+// watch polls the server's state until end, or until done returns true.
 func (t *traffic) watch(ctx context.Context, end time.Time, done func(watched) bool) (watched, error) {
 	w := watched{}
 	for {
@@ -500,7 +497,7 @@ func (t *traffic) watch(ctx context.Context, end time.Time, done func(watched) b
 		switch up := err == nil && is.State == live.Up; {
 		case ctx.Err() != nil:
 			return w, ctx.Err()
-		case err != nil: // the next look may be answered: a drill under load ends with a verdict
+		case err != nil: // the next query may succeed: a drill under load must end with a verdict
 			w.unseen++
 		case up && !w.up:
 			w.good = now

@@ -1,6 +1,7 @@
 package drill
 
-// The drill against a cache that lies on demand: it must see each lie.
+// Tests of the drill with a cache that sends false replies on purpose. The drill must
+// detect all of them.
 
 import (
 	"bufio"
@@ -25,15 +26,16 @@ import (
 	"ringside/proxy/live"
 )
 
-// liar is a cache with a control API. While a fault is set it lies as it was told.
+// liar is a cache with a control API. While a fault is set it sends false replies of
+// one kind.
 type liar struct {
 	lie     string // stale, wrong, miss, refuse, silent, cut, down, repeat, torn, doubled, twice; none
-	other   string // when a second server is down: before, during the fault; never
-	deaf    int    // so many questions about servers get no answer while there is a fault
+	other   string // when a second server is down: before or during the fault; empty: never
+	deaf    int    // number of queries about servers that are not answered during a fault
 	allowed bool
 
 	mu     sync.Mutex
-	items  map[string][]string // all values a key had; the last is now, "" is deleted
+	items  map[string][]string // all values of a key, the last is current; "" means deleted
 	broken bool
 	lifted int
 }
@@ -163,7 +165,7 @@ func (l *liar) answer(f []string, body string, n int) string {
 	return fmt.Sprintf("VALUE %s 0 %d\r\n%s\r\nEND\r\n", key, len(now), now)
 }
 
-// start runs l and returns what a drill of it needs.
+// start runs l and returns the options of a drill against it.
 func (l *liar) start(t *testing.T) Options {
 	l.items, l.allowed = map[string][]string{}, true
 	cache, err := net.Listen("tcp", "127.0.0.1:0")
@@ -208,7 +210,7 @@ func TestSeesLies(t *testing.T) {
 		t.Run(lie, func(t *testing.T) {
 			l, r := drilled(t, lie, 300*time.Millisecond)
 			for last := time.Second; lie != "none" && !anything(r) && last < testenv.Hang; last *= 4 {
-				l, r = drilled(t, lie, last) // there were too few requests to meet the lie
+				l, r = drilled(t, lie, last) // there were too few requests to see the false replies
 			}
 			if r.Requests == 0 || !seen(r) {
 				t.Errorf("%+v", *r)
@@ -225,7 +227,8 @@ func TestSeesLies(t *testing.T) {
 	}
 }
 
-// drilled runs a drill whose fault, during which a cache lies so, lasts for that long.
+// drilled runs a drill with a fault of this duration, during which a cache sends false
+// replies of kind lie.
 func drilled(t *testing.T, lie string, last time.Duration) (*liar, *Result) {
 	t.Helper()
 	l := &liar{lie: lie}
@@ -241,7 +244,7 @@ func drilled(t *testing.T, lie string, last time.Duration) (*liar, *Result) {
 	return l, got[0]
 }
 
-// anything reports whether a drill has seen that something was wrong.
+// anything reports whether a drill has detected any problem.
 func anything(r *Result) bool { return r.trouble()+r.Misses+r.Refused > 0 || r.Eject != Never }
 
 func TestRunNeedsPermission(t *testing.T) {
@@ -253,10 +256,10 @@ func TestRunNeedsPermission(t *testing.T) {
 	}
 }
 
-// Trouble that is there already is not the fault's.
+// TestTroubleBefore checks that problems before the fault are not attributed to it.
 func TestTroubleBefore(t *testing.T) {
 	var err error
-	for before := 500 * time.Millisecond; err == nil && before < testenv.Hang; before *= 4 { // as long as no request has met it
+	for before := 500 * time.Millisecond; err == nil && before < testenv.Hang; before *= 4 { // until a request has detected it
 		l := &liar{lie: "stale"}
 		o := l.start(t)
 		o.Before = before
@@ -268,8 +271,9 @@ func TestTroubleBefore(t *testing.T) {
 	}
 }
 
-// A second server of the pool that is down before the fault ends the drill, one that goes down
-// meanwhile is named and is never good enough.
+// TestOtherServers checks a second server of the pool. If it is down before the fault
+// the drill does not start. If it fails during the fault it is named, and the verdict
+// is never good.
 func TestOtherServers(t *testing.T) {
 	l := &liar{other: "before"}
 	o := l.start(t)
@@ -292,8 +296,9 @@ func TestOtherServers(t *testing.T) {
 	}
 }
 
-// TestOtherRingsideEnds: another Ringside, through which the drill sends too, ends during the
-// fault. The verdict names it, and does not say that the server did not come back.
+// TestOtherRingsideEnds checks the case that another instance, which the drill also
+// uses, ends during the fault. The verdict names it and does not say that the server
+// did not come back.
 func TestOtherRingsideEnds(t *testing.T) {
 	l := &liar{}
 	o := l.start(t)
@@ -343,8 +348,9 @@ func TestOtherRingsideEnds(t *testing.T) {
 	}
 }
 
-// TestOtherRingsideHangs: another Ringside, through which the drill sends too, hangs during the
-// fault. No request fails until its client gives up, and still all is not well.
+// TestOtherRingsideHangs checks the case that another instance, which the drill also
+// uses, hangs during the fault. No request fails until its client times out, but the
+// verdict must not be good.
 func TestOtherRingsideHangs(t *testing.T) {
 	l := &liar{}
 	o := l.start(t)
@@ -392,7 +398,8 @@ func TestOtherRingsideHangs(t *testing.T) {
 	}
 }
 
-// A control API that does not answer now and then, as under load, ends no drill.
+// TestUnseen checks that a control API which sometimes does not reply, as under load,
+// does not end a drill.
 func TestUnseen(t *testing.T) {
 	l := &liar{deaf: 1}
 	o := l.start(t)
@@ -425,7 +432,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// Who ends the drill ends the fault.
+// TestCancelled checks that cancelling the drill lifts the fault.
 func TestCancelled(t *testing.T) {
 	l := &liar{}
 	o := l.start(t)
@@ -486,7 +493,7 @@ func TestLimits(t *testing.T) {
 	for _, c := range []struct {
 		r    Result
 		l    Limits
-		want string // "" if it is good enough
+		want string // "": within the limits
 	}{
 		{Result{Errors: 9, Misses: 9, Refused: 9, Stale: 9, Notice: second, Eject: second, Return: second, Failed: second}, none, ""},
 		{Result{Notice: Never, Eject: Never}, Limits{Notice: 1, Eject: 1, Return: 1, Failed: 1}, ""},
@@ -513,16 +520,17 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// The time below half of the rate before is the longest at a stretch.
+// TestRates checks that the time below half of the previous rate is the longest
+// uninterrupted one.
 func TestRates(t *testing.T) {
 	for _, c := range []struct {
-		steps []int // of 100 ms each; before the fault there were 10 in each
+		steps []int // requests per 100 ms; before the fault there were 10
 		want  string
 	}{
 		{[]int{10, 10, 10, 10, 10, 10}, "<1ms"},
 		{[]int{5, 5, 5, 5, 5, 5}, "<1ms"},
 		{[]int{4, 9, 0, 0, 4, 10}, "300ms"},
-		{[]int{0, 0}, "600ms"}, // nothing came any more
+		{[]int{0, 0}, "600ms"}, // no more replies
 		{[]int{9, 9, 9, 9, 9, 9, 0}, "<1ms"},
 	} {
 		r := &Result{Return: 1}

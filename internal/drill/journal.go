@@ -1,6 +1,7 @@
 package drill
 
-// Journals: keys that are appended to, and what must stand in one.
+// This file implements journals: keys with appended entries, and the checks of their
+// contents.
 
 import (
 	"fmt"
@@ -10,25 +11,25 @@ import (
 	"time"
 )
 
-// maxEntries is how many entries a journal has before its writer begins it anew.
+// maxEntries is the number of entries after which the writer starts a journal again.
 const maxEntries = 40
 
-// journal is one key that its writer begins with a set and then appends to. The set
-// says its name and a number; entries are numbered through.
+// journal is a key that its writer starts with a set and then appends to. The set
+// contains the key's name and a number. Entries are numbered consecutively.
 type journal struct {
 	name string
 
 	mu           sync.Mutex
-	begun, acked uint64          // the last set, and the last that was acknowledged
-	whole        bool            // the last one was, and the journal is there as far as its writer knows
-	last         uint64          // entry that was sent
-	entries      []uint64        // acknowledged since acked
-	doubtful     map[uint64]bool // that were not answered: they may come, once, at any time
+	begun, acked uint64          // number of the last set, and of the last acknowledged set
+	whole        bool            // the last set was acknowledged, and as far as the writer knows the journal exists
+	last         uint64          // number of the last entry sent
+	entries      []uint64        // entries acknowledged since the set acked
+	doubtful     map[uint64]bool // unanswered entries: they may still appear, once, at any time
 }
 
 func (k *journal) key() string { return k.name }
 
-// change appends an entry, or begins anew.
+// change appends an entry, or starts the journal again.
 func (k *journal) change(t *traffic, c *client) error {
 	k.mu.Lock()
 	again := !k.whole || len(k.entries) >= maxEntries
@@ -84,13 +85,12 @@ func (k *journal) look(t *traffic, c *client) {
 	t.tally.count(began, how, why)
 	if how == miss {
 		k.mu.Lock()
-		k.whole = k.whole && k.acked != acked // its writer puts it back
+		k.whole = k.whole && k.acked != acked // its writer restores it
 		k.mu.Unlock()
 	}
 }
 
-// judge says what a read shows. acked and entries are what was acknowledged when it
-// was sent.
+// judge evaluates a read. acked and entries were acknowledged when the read was sent.
 func (k *journal) judge(value string, found bool, acked uint64, entries []uint64) (how ending, why string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

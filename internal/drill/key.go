@@ -1,6 +1,6 @@
 package drill
 
-// What was done to a key, and what a read of it proves.
+// This file implements keys that are set and deleted, and what a read of one proves.
 
 import (
 	"fmt"
@@ -11,32 +11,32 @@ import (
 	"time"
 )
 
-// key is one key and what its writer has done to it. Changes are numbered
-// from 1; every tenth is a delete.
+// key is one key with the changes by its writer. Changes are numbered from 1; every
+// tenth is a delete.
 type key struct {
 	name  string
-	size  int // of its values, about
-	owner int // the client that writes it
+	size  int // approximate size of its values
+	owner int // index of the client that writes it
 
 	mu    sync.Mutex
-	sent  uint64 // the last change
-	acked uint64 // the last one that was acknowledged
+	sent  uint64 // number of the last change sent
+	acked uint64 // number of the last acknowledged change
 }
 
 func (k *key) key() string { return k.name }
 
 func deletes(n uint64) bool { return n%10 == 0 }
 
-// value is what change n writes: it says its key and number, and is filled up
-// with the number.
+// value returns the value that change n writes. It contains the key and the number, and
+// is padded with text derived from the number.
 func (k *key) value(n uint64) string {
 	v := k.name + " " + strconv.FormatUint(n, 10) + " "
 	fill := strconv.FormatUint(n*7919, 36) + "."
 	return v + strings.Repeat(fill, max(1, (k.size-len(v))/len(fill)))
 }
 
-// judge says what a read shows that returned value, or nothing. acked is what
-// was acknowledged when it was sent.
+// judge evaluates a read that returned value, or a miss. acked was the last
+// acknowledged change when the read was sent.
 func (k *key) judge(value string, found bool, acked uint64) ending {
 	k.mu.Lock()
 	sent := k.sent
@@ -59,7 +59,7 @@ func (k *key) judge(value string, found bool, acked uint64) ending {
 	return good
 }
 
-// change makes the next change to k. The error is what the client got instead
+// change makes the next change to k. It returns the error that the client got instead
 // of an acknowledgement.
 func (k *key) change(t *traffic, c *client) error {
 	k.mu.Lock()
@@ -85,7 +85,7 @@ func (k *key) change(t *traffic, c *client) error {
 	return t.tally.changed(began, good, "")
 }
 
-// look reads k and judges what comes.
+// look reads k and evaluates the result.
 func (k *key) look(t *traffic, c *client) {
 	k.mu.Lock()
 	acked := k.acked
@@ -101,7 +101,7 @@ func (k *key) look(t *traffic, c *client) {
 	case miss:
 		select {
 		case t.missing[k.owner] <- k:
-		default: // it has enough to do
+		default: // the client has enough work
 		}
 	case staleRead:
 		why = fmt.Sprintf("stale: %s is %.60q, %d was acknowledged", k.name, value, acked)

@@ -1,6 +1,7 @@
 package drill
 
-// Locks: keys that clients add and delete, and who has got one.
+// This file implements locks: keys that clients add and delete, and the client that has
+// each.
 
 import (
 	"fmt"
@@ -9,21 +10,21 @@ import (
 	"time"
 )
 
-// lock is a row of keys of which one at a time is in use. What has become of an add
-// or a delete without an answer nobody knows, and it may yet be done: then the next
-// key takes its place.
+// lock is a sequence of keys, of which one at a time is in use. After an add or a
+// delete without a reply the state is unknown, and the command may still be executed
+// later. The next key then replaces it.
 type lock struct {
 	name string
 
 	mu     sync.Mutex
 	number int
-	holder string // who has got it and has not begun to give it back
+	holder string // the client that has the lock and has not begun to release it
 }
 
-// now is the key that is in use.
+// now returns the key in use.
 func (k *lock) now() string { return k.name + "." + strconv.Itoa(k.number) }
 
-// keys are all that have been in use.
+// keys returns all keys that have been used.
 func (k *lock) keys() (all []string) {
 	for n := range k.number + 1 {
 		all = append(all, k.name+"."+strconv.Itoa(n))
@@ -31,7 +32,7 @@ func (k *lock) keys() (all []string) {
 	return all
 }
 
-// held is a lock that a client has got.
+// held is a lock that a client has.
 type held struct {
 	*lock
 	key string
@@ -55,7 +56,7 @@ func (k *lock) take(t *traffic, c *client, who string) (got *held) {
 	default:
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		if k.now() != key { // it was replaced meanwhile
+		if k.now() != key { // it was replaced in between
 			t.tally.count(began, good, "")
 			return nil
 		}
@@ -92,7 +93,7 @@ func (h *held) give(t *traffic, c *client, who string) {
 	}
 }
 
-// replace puts another key in the place of one.
+// replace makes the next key current if key is.
 func (k *lock) replace(key string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

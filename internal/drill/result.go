@@ -1,6 +1,7 @@
 package drill
 
-// What is counted, what comes of it, and whether that is good enough.
+// This file counts replies, computes the result of a drill and compares it with the
+// limits.
 
 import (
 	"encoding/json"
@@ -16,46 +17,45 @@ import (
 	"ringside/proxy/live"
 )
 
-// Result is what clients saw of one fault, from its beginning until the server
-// was back.
+// Result is what clients saw of one fault, from its start until the server was back.
 type Result struct {
 	Fault  string `json:"fault"`
 	Server string `json:"server"`
 
 	Requests int `json:"requests"`
-	Errors   int `json:"errors"`            // reads and connections without a good answer
-	Stuck    int `json:"stuck"`             // of the errors: no answer at all, for longer than any timeout
-	Misses   int `json:"misses"`            // reads of keys that should be there
-	Refused  int `json:"refused"`           // writes whose answer was an error
-	Stale    int `json:"stale"`             // reads that returned an older value than was acknowledged
-	Wrong    int `json:"wrong"`             // reads that returned what was never written
-	Repeated int `json:"counters_repeated"` // increments that came to a number which the counter had before
-	Torn     int `json:"appends_torn"`      // reads of a journal that lacked an acknowledged entry, or had one twice
-	Twice    int `json:"locks_twice"`       // locks that a client got while another had it
+	Errors   int `json:"errors"`            // reads without a correct reply, and unanswered writes
+	Stuck    int `json:"stuck"`             // of Errors: no reply for longer than any timeout
+	Misses   int `json:"misses"`            // reads that missed keys which should exist
+	Refused  int `json:"refused"`           // writes with an error as reply
+	Stale    int `json:"stale"`             // reads of an older value than the acknowledged one
+	Wrong    int `json:"wrong"`             // reads of a value that was never written
+	Repeated int `json:"counters_repeated"` // increments to a number that the counter had before
+	Torn     int `json:"appends_torn"`      // reads of a journal that lacked an acknowledged entry, or contained one twice
+	Twice    int `json:"locks_twice"`       // locks that a client got while another client had them
 
-	Notice Time `json:"notice_ms"` // from the fault to the first sign of it, for a client or in the server's state
-	Eject  Time `json:"eject_ms"`  // from the fault to the server's keys being elsewhere; where keys never move, to its being held for down
-	Return Time `json:"return_ms"` // from lifting the fault to the server being up and no request failing
+	Notice Time `json:"notice_ms"` // from the fault to its first sign, at a client or in the server's state
+	Eject  Time `json:"eject_ms"`  // from the fault until the server's keys have moved; if keys never move, until the server is down
+	Return Time `json:"return_ms"` // from lifting the fault until the server is up and no request fails
 	Failed Time `json:"failed_ms"` // from the first to the last request that failed or was refused
 
-	LastBadGet Time `json:"last_bad_get_ms"` // from the fault to the last read that got an error while it lasted
-	LastBadSet Time `json:"last_bad_set_ms"` // from the fault to the last write that was refused while it lasted
+	LastBadGet Time `json:"last_bad_get_ms"` // from the fault to the last failed read during the fault
+	LastBadSet Time `json:"last_bad_set_ms"` // from the fault to the last failed write during the fault
 
-	RateBefore float64 `json:"rate_before"`   // requests answered a second, before the fault
-	BelowHalf  Time    `json:"below_half_ms"` // the longest time of less than half of that, while the fault lasted
+	RateBefore float64 `json:"rate_before"`   // replies per second before the fault
+	BelowHalf  Time    `json:"below_half_ms"` // longest time with less than half of that rate during the fault
 
-	Slowest Time   `json:"slowest_ms"`        // the longest that a request took
-	Example string `json:"example,omitempty"` // an error that a client got; a stale or wrong read, if there was one
+	Slowest Time   `json:"slowest_ms"`        // duration of the slowest request
+	Example string `json:"example,omitempty"` // an error that a client got; preferably a stale or wrong read
 
-	Others  []string `json:"other_servers,omitempty"` // that were not up before or during the drill, and why
-	failed  []string // of the others, those that were up before
-	failing string   // if the server came back and requests failed nevertheless until the end: what the last one got
-	Unseen  int      `json:"unseen,omitempty"` // looks at the servers' state that the control API did not answer
+	Others  []string `json:"other_servers,omitempty"` // other servers that were not up before or during the drill, and why
+	failed  []string // those of Others that were up before
+	failing string   // last failure, if the server came back but requests failed until the end
+	Unseen  int      `json:"unseen,omitempty"` // queries of the servers' state that the control API did not answer
 
-	Exceeded []string `json:"exceeded,omitempty"` // limits
+	Exceeded []string `json:"exceeded,omitempty"` // limits that were exceeded
 }
 
-// other notes the other servers that were not up: known before the fault, seen while it lasted
+// other records the other servers that were not up: known before the fault, seen during
 // and after it.
 func (r *Result) other(known []live.ServerState, seen ...[]live.ServerState) {
 	noted := map[[2]string]bool{}
@@ -76,10 +76,10 @@ func (r *Result) other(known []live.ServerState, seen ...[]live.ServerState) {
 	r.Others = append(r.Others, r.failed...)
 }
 
-// Time is a duration that may never have come to its end.
+// Time is a duration that may be unknown because its end never happened.
 type Time time.Duration
 
-// Never is the Time of what did not happen.
+// Never is the Time of an event that did not happen.
 const Never = Time(-1)
 
 func (t Time) String() string {
@@ -95,7 +95,7 @@ func (t Time) String() string {
 	}
 }
 
-// MarshalJSON writes milliseconds, or null for Never.
+// MarshalJSON encodes milliseconds, or null for Never.
 func (t Time) MarshalJSON() ([]byte, error) {
 	if t == Never {
 		return []byte("null"), nil
@@ -103,42 +103,42 @@ func (t Time) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float64(time.Duration(t)/time.Microsecond) / 1e3)
 }
 
-// trouble is how many requests did not get what they should; misses are not among them.
+// trouble returns the number of requests without a correct reply. Misses do not count.
 func (r *Result) trouble() int { return r.Errors + r.Refused + r.forbidden() }
 
-// forbidden is how many answers there were that must not be.
+// forbidden returns the number of replies that must never happen.
 func (r *Result) forbidden() int { return r.Stale + r.Wrong + r.Repeated + r.Torn + r.Twice }
 
-// ending is how a request ended.
+// ending is the outcome of a request.
 type ending uint8
 
 const (
 	good       ending = iota
-	broken            // a read without a good answer
-	unanswered        // a write without any
-	miss              // of a key that should be there
-	refused           // a write
-	staleRead         // an old value
-	repeated          // a number that was there before
-	torn              // a journal without an entry, or with one twice
-	twice             // a lock that somebody has
-	wrongValue        // never written
+	broken            // a read without a correct reply
+	unanswered        // a write without a reply
+	miss              // of a key that should exist
+	refused           // a write with an error as reply
+	staleRead         // an older value
+	repeated          // a number that the counter had before
+	torn              // a journal that lacks an entry, or contains one twice
+	twice             // a lock that another client has
+	wrongValue        // a value that was never written
 )
 
-// tally counts for the result of one drill.
+// tally collects the counts of one drill.
 type tally struct {
 	mu          sync.Mutex
 	is          Result
-	first, last time.Time // failures
-	fault       time.Time // when it began
-	lastExample string    // what the request of last got
-	steps       []int     // how many requests ended in each step since then
+	first, last time.Time // times of the first and the last failure
+	fault       time.Time // start of the fault; zero: there is none
+	lastExample string    // result of the last failed request
+	steps       []int     // number of requests that ended in each step since the fault began
 }
 
-// rateStep is that in which a rate is looked at.
+// rateStep is the interval for which a rate is computed.
 const rateStep = 100 * time.Millisecond
 
-// setFault says when the fault began; the zero time that it is over.
+// setFault sets the start of the fault. The zero time means that it is over.
 func (t *tally) setFault(fault time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -152,22 +152,23 @@ func (t *tally) begin() {
 	t.steps = nil
 }
 
-// lastFailure returns what the request got that failed last.
+// lastFailure returns the result of the last failed request.
 func (t *tally) lastFailure() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.lastExample
 }
 
-// inSteps is how many requests ended in each rateStep since the fault began.
+// inSteps returns the number of requests that ended in each rateStep since the fault
+// began.
 func (t *tally) inSteps() []int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Clone(t.steps)
 }
 
-// counted returns what was counted since begin, and when the first and the last
-// failure was; zero if there was none.
+// counted returns the counts since begin, and the times of the first and last failure.
+// These are zero if there was none.
 func (t *tally) counted() (r *Result, first, last time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -211,8 +212,9 @@ func (t *tally) count(began time.Time, how ending, example string) {
 	}
 }
 
-// changed counts a change to a key, and returns what its client got instead of an
-// acknowledgement; nil where the key is to be put back, which a miss is.
+// changed counts a change to a key. It returns the error that the client got instead of
+// an acknowledgement. For a miss it returns nil, because the writer then restores the
+// key.
 func (t *tally) changed(began time.Time, how ending, example string) error {
 	t.count(began, how, example)
 	if how == good || how == miss {
@@ -221,8 +223,8 @@ func (t *tally) changed(began time.Time, how ending, example string) error {
 	return errors.New(example)
 }
 
-// rates compares how many requests ended in each step of a fault of that length with
-// how many a second did before.
+// rates compares the requests that ended in each step of a fault with the rate before
+// it. lasted is the duration of the fault.
 func (r *Result) rates(before float64, steps []int, lasted time.Duration) {
 	r.RateBefore = before
 	low := time.Duration(0)
@@ -234,9 +236,8 @@ func (r *Result) rates(before float64, steps []int, lasted time.Duration) {
 	}
 }
 
-// times works out when what happened: the fault began and was lifted, the
-// first and last failure, what was seen of the server until and after it was
-// lifted.
+// times computes the times of the result. It uses the start and the lifting of the
+// fault, the first and last failure, and the server's state during and after the fault.
 func (r *Result) times(began, lifted, first, last time.Time, during, after watched) {
 	r.Notice, r.Eject, r.Return = Never, Never, Never
 	if !first.IsZero() {
@@ -265,18 +266,17 @@ func (r *Result) times(began, lifted, first, last time.Time, during, after watch
 	}
 }
 
-// Limits is what is good enough. A negative number, and a time of 0, is no
-// limit.
+// Limits defines an acceptable result. A negative number and a zero time mean no limit.
 type Limits struct {
 	Stale, Errors, Misses, Refused int
-	Twice                          int // locks: a server with the only copy takes them with it
+	Twice                          int // maximum number of locks held twice: the locks of a server without replicas are lost with it
 	Failed, Notice, Eject, Return  time.Duration
 	BelowHalf                      time.Duration
 }
 
-// Judge notes in r which limits it exceeds, and reports whether there are
-// any. Wrong values, clients that are stuck, and a server that does not come
-// back are never good enough; what never happened is not late.
+// Judge records in r the limits that it exceeds, and reports whether there are any.
+// Wrong values, clients that are stuck, and a server that does not come back always
+// exceed a limit. An event that never happened does not.
 func (l Limits) Judge(r *Result) bool {
 	count := func(what string, is, limit int) {
 		if limit >= 0 && is > limit {
@@ -315,7 +315,7 @@ func (l Limits) Judge(r *Result) bool {
 	return len(r.Exceeded) > 0
 }
 
-// Words says what clients saw of one fault.
+// Words describes what clients saw of one fault.
 func (r *Result) Words() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s on %s: ", r.Fault, r.Server)
@@ -350,13 +350,13 @@ func (r *Result) Words() string {
 	return b.String()
 }
 
-// failures says whether there is a limit on how many requests fail, or for how long.
+// failures reports whether the number or the duration of failed requests is limited.
 func (l Limits) failures() bool {
 	return l.Errors >= 0 || l.Refused >= 0 || l.Failed > 0
 }
 
-// Verdict says in a sentence what came of all, and whether that is good. planned is how many
-// faults there should have been.
+// Verdict summarizes all results in a sentence, and reports whether they are good.
+// planned is the number of faults that should have been tried.
 func Verdict(results []*Result, l Limits, planned int) (words string, good bool) {
 	bad, twice, failed, requests := 0, 0, 0, 0
 	for _, r := range results {
@@ -390,8 +390,8 @@ func Verdict(results []*Result, l Limits, planned int) (words string, good bool)
 	return words, true
 }
 
-// Print writes results as a table, and what they mean below it. mark makes a verdict
-// stand out, by whether it is good. planned is how many faults there should have been.
+// Print writes results as a table, and their meaning below it. mark highlights a
+// verdict as good or bad. planned is the number of faults that should have been tried.
 func Print(out io.Writer, results []*Result, l Limits, planned int, mark func(good bool, line string) string) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "fault\trequests\terrors\tmisses\trefused\tnoticed\tejected\treturned\tslowest\tbelow half\tstale\twrong\tcounters\tappends\tlocks\t")

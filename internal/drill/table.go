@@ -1,6 +1,7 @@
 package drill
 
-// ringside drill --table: until when clients get errors, mode by mode.
+// This file implements ringside drill --table: how long clients get errors, by failover
+// mode.
 
 import (
 	"context"
@@ -17,16 +18,17 @@ import (
 	"ringside/proxy/live"
 )
 
-// tableMode is a row of the table: a pool.
+// tableMode is a row of the table: a pool configuration.
 type tableMode struct {
 	name, pool string
 	servers    int
 	copies     bool
 }
 
-// tableModes are what the table compares: the defaults, and what a setting changes. Where
-// keys stay with their server errors last as long as the fault, so that is no row. Reads
-// that can't be answered are errors in all of them, so that they can be told from misses.
+// tableModes lists the compared configurations: the defaults, and changes of one
+// setting. Pools that never move keys are not included, because their errors last as
+// long as the fault. In all of them a read that fails is an error, so that it differs
+// from a miss.
 var tableModes = []tableMode{
 	{"`rehash`, relaxed", "distribution: ketama-points", 3, false},
 	{"`rehash`, relaxed, `wait: 500ms`", "distribution: ketama-points, failover: {wait: 500ms}", 3, false},
@@ -35,7 +37,7 @@ var tableModes = []tableMode{
 	{"`preset: sessions`, 3 servers", "distribution: ketama", 3, true},
 }
 
-// tableFaults are its columns.
+// tableFaults are the columns of the table.
 var tableFaults = []struct {
 	name string
 	kind fault.Kind
@@ -43,16 +45,16 @@ var tableFaults = []struct {
 
 const (
 	tableRingsides = 2
-	tableTime      = 10 * time.Second // longer than any mode takes
+	tableTime      = 10 * time.Second // longer than any mode needs
 
-	// Ringsides that have just started don't know yet how many they are, and take nobody
-	// out before they have counted twice: up to a lease.
+	// Instances that have just started do not know yet how many they are. They do not
+	// eject a server before they have counted twice, which takes up to a lease.
 	tableCounts = 3 * time.Second
 )
 
-// printTable runs each mode, with several Ringsides that all have the fault, and
-// prints when the last read and the last write failed: as a table, or an object for each mode
-// and fault.
+// printTable runs each mode, with several instances that all apply the fault. It prints
+// when the last read and the last write failed, as a table, or as a JSON object for
+// each mode and fault.
 func (f *drillFlags) printTable(ctx context.Context, out, errs io.Writer) error {
 	o := f.Options
 	o.Faults = nil
@@ -105,10 +107,10 @@ func (f *drillFlags) printTable(ctx context.Context, out, errs io.Writer) error 
 	return nil
 }
 
-// tableLimits let all be but what must never be.
+// tableLimits allows everything except results that are never acceptable.
 var tableLimits = Limits{Stale: -1, Errors: -1, Misses: -1, Refused: -1, Twice: -1}
 
-// seconds is a time of the table.
+// seconds formats a time for the table.
 func seconds(t Time, lasts time.Duration) string {
 	switch d := time.Duration(t); {
 	case t == Never:
@@ -120,7 +122,7 @@ func seconds(t Time, lasts time.Duration) string {
 	}
 }
 
-// drillMode drills a cluster of its own.
+// drillMode runs the drill on a new cluster.
 func (f *drillFlags) drillMode(ctx context.Context, o Options, m tableMode, each func(*Result)) error {
 	d := &demo.Cluster{}
 	defer d.Close()
@@ -163,7 +165,7 @@ func (f *drillFlags) drillMode(ctx context.Context, o Options, m tableMode, each
 	return Run(ctx, o, each)
 }
 
-// awaitUp waits until all Ringsides have all servers up, and leases of them.
+// awaitUp waits until all servers are up and have leases at all instances.
 func awaitUp(ctx context.Context, all []*admin.Client) error {
 	for _, c := range all {
 		for up := false; !up; {

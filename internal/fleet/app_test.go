@@ -1,6 +1,6 @@
 package fleet
 
-// The fleet's clients: each asks one thing after another of its proxy.
+// The fleet's clients: each sends one request after the other to its proxy.
 
 import (
 	"bytes"
@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// Half of all requests go to a few hot keys, the others to many cold ones:
-	// only those keep what an outage has left somewhere.
+	// Half of all requests use a few hot keys, the others many cold keys. Only cold
+	// keys keep values that an outage has left on a server.
 	hotKeys     = 5
 	counterKeys = 3
 	lockKeys    = 2
@@ -24,54 +24,54 @@ type app struct {
 	f  *fleet
 	id int
 	s  *sidecar
-	at int // of its engines
+	at int // index of the engine it uses
 	*conn
-	op *op // that has no answer yet
+	op *op // request without an answer; nil: none
 
-	todo   []func() *op // before anything by chance
+	todo   []func() *op // requests to send before random ones
 	proofs int          // requests at the end that must succeed
 	tokens map[*fkey]casToken
-	held   *fkey // a lock
-	until  int64 // when it lets go of it
-	hangs  bool  // has left for good
+	held   *fkey // the lock that it has; nil: none
+	until  int64 // when it releases the lock
+	hangs  bool  // it has disconnected for good
 	work   *rebuild
 }
 
-// conn is a connection. Several apps may share it, as threads of a process do; then a request is
-// sent before the ones of other threads have their replies.
+// conn is a connection. Several apps may share it, like threads of a process. A request
+// is then sent before other threads have their replies.
 type conn struct {
 	d     *driver
 	link  *link.Link
 	got   []byte
 	apps  []*app
-	asked []*app // whose requests are on their way, in order
+	asked []*app // apps with requests in flight, in order
 }
 
-// casToken is what gets has told.
+// casToken is the result of a gets.
 type casToken struct {
 	n  string
 	at int64
 }
 
-// op is one request and what is expected of its answer.
+// op is one request and the expected answers.
 type op struct {
-	kind    string // who judges the answer: see done
+	kind    string // selects the check of the answer: see done
 	text    []byte
 	keys    []*fkey
-	floors  []int64 // of the keys when it was asked
+	floors  []int64 // floors of the keys when it was sent
 	kepts   []int64
 	calms   []int64
-	acks    []int64 // when what made the floors was acknowledged
+	acks    []int64 // when the writes behind the floors were acknowledged
 	w       *fwrite
 	token   casToken
-	count   uint64 // the highest number that was known of a counter
-	gen     int    // of a lock
-	part    *part  // that is appended
-	wants   bool   // what is missing is rebuilt
-	strict  bool   // no old value is to answer it
+	count   uint64 // highest known number of a counter when it was sent
+	gen     int    // generation of a lock
+	part    *part  // the appended part
+	wants   bool   // a missing value is rebuilt
+	strict  bool   // old values are wrong answers
 	rebuild *rebuild
 	invoked int64
-	must    func(ok bool) // whether it was carried out
+	must    func(ok bool) // called with whether it was carried out
 }
 
 func (f *fleet) newApp(s *sidecar, j int) *app {
@@ -108,7 +108,7 @@ func (a *app) think() {
 	a.f.after(a.f.pace/2+a.f.upTo(a.f.pace), a.next)
 }
 
-// next asks something.
+// next sends a request.
 func (a *app) next() {
 	f := a.f
 	switch {
@@ -182,8 +182,8 @@ func (o *op) about() string {
 	return ""
 }
 
-// late is when an answer must be there. A proxy that did not run for a while has
-// more time.
+// late checks at the deadline that the answer has arrived. A proxy that did not run for
+// a while gets more time.
 func (a *app) late(o *op) {
 	f := a.f
 	switch {
@@ -197,7 +197,7 @@ func (a *app) late(o *op) {
 	}
 }
 
-// ended is the end of the connection.
+// ended records the end of the connection.
 func (c *conn) ended() {
 	c.link, c.d, c.got, c.asked = nil, nil, nil, nil
 	for _, a := range c.apps {
@@ -205,7 +205,7 @@ func (c *conn) ended() {
 	}
 }
 
-// cutOff is the end of its connection.
+// cutOff records that the app's connection has ended.
 func (a *app) cutOff() {
 	if a.giveUp(); a.op != nil {
 		a.done("the connection ended")
@@ -218,7 +218,7 @@ func (a *app) cutOff() {
 	}
 }
 
-// leave closes its end for good.
+// leave disconnects for good.
 func (a *app) leave() {
 	a.hangs = true
 	if l, d := a.link, a.d; l != nil {
@@ -227,10 +227,10 @@ func (a *app) leave() {
 	}
 }
 
-// choose draws a request.
+// choose returns a random request.
 func (a *app) choose() *op {
 	f := a.f
-	if k := a.held; k != nil && k.holder != a { // it has another name by now
+	if k := a.held; k != nil && k.holder != a { // the lock has been renamed
 		a.held = nil
 	} else if k != nil && f.now >= a.until {
 		a.held, k.holder = nil, nil
@@ -311,7 +311,8 @@ func (a *app) count() *op {
 	return &op{kind: "count", text: fmt.Appendf(nil, "incr %s 1\r\n", k.name), keys: []*fkey{k}, count: k.count}
 }
 
-// create makes a counter, or what is appended to, however long that takes.
+// create returns a function that creates a counter or a journal, and repeats this until
+// it succeeds.
 func (a *app) create(k *fkey, value string) func() *op {
 	return func() *op {
 		return &op{kind: "line", text: fmt.Appendf(nil, "set %s 0 0 %d\r\n%s\r\n", k.name, len(value), value), keys: []*fkey{k}, must: func(ok bool) {
@@ -329,13 +330,12 @@ func (a *app) lock() *op {
 	return &op{kind: "lock", gen: k.gen, text: fmt.Appendf(nil, "add %s 0 0 1\r\nL\r\n", k.name), keys: []*fkey{k}}
 }
 
-// flush empties everything.
+// flush empties all servers.
 func (a *app) flush() *op {
 	return &op{kind: "flush", text: []byte("flush_all\r\n"), keys: a.f.values}
 }
 
-// prove uses every server once: what it writes must be acknowledged, and be
-// there.
+// prove uses every server once. Its writes must be acknowledged and readable.
 func (a *app) prove() {
 	for i := range 2 * a.f.servers {
 		k := &fkey{name: fmt.Sprintf("proof%d.%d", a.id, i)}
@@ -376,7 +376,7 @@ func (a *app) prove() {
 	a.next()
 }
 
-// hears takes what the engine has for it.
+// hears processes the bytes that the engine has for it.
 func (c *conn) hears() {
 	n := 0
 	for _, b := range c.link.Pending(nil) {
@@ -401,7 +401,7 @@ func (c *conn) hears() {
 	}
 }
 
-// size is that of the answer at the front of b; -1 if it is not whole yet.
+// size returns the size of the answer at the start of b, or -1 if it is incomplete.
 func (o *op) size(b []byte) int {
 	for at := 0; ; {
 		end := bytes.Index(b[at:], []byte("\r\n"))

@@ -1,6 +1,6 @@
 package fleet
 
-// The fleets that are tried, and what each is promised.
+// The tested fleets and what each promises.
 
 import (
 	"flag"
@@ -19,15 +19,15 @@ import (
 	"ringside/replicate"
 )
 
-// traceLines is how much of the trace of a run that fails is shown.
+// traceLines is the number of trace lines that are shown for a failed run.
 var traceLines = flag.Int("tracelines", 150, "lines of the trace of a simulation of failover that fails")
 
-// hurried says that a little of the simulation must be enough: with the race detector, and
-// in a quick run.
+// hurried reports whether only a small part of the simulation should run: with the race
+// detector, or in a short run.
 func hurried() bool { return raced || testing.Short() }
 
-// quickly returns a part of cases in a quick run, every nth, because all of them take too long
-// even with one seed; else all.
+// quickly returns every nth case in a short run, because all cases take too long even
+// with one seed. Otherwise it returns all cases.
 func quickly(cases []scenario, n int) (some []scenario) {
 	if !testing.Short() {
 		return cases
@@ -38,9 +38,10 @@ func quickly(cases []scenario, n int) (some []scenario) {
 	return some
 }
 
-// seedRange is how many seeds a case gets: 20 in a full run, few otherwise, one with the race
-// detector or in a short run, and as many as RINGSIDE_SEEDS in the environment says. Costly cases
-// get a quarter, herds a seventh. A seed plays the same each time; RINGSIDE_SEED plays one alone.
+// seedRange returns the seeds of a case: 20 in a full run, few otherwise, and one with
+// the race detector or in a short run. RINGSIDE_SEEDS in the environment sets another
+// number. Costly cases get a quarter, herds a seventh. A seed is reproducible;
+// RINGSIDE_SEED runs only that one.
 func seedRange(t *testing.T) (from, to uint64) {
 	read := func(name string) (uint64, bool) {
 		s := os.Getenv(name)
@@ -71,16 +72,18 @@ func seedRange(t *testing.T) (from, to uint64) {
 var (
 	anything = []string{"cut", "links", "hang", "kill", "lose", "flush", "restart", "slow", "pause"}
 
-	// What leaves a copy of everything.
+	// Faults that leave a replica of everything.
 	lasting = []string{"cut", "links", "hang", "kill", "lose", "restart", "slow", "pause"}
 
-	// Hung and cut off at once a server may carry out what can't be undone.
+	// Faults without hangs. A server that is hung and cut off at the same time may
+	// execute requests that can't be undone.
 	unhung = []string{"cut", "links", "kill", "lose", "restart", "slow", "pause"}
 
-	// One proxy that begins anew knows nothing of what the one before has done.
+	// Faults for a single proxy: without restarts, because a new process does not know
+	// what the old one has done.
 	alone = []string{"cut", "hang", "kill", "lose", "flush", "slow", "pause"}
 
-	// Each changes weights, and something else.
+	// Each changes weights, and does something else.
 	reweighed = []string{"reweigh, kill", "reweigh, hang", "reweigh twice"}
 
 	drained = []string{"drain", "drain", "cut", "kill", "restart", "pause"}
@@ -95,32 +98,33 @@ var (
 	pruning    = slices.Concat(slices.Repeat([]ask{(*app).get}, 10), slices.Repeat([]ask{(*app).set}, 3), []ask{(*app).remove})
 	logging    = []ask{(*app).append, (*app).look}
 
-	// slowly fills a server for some ten seconds.
+	// slowly fills a server over about ten seconds.
 	slowly = replicate.Policy{Copies: 2, Apart: replicate.Servers, ReadThrough: true, RepairRate: 10}
 )
 
-// A tardy server's packets come later than a repair takes, and in time for a
-// patient proxy.
+// Packets of a tardy server take longer than a repair, but arrive in time for a patient
+// proxy.
 const (
 	tardy   = 150 * milli
 	patient = 500 * time.Millisecond
 )
 
-// promises are what is promised:
+// promises are the cases with what they promise:
 //
-//   - fail_fast: no stale hit, whatever happens to however many.
-//   - strict: no stale hit. With two servers one fault at a time, and not one
-//     that cuts both ways.
+//   - fail_fast: no stale hit, whatever happens to any number of servers.
+//   - strict: no stale hit. With two servers this holds for one fault at a time that
+//     does not cut both directions.
 //   - relaxed, one proxy: no stale hit.
-//   - relaxed: a stale hit only where one of the two writes, or the read, met
-//     proxies that did not think the same of a server. So what an outage leaves
-//     behind, what comes late and the return are safe.
-//   - copies, strict: as strict; and nobody gets a lock that somebody holds, and
-//     no counter goes back or is lost, as long as one fault at a time leaves one
-//     copy of everything. But see tally.raced: flush_all.
-//   - copies, relaxed: with one proxy no stale hit. With several a write that
-//     left a copy behind which could not be reached is known to one of them
-//     only: others may read there, until the key is written again.
+//   - relaxed: a stale hit only if one of the two writes, or the read, met proxies that
+//     disagreed about a server. So what an outage leaves behind, late requests and the
+//     rejoining of a server are safe.
+//   - replicas, strict: as strict. In addition, no client gets a lock that another
+//     client has, and no counter goes back or is lost. This holds as long as one fault
+//     at a time leaves one replica of everything. An exception is tally.raced:
+//     flush_all.
+//   - replicas, relaxed: with one proxy no stale hit. With several, only one of them
+//     knows that its write has missed an unreachable replica. The others may read that
+//     replica until the key is written again.
 var promises = []scenario{
 	{name: "fail_fast", sidecars: 2, servers: 3, mode: table.FailFast, faults: []string{"cut", "links", "hang", "kill", "restart", "slow", "pause"}, count: 6, exact: true},
 	{name: "fail_fast, faults overlap", sidecars: 3, servers: 2, mode: table.FailFast, faults: []string{"cut", "links", "kill", "restart", "slow", "pause"}, count: 8, apart: 2 * second, exact: true},
@@ -146,7 +150,7 @@ var promises = []scenario{
 	{name: "copies, relaxed, one proxy of two engines", sidecars: 1, engines: 2, servers: 3, copies: twice, faults: alone, count: 3, exact: true},
 	{name: "copies, relaxed", sidecars: 2, servers: 3, copies: twice, faults: anything, count: 3, loose: true},
 
-	// What was broken before copies were guarded by marks.
+	// Cases that failed before tombstones protected replicas.
 	{name: "D1 delete, late packets", sidecars: 2, servers: 2, strict: true, copies: twice, late: tardy, request: patient,
 		asks: pruning, aimed: true, pace: 6 * milli, faults: []string{"nothing"}, count: 3, calm: true, exact: true, costly: true, again: []uint64{402}},
 	{name: "D1 delete, one proxy far away", sidecars: 2, servers: 2, strict: true, copies: twice, far: 30 * milli,
@@ -233,7 +237,7 @@ var promises = []scenario{
 		asks: []ask{(*app).get, (*app).get, (*app).add, (*app).set}, aimed: true, faults: []string{"evict"}, count: 6, calm: true, exact: true, shown: true, costly: true},
 }
 
-// TestFailover plays fleets through everything that can happen to them.
+// TestFailover runs the fleets through all faults.
 func TestFailover(t *testing.T) {
 	from, to := seedRange(t)
 	for _, c := range quickly(promises, 8) {
@@ -253,10 +257,10 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// TestFailoverRepeats plays a seed twice: only what is the same each time can be
-// looked into.
+// TestFailoverRepeats runs a seed twice. The runs must be equal, because otherwise a
+// failure can't be investigated.
 func TestFailoverRepeats(t *testing.T) {
-	every := 8 // cases, of which one is played twice
+	every := 8 // one case in this many is run twice
 	if testenv.Full() && !raced {
 		every = 1
 	} else if hurried() {
@@ -271,8 +275,8 @@ func TestFailoverRepeats(t *testing.T) {
 	}
 }
 
-// TestFailoverAblations leaves out one part of the protocol after the other, and
-// must see a stale hit each time: so the simulation would see it missing.
+// TestFailoverAblations disables one part of the protocol after the other. Each time it
+// must see a stale hit, which proves that the simulation would notice the missing part.
 func TestFailoverAblations(t *testing.T) {
 	const seeds = 60
 	fleet := scenario{sidecars: 3, servers: 3, mode: table.Rehash, strict: true, aimed: true, count: 4, pace: 4 * milli}
@@ -326,8 +330,9 @@ func TestFailoverAblations(t *testing.T) {
 	}
 }
 
-// seenAt has the seeds that showed ablations when they were last searched. They are tried
-// first: other ones are searched only where a change of Ringside changes the runs.
+// seenAt contains the seeds that showed ablations in the last search. They are tried
+// first. Other seeds are searched only after a change of Ringside that changes the
+// runs.
 var seenAt = map[string]uint64{
 	"WARM straight to IN":        3,
 	"no delete behind late sets": 4,
@@ -337,14 +342,14 @@ var seenAt = map[string]uint64{
 	"copies, stubs are copied":   14,
 }
 
-// seeks plays a fleet that lacks something until a seed shows that it does: a stale hit, or
-// worse, as the stub of a backfill that a client sees without SETTLE.
+// seeks runs a fleet that lacks a part until a seed shows this by a stale hit. A worse
+// failure also counts, for example a backfill's stub that a client sees without SETTLE.
 func seeks(t *testing.T, name string, c scenario, seeds uint64) {
 	t.Helper()
 	for n := range seeds {
 		seed := (seenAt[name] + n) % seeds
 		f := simulate(c, seed, false)
-		if strings.HasPrefix(f.broken, "panic: ") { // that shows something else
+		if strings.HasPrefix(f.broken, "panic: ") { // this shows a different problem
 			t.Fatalf("seed %d: %s", seed, f.broken)
 		}
 		if f.broken != "" {

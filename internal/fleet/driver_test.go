@@ -1,6 +1,6 @@
 package fleet
 
-// The fleet's proxies: engines, and what drives them.
+// The fleet's proxies: engines with simulated drivers.
 
 import (
 	"math"
@@ -13,30 +13,30 @@ import (
 	"ringside/proxy/table"
 )
 
-// sidecar is one proxy process. It can end and be started anew.
+// sidecar is one proxy process. It can end and be restarted.
 type sidecar struct {
 	f       *fleet
 	id      int
 	life    int64
-	skew    int64 // of its clock, in thousandths: rates differ by less than a tenth
+	skew    int64 // deviation of its clock, in thousandths; rates differ by less than a tenth
 	dead    bool
-	paused  bool  // its threads do not run, its kernel does
-	resumed int64 // when it last was
+	paused  bool  // its threads do not run, but its kernel does
+	resumed int64 // when it was last resumed
 
 	p       *proxy.Proxy
-	edition int // of the configuration that it has
+	edition int // edition of its configuration
 	drivers []*driver
-	members []stats.MemberSnapshot // what its keeper has decided last
-	decided uint64                 // when that was
-	memory  int64                  // that it holds in use when nothing goes on
+	members []stats.MemberSnapshot // last decisions of its keeper
+	decided uint64                 // value of Decided for members
+	memory  int64                  // bytes in use when it is idle
 }
 
-// clock is what a sidecar's clock says at a time.
+// clock returns the reading of the sidecar's clock at a time.
 func (s *sidecar) clock(at int64) int64 {
 	return int64(time.Hour)*int64(s.id+1) + at + at/1000*s.skew
 }
 
-// when is the first time at which it says at least that much.
+// when returns the first time at which the sidecar's clock reads at least clock.
 func (s *sidecar) when(clock int64) int64 {
 	at := (clock - int64(time.Hour)*int64(s.id+1)) / (1000 + s.skew) * 1000
 	for s.clock(at) < clock {
@@ -70,13 +70,13 @@ func (s *sidecar) start() {
 	}
 }
 
-// take brings it the configuration as it is now.
+// take applies the current configuration.
 func (s *sidecar) take() {
 	s.edition = s.f.edition
 	s.p.Swap(s.f.table())
 }
 
-// snapshot is what its engines have counted and decided.
+// snapshot returns the counters and decisions of its engines.
 func (s *sidecar) snapshot() *stats.Snapshot {
 	sum := &stats.Snapshot{}
 	for _, d := range s.drivers {
@@ -101,7 +101,7 @@ func (s *sidecar) reload() {
 	s.f.look()
 }
 
-// looked lets the judge look when its keeper has decided something.
+// looked calls the judge if the keeper has decided something.
 func (s *sidecar) looked() {
 	if n := s.p.Decided(); n != s.decided {
 		s.decided, s.members = n, s.snapshot().Members
@@ -109,9 +109,9 @@ func (s *sidecar) looked() {
 	}
 }
 
-// die ends the process. What its kernel had not brought to a server is lost,
-// and so is what a hung server has not read: that nothing of a dead proxy is
-// carried out late is what the protocol assumes.
+// die ends the process. Bytes that its kernel had not delivered to a server are lost,
+// and so are bytes that a hung server has not read. The protocol assumes that no
+// request of a dead proxy is executed late.
 func (s *sidecar) die() {
 	s.count()
 	s.dead = true
@@ -138,7 +138,7 @@ func (s *sidecar) die() {
 	}
 }
 
-// count adds what its keepers have done to what the run has seen.
+// count adds the keepers' events to the tally of the run.
 func (s *sidecar) count() {
 	if s.dead {
 		return
@@ -153,8 +153,8 @@ func (s *sidecar) count() {
 	}
 }
 
-// pause stops its threads, and resume lets them go on: all that has come
-// meanwhile is there at once.
+// pause stops the process's threads. After resume all events that have arrived in
+// between are processed at once.
 func (s *sidecar) pause() { s.paused = true }
 
 func (s *sidecar) resume() {
@@ -165,7 +165,7 @@ func (s *sidecar) resume() {
 	}
 }
 
-// order tells a keeper of a pool what a person wants. It may refuse.
+// order sets an operator's override in a pool. The keeper may reject it.
 func (s *sidecar) order(pool string, n *node, o health.Override) {
 	if s.dead {
 		return
@@ -180,8 +180,8 @@ func (s *sidecar) order(pool string, n *node, o health.Override) {
 	})
 }
 
-// driver is one loop: it brings its engine what has come, and carries out what
-// it wants.
+// driver is one loop: it passes events to its engine and carries out the engine's
+// effects.
 type driver struct {
 	f    *fleet
 	s    *sidecar
@@ -189,12 +189,12 @@ type driver struct {
 	dead bool
 
 	inbox  []func()
-	due    bool  // a wakeup is planned for what is there
-	timer  int64 // when it wakes up anyway; 0: never
-	waited bool  // somebody waits for what it is to do: it does that at once
+	due    bool  // a wakeup for the inbox is scheduled
+	timer  int64 // when it wakes up in any case; 0: never
+	waited bool  // a caller waits for the result, so posted functions run at once
 }
 
-// post takes what the engine wants done as an event.
+// post queues a function that the engine wants to run as an event.
 func (d *driver) post(do func(*proxy.Engine)) {
 	if d.waited {
 		do(d.e)
@@ -203,7 +203,7 @@ func (d *driver) post(do func(*proxy.Engine)) {
 	d.input(func() { do(d.e) })
 }
 
-// input is something that comes. What comes nearly at once comes in one wakeup.
+// input queues an event. Events at nearly the same time are processed in one wakeup.
 func (d *driver) input(do func()) {
 	if d.dead {
 		return

@@ -1,6 +1,6 @@
 package fleet
 
-// The fleet's faults, and the parts of the protocol that can be left out.
+// The fleet's faults, and the parts of the protocol that can be disabled.
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 	"ringside/proxy/health/divert"
 )
 
-// fault draws one, and when it ends.
+// fault starts a random fault and schedules its end.
 func (f *fleet) fault() {
 	kind := f.faults[f.rand.IntN(len(f.faults))]
 	i := f.rand.IntN(len(f.nodes))
@@ -47,9 +47,9 @@ func (f *fleet) fault() {
 	all := func(int) bool { return true }
 	some := func(j int) bool { return f.sidecars[j] == s || f.one(3) }
 	switch kind {
-	case "cut": // from everybody
+	case "cut": // from all proxies
 		each(all, (*path).cutOff, (*path).heal)
-	case "links": // from some
+	case "links": // from some proxies
 		each(some, (*path).cutOff, (*path).heal)
 	case "slow":
 		by := f.upTo(slowed)
@@ -62,11 +62,11 @@ func (f *fleet) fault() {
 		}
 		n.die()
 		f.at(until, n.start)
-	case "lose": // its record
+	case "lose": // loses its view record
 		if n.up && !n.hung {
 			n.store.Line().Do([]byte("delete " + viewKey + "\r\n"))
 		}
-	case "flush": // by a client, some time during another fault or what follows
+	case "flush": // by a client, at some time during another fault or after it
 		at := f.now + f.upTo(9*second)
 		f.trouble = max(f.trouble, at+second)
 		f.at(at, func() {
@@ -74,24 +74,24 @@ func (f *fleet) fault() {
 			a.todo = append(a.todo, a.flush)
 		})
 		f.fault()
-	case "drain": // a person wants a server out, and back
+	case "drain": // an operator drains a server and restores it
 		order := health.Drain
 		if f.one(2) {
 			order = health.Down
 		}
 		s.order("main", n, order)
 		f.at(until, func() {
-			for _, o := range f.sidecars { // who was told last may have died
+			for _, o := range f.sidecars { // the proxy that got the override may have died
 				o.order("main", n, health.Restore)
 			}
 		})
-	case "restart": // a proxy
+	case "restart": // of a proxy
 		if s.dead {
 			return
 		}
 		s.die()
 		f.at(until, s.start)
-	case "pause": // a proxy
+	case "pause": // of a proxy
 		if s.dead || s.paused {
 			return
 		}
@@ -106,28 +106,28 @@ func (f *fleet) fault() {
 	}
 }
 
-// slowed is the longest way of a packet on a slow path: more than a request may
-// take.
+// slowed is the maximum additional delay of a packet on a slow path: longer than the
+// request timeout.
 const slowed = 300 * milli
 
-// viewKey is where the record of the pool is.
+// viewKey is the key of the pool's view record.
 const viewKey = divert.Reserved + "_view__:main"
 
-// ablations leave out one part of the protocol each: most at the servers, where
-// a request of that part is answered and not carried out.
+// ablations disable one part of the protocol each. Most do so at the servers: a request
+// of that part gets a reply but is not executed.
 type ablations struct {
 	health.Ablation
 	dual    bool // no dual writes: the second server does not delete
-	late    bool // no delete behind late sets
-	sameKey bool // diverted keys don't tell outages apart
+	late    bool // no delete after late sets
+	sameKey bool // diverted keys of different outages have the same name
 	guard   guard.Ablation
 	spoiled spoiler
 }
 
 func (a *ablations) any() bool { return *a != ablations{} }
 
-// removal is how clients delete: so that late deletes (delete) and second deletes (md)
-// can be told apart.
+// removal returns the clients' delete command, chosen so that late deletes (delete)
+// differ from second deletes (md).
 func (a *ablations) removal() string {
 	if a.late {
 		return "md %s\r\n"
@@ -135,7 +135,7 @@ func (a *ablations) removal() string {
 	return "delete %s\r\n"
 }
 
-// answer is that to a request that is not carried out; nil if it is.
+// answer returns the reply to a request that is not executed, or nil if it is executed.
 func (a *ablations) answer(request []byte) []byte {
 	switch {
 	case a.dual && bytes.HasPrefix(request, []byte("md ")):
@@ -156,7 +156,7 @@ func (a *ablations) answer(request []byte) []byte {
 	return nil
 }
 
-// change is the request as the server gets it.
+// change returns the request as the server receives it.
 func (a *ablations) change(request []byte) []byte {
 	if request = a.spoiled.spoil(request); !a.sameKey {
 		return request
@@ -164,8 +164,8 @@ func (a *ablations) change(request []byte) []byte {
 	return diverted.ReplaceAll(request, []byte(" "+oneOutage+"$2"))
 }
 
-// restore puts the names of request back into its answer: a Ringside checks that an answer
-// names the key that was asked for.
+// restore puts the names in request back into its reply, because an engine checks that
+// a reply names the requested key.
 func (a *ablations) restore(request, answer []byte) []byte {
 	if !a.sameKey {
 		return answer
@@ -178,8 +178,8 @@ func (a *ablations) restore(request, answer []byte) []byte {
 	return answer
 }
 
-// diverted finds names of diverted keys in a request: their number, and the rest.
+// diverted matches names of diverted keys in a request: their number, and the rest.
 var diverted = regexp.MustCompile(` (` + divert.Reserved + `~[0-9a-z]+~)(\S+)`)
 
-// oneOutage begins the names of all diverted keys when they don't tell outages apart.
+// oneOutage is the prefix of all diverted keys if outages are not distinguished.
 const oneOutage = divert.Reserved + "~0~"

@@ -1,6 +1,6 @@
 package fleet
 
-// The fleet, its clock and its life.
+// The fleet, its clock and its life cycle.
 
 import (
 	"cmp"
@@ -24,7 +24,7 @@ const (
 	second = int64(time.Second)
 )
 
-// hash is that of keys everywhere here: a seed plays the same each time.
+// hash replaces the hash of keys everywhere, so that a seed is reproducible.
 func hash(key []byte) (h uint64) {
 	for _, c := range key {
 		h = (h ^ uint64(c)) * 1099511628211
@@ -32,55 +32,55 @@ func hash(key []byte) (h uint64) {
 	return h >> 7
 }
 
-// scenario is what a run is made of. A seed decides the rest.
+// scenario describes a run. A seed decides the rest.
 type scenario struct {
 	name     string
 	sidecars int // proxies
-	engines  int // of each; 0: one
-	apps     int // clients of each; 0: three, -1: none
-	callers  int // clients of each that count replies: see replies_test.go
+	engines  int // engines of each proxy; 0: one
+	apps     int // clients of each proxy; 0: three, -1: none
+	callers  int // clients of each proxy that count replies: see replies_test.go
 	servers  int
-	gutter   int  // servers of a pool that stands in; its keys have no other use
-	beside   bool // another pool, whose keys nobody asks for, has the same servers
+	gutter   int  // number of servers in the gutter pool
+	beside   bool // a second pool without requests has the same servers
 
 	mode    table.Mode
 	strict  bool
 	rejoin  health.OnRejoin
-	rebuilt bool             // the rule builds its ring anew without the servers that are out
-	copies  replicate.Policy // of each key
+	rebuilt bool             // the placement rule builds its ring without the servers that are out
+	copies  replicate.Policy // replication policy of each key
 
-	faults []string // kinds to draw from, of the faults
-	count  int      // of them
-	apart  int64    // between the starts of two, about; 0: the next begins when the pool is whole again
-	aimed  bool     // all at one server, which also owns all values and locks
-	brief  bool     // none lasts a second
+	faults []string // kinds of faults to choose from
+	count  int      // number of faults
+	apart  int64    // average time between the starts of two faults; 0: the next one starts when the pool is whole again
+	aimed  bool     // all faults hit one server, which also owns all values and locks
+	brief  bool     // no fault lasts a second
 
-	denies bool  // servers refuse flush_all
-	far    int64 // how much longer packets of the first proxy take to all servers but the first
-	late   int64 // how much longer one packet in 50 from and to the last server takes
+	denies bool  // servers reject flush_all
+	far    int64 // additional delay of the first proxy's packets to all servers but the first
+	late   int64 // additional delay of one packet in 50 from and to the last server
 
-	request time.Duration // after which a request counts as unanswered, and a quarter of the deadline; 0: 200 ms
-	eject   time.Duration // how long a suspicion lasts that ejects; 0: 600 ms
-	errs    bool          // reads that no server could answer get an error
+	request time.Duration // request timeout, and a quarter of the deadline; 0: 200 ms
+	eject   time.Duration // duration of a suspicion after which a server is ejected; 0: 600 ms
+	errs    bool          // a read that no server could answer gets an error
 
-	exact  bool  // no stale hit at all is promised
-	loose  bool  // nothing is promised of them: they are only counted
-	locks  bool  // nobody else gets a lock that is held, and counters never go back
-	logs   int   // keys that are appended to: whatever was acknowledged stands in them once
-	keeps  bool  // what was acknowledged is not missed by anybody
-	newer  bool  // so it is though a write before it has failed
-	undone bool  // so it is though a set on top of it was not
-	shown  bool  // nobody reads a value whose writer is then told that it was not stored
-	calm   bool  // no fault lasts so long that a server is ejected
-	asks   []ask // what clients ask, each as often as it stands here; nil: all sorts of things
-	pace   int64 // between two requests of a client, about; 0: 12 ms
+	exact  bool  // promise: no stale hit at all
+	loose  bool  // stale hits are allowed and only counted
+	locks  bool  // promise: a lock has one holder, and counters never go back
+	logs   int   // number of keys that are appended to; promise: they contain every acknowledged part exactly once
+	keeps  bool  // promise: no acknowledged value is missed
+	newer  bool  // keeps is also promised if an earlier write has failed
+	undone bool  // keeps is also promised if a later set has failed
+	shown  bool  // promise: no client reads a value if its writer then gets NOT_STORED
+	calm   bool  // no fault lasts long enough for an ejection
+	asks   []ask // requests to choose from, weighted by repetition; nil: all kinds
+	pace   int64 // average time between two requests of a client; 0: 12 ms
 	costly bool  // it gets a quarter of the seeds
-	cold   int   // keys that are rarely used; 0: 90
-	prunes bool  // more of what clients do is to delete
+	cold   int   // number of rarely used keys; 0: 90
+	prunes bool  // more of the requests are deletes
 	ablate ablations
 	herd   *herd // the route is guarded, and clients rebuild
 
-	again []uint64 // seeds that found a fault once, beside the first ones
+	again []uint64 // further seeds that once found a fault
 }
 
 // fleet is the state of a run.
@@ -93,53 +93,54 @@ type fleet struct {
 	order  uint64
 
 	nodes    []*node
-	paths    [][]*path // by sidecar, node
+	paths    [][]*path // by sidecar and node
 	sidecars []*sidecar
 	apps     []*app
 	clients  []*caller
-	features *features // of what a reload switches on and off; nil: the scenario says what there is
+	features *features // what reloads switch on and off; nil: the scenario decides
 	trouble  int64     // when the last fault ends
-	quiet    bool      // apps begin nothing new
+	quiet    bool      // apps send no new requests
 	history
 	layout
-	won map[string]win // by key, where herds want it
+	won map[string]win // by key, used by herds
 
-	// grace is how long after its writer was told that it failed a value may be
-	// read though it is older than another. The delete behind it is on its way, as
-	// long as it was itself: nothing can stop what is under way.
+	// grace is how long a value may still be read after its writer was told that it
+	// failed, although the value is older than another one. The late delete that
+	// removes it is in flight, and may take as long as the write itself. Requests in
+	// flight can't be stopped.
 	grace int64
 
 	traced bool
 	trace  []traceLine
-	broken string // what is wrong, once something is
+	broken string // the first violation; empty: none
 	tally
 }
 
-// tally is what a run has seen.
+// tally counts what happened in a run.
 type tally struct {
 	asked, hits, errors, ejected, returned, flushes int
 
-	// raced are reads of what a repair of another proxy has copied while a
-	// flush_all was at work on the two copies: from the one that it had not reached
-	// yet to the one that it had emptied. No mark covers all keys.
+	// raced counts reads of a value that another proxy's repair has copied during a
+	// flush_all. The repair read it from a replica that was not flushed yet, and stored
+	// it on one that was already empty. No tombstone covers all keys.
 	raced int
 
 	stale []string
 }
 
 type traceLine struct {
-	about string // a key, or empty: of interest for all
+	about string // a key; empty: relevant for all keys
 	text  string
 }
 
-// note writes a line of the trace. A run has one only when it is run again.
+// note adds a line to the trace. There is a trace only when a run is repeated.
 func (f *fleet) note(about, format string, args ...any) {
 	if f.traced {
 		f.trace = append(f.trace, traceLine{about, fmt.Sprintf("%10.4f ", float64(f.now)/1e9) + fmt.Sprintf(format, args...)})
 	}
 }
 
-// wrong ends the run: something must never happen. key is what it is about.
+// wrong ends the run because of a violation. key is the affected key.
 func (f *fleet) wrong(key, format string, args ...any) {
 	if f.broken == "" {
 		f.broken = fmt.Sprintf(format, args...)
@@ -148,13 +149,13 @@ func (f *fleet) wrong(key, format string, args ...any) {
 	}
 }
 
-// harmed ends the run: a promise is broken.
+// harmed ends the run because a promise is broken.
 func (f *fleet) harmed(h harm, key, format string, args ...any) {
 	f.wrong(key, string(h)+": "+format, args...)
 }
 
-// event is something that happens at a time. Those of one time happen in the
-// order in which they were planned.
+// event happens at a time. Events of the same time happen in the order in which they
+// were scheduled.
 type event struct {
 	at    int64
 	order uint64
@@ -208,12 +209,12 @@ func (f *fleet) at(at int64, do func()) {
 
 func (f *fleet) after(d int64, do func()) { f.at(f.now+d, do) }
 
-// upTo is a random time below limit.
+// upTo returns a random time below limit.
 func (f *fleet) upTo(limit int64) int64 { return f.rand.Int64N(max(limit, 1)) }
 
 func (f *fleet) one(in int) bool { return f.rand.IntN(in) == 0 }
 
-// run plays until a time, or until something is wrong.
+// run processes events until a time, or until there is a violation.
 func (f *fleet) run(until int64) {
 	for len(f.events) > 0 && f.events[0].at <= until && f.broken == "" {
 		e := f.events.pop()
@@ -223,7 +224,7 @@ func (f *fleet) run(until int64) {
 	f.now = max(f.now, until)
 }
 
-// newFleet makes a fleet that has not begun.
+// newFleet returns a fleet that has not started.
 func newFleet(c scenario, seed uint64, traced bool) (f *fleet) {
 	c.engines = cmp.Or(c.engines, 1)
 	c.apps = cmp.Or(c.apps, 3)
@@ -270,7 +271,7 @@ func newFleet(c scenario, seed uint64, traced bool) (f *fleet) {
 	return f
 }
 
-// simulate plays one run to its end.
+// simulate runs one simulation to its end.
 func simulate(c scenario, seed uint64, traced bool) (f *fleet) {
 	f = newFleet(c, seed, traced)
 	defer func() {
@@ -283,7 +284,7 @@ func simulate(c scenario, seed uint64, traced bool) (f *fleet) {
 	for range f.count {
 		f.fault()
 		if f.apart == 0 {
-			for f.now < f.trouble+second && f.broken == "" { // by then everybody has noticed
+			for f.now < f.trouble+second && f.broken == "" { // by then all proxies have noticed
 				f.run(f.trouble + second)
 			}
 			f.settle("after a fault", settleLimit)
@@ -299,11 +300,11 @@ func simulate(c scenario, seed uint64, traced bool) (f *fleet) {
 	return f
 }
 
-// settleLimit is how long after the last fault everything must work again. A
-// server can go through all phases twice in that time: WAITs, votes and a minute of WARM.
+// settleLimit is the time after the last fault within which everything must work again.
+// It allows a server to go through all phases twice: WAITs, votes and a minute of WARM.
 const settleLimit = 130 * second
 
-// settle plays until the pool is whole.
+// settle runs until the pool is whole.
 func (f *fleet) settle(when string, limit int64) {
 	for end := f.now + limit; f.now < end && f.broken == "" && f.whole() != ""; {
 		f.run(f.now + 100*milli)
@@ -313,7 +314,7 @@ func (f *fleet) settle(when string, limit int64) {
 	}
 }
 
-// whole says why not everything is as it should be when nothing is broken.
+// whole returns why the fleet is not in its fault-free state, or "" if it is.
 func (f *fleet) whole() string {
 	top := make([]uint32, 2*len(f.nodes)) // there may be two pools
 	sums := make([]*stats.Snapshot, len(f.sidecars))
@@ -325,7 +326,7 @@ func (f *fleet) whole() string {
 	}
 	for i, s := range f.sidecars {
 		for at, l := range sums[i].Lacks {
-			if (f.keeps || f.logs > 0 || f.edition > 0) && l.Filling { // what one copy has alone may be lost by the next fault
+			if (f.keeps || f.logs > 0 || f.edition > 0) && l.Filling { // the next fault could destroy the only replica
 				return fmt.Sprintf("p%d: %v is not filled", s.id, at)
 			}
 		}
@@ -348,11 +349,10 @@ func (f *fleet) whole() string {
 	return ""
 }
 
-// pings is how many bytes the pings take at most that are under way.
+// pings is the maximum size in bytes of pings in flight.
 const pings = 16 << 10
 
-// finish lets everybody have what was asked, uses every key once more, and
-// looks at what is left.
+// finish lets all requests complete, uses every key once more, and checks what is left.
 func (f *fleet) finish() {
 	f.quiet = true
 	f.run(f.now + 5*second)
@@ -367,7 +367,7 @@ func (f *fleet) finish() {
 		}
 		a.leave()
 	}
-	f.run(f.now + 70*second) // lingering connections, marks and late answers end
+	f.run(f.now + 70*second) // lingering connections, tombstones and late replies end
 	for _, s := range f.sidecars {
 		sum := s.snapshot()
 		if used := sum.Memory - sum.Kept; f.broken == "" && used > s.memory+pings {
@@ -380,7 +380,7 @@ func (f *fleet) finish() {
 	}
 }
 
-// noteLog writes what engines log into the trace.
+// noteLog writes the engines' logs to the trace.
 type noteLog struct{ s *sidecar }
 
 func (s *sidecar) logger() *slog.Logger {
@@ -400,8 +400,7 @@ func (l noteLog) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// play runs a case with many seeds. One that fails is run again with a
-// trace.
+// play runs a case with many seeds. A failed seed is repeated with a trace.
 func play(t *testing.T, c scenario, from, to uint64) {
 	t.Helper()
 	var sum tally
@@ -433,7 +432,7 @@ func (s *tally) add(o *tally) {
 	s.stale = append(s.stale, o.stale...)
 }
 
-// retrace runs a seed again and tells what led to what is wrong.
+// retrace repeats a seed and returns the trace of the violation.
 func retrace(c scenario, seed uint64, broken string) string {
 	f := simulate(c, seed, true)
 	var lines []string

@@ -1,7 +1,7 @@
 package fleet
 
-// Clients of a guarded route: they rebuild what they miss, and the judge sees
-// whether they do it one at a time, and whether what they read was true.
+// Clients of a guarded route rebuild values that they miss. The judge checks that they
+// do so one at a time, and that they read correct values.
 
 import (
 	"fmt"
@@ -14,40 +14,40 @@ import (
 	"ringside/proxy/table"
 )
 
-// herd is a guarded route and how its clients behave.
+// herd describes a guarded route and the behavior of its clients.
 type herd struct {
 	table.Guard
-	takes int64 // what a rebuild takes at most
-	lives int   // how long values live, in seconds; 0: for ever
+	takes int64 // maximum duration of a rebuild
+	lives int   // lifetime of values in seconds; 0: unlimited
 
-	shares  bool // the set of a rebuild comes on any connection of its proxy
-	tickets int  // so many misses are remembered; 0: all
-	threads int  // so many apps share a connection, as threads do; 0: each has its own
-	yields  bool // whose wait is over goes away
-	writers bool // every third client stores what nobody has missed, and reads nothing
-	dies    bool // some go away while they rebuild
-	alone   bool // no two rebuild at once, but where that is nobody's fault
-	unbound bool // late sets may be stored: nothing is said of what is old
-	equal   bool // the cas numbers of servers come to be the same for the same keys
+	shares  bool // the set of a rebuild uses any connection of its proxy
+	tickets int  // number of remembered misses; 0: all
+	threads int  // number of apps that share a connection, like threads; 0: each has its own
+	yields  bool // a client disconnects after its wait has timed out
+	writers bool // every third client stores values without a miss, and does not read
+	dies    bool // some clients disconnect during a rebuild
+	alone   bool // promise: no two rebuilds at once, except in unavoidable cases
+	unbound bool // late sets may be stored, so old values are not checked
+	equal   bool // servers give the same cas numbers for the same keys
 }
 
-// rebuild is a client between its miss and the answer to its set.
+// rebuild is a client's rebuild, from its miss to the answer to its set.
 type rebuild struct {
 	by    *app
 	key   *fkey
-	asked int64 // when the get was that has missed
+	asked int64 // when the get that missed was sent
 	read  int64 // when the origin was read
-	due   int64 // when its set comes
-	late  bool  // its get was held for as long as that may be, or no get is
+	due   int64 // when the set is sent
+	late  bool  // its get was held for the maximum time, or gets are not held
 }
 
-// change is a change of the origin that was acknowledged.
+// change is an acknowledged change of the origin.
 type change struct {
 	from, acked int64
-	w           *fwrite // a removal, or what was stored
+	w           *fwrite // a removal, or a stored value
 }
 
-// age is when what w stores was true last; 0: it still may be.
+// age returns when the value of w was last current; 0: it may still be.
 func (w *fwrite) age() int64 {
 	if w.read != 0 {
 		return w.read
@@ -55,13 +55,13 @@ func (w *fwrite) age() int64 {
 	return w.answered
 }
 
-// outdates says that w is old for c: but of two sets through one Ringside the last
-// wins, as on a memcached.
+// outdates reports whether w is old after c. Of two sets through one instance the later
+// one wins, as in memcached, so these never outdate each other.
 func (c *change) outdates(w *fwrite) bool {
 	return w.age() != 0 && w.age() < c.from && (c.w.by != w.by || w.by == nil || c.w.removes)
 }
 
-// want asks for what it rebuilds if it is missing.
+// want requests a value and rebuilds it if it is missing.
 func (a *app) want() *op {
 	if h := a.f.herd; h.writers && a.id%3 == 2 {
 		return a.put()
@@ -71,7 +71,7 @@ func (a *app) want() *op {
 	return o
 }
 
-// wantToken is want by a client that is never to get an old value.
+// wantToken is want by a client that must never get an old value.
 func (a *app) wantToken() *op {
 	o := a.want()
 	if o.wants {
@@ -81,7 +81,7 @@ func (a *app) wantToken() *op {
 	return o
 }
 
-// wantMany asks for several keys, and rebuilds one of them if all are missing.
+// wantMany requests several keys, and rebuilds one of them if all are missing.
 func (a *app) wantMany() *op {
 	o := a.want()
 	if o.wants {
@@ -96,7 +96,7 @@ func (a *app) wantMany() *op {
 	return o
 }
 
-// put stores without a miss, if the app is one of those that do.
+// put stores a value without a miss, if the app is a writer.
 func (a *app) put() *op {
 	if h := a.f.herd; !h.writers || a.id%3 != 2 {
 		return a.want()
@@ -104,29 +104,29 @@ func (a *app) put() *op {
 	return a.keepFor(a.store(a.anyValue(), "set"))
 }
 
-// keepFor gives what o stores the time that values live here.
+// keepFor adds the lifetime of values to the request o.
 func (a *app) keepFor(o *op) *op {
 	until := int64(a.f.herd.lives)
-	if a.id%3 == 1 && until > 0 { // as a time of day
+	if a.id%3 == 1 && until > 0 { // as an absolute time
 		until += epoch + a.f.now/second
 	}
 	o.text = []byte(strings.Replace(string(o.text), " 0 0 ", fmt.Sprintf(" 0 %d ", until), 1))
 	return o
 }
 
-// touch lets what is there live for ever.
+// touch removes the expiry of a value.
 func (a *app) touch() *op {
 	k := a.anyValue()
 	return &op{kind: "line", keys: []*fkey{k}, text: fmt.Appendf(nil, "touch %s 0\r\n", k.name)}
 }
 
-// appendNothing makes another item of a value, with the same bytes.
+// appendNothing replaces the item of a value by one with the same bytes.
 func (a *app) appendNothing() *op {
 	k := a.anyValue()
 	return &op{kind: "line", keys: []*fkey{k}, text: fmt.Appendf(nil, "append %s 0 0 0\r\n\r\n", k.name)}
 }
 
-// bypass lets something live for ever without a Ringside.
+// bypass removes the expiry of a value directly on the servers.
 func (a *app) bypass() *op {
 	k := a.anyValue()
 	for _, n := range a.f.nodes {
@@ -137,8 +137,9 @@ func (a *app) bypass() *op {
 	return a.want()
 }
 
-// working is what an app asks that rebuilds: now and then once more for what it
-// rebuilds, and in the end its set; nil: nothing yet.
+// working returns the next request of an app that rebuilds. Sometimes this is another
+// get of the key, and at the end the set. It returns nil if there is nothing to send
+// yet.
 func (a *app) working() *op {
 	r, f := a.work, a.f
 	switch {
@@ -150,14 +151,14 @@ func (a *app) working() *op {
 	return nil
 }
 
-// fill is the set of a rebuild.
+// fill returns the set of a rebuild.
 func (a *app) fill(r *rebuild) *op {
 	o := a.keepFor(a.store(r.key, "set"))
 	o.w.read, o.rebuild = r.read, r
 	return o
 }
 
-// tend goes on where an answer is, as applications do.
+// tend continues after an answer, as applications do.
 func (a *app) tend(o *op, line string, failed bool) {
 	f := a.f
 	switch {
@@ -169,9 +170,9 @@ func (a *app) tend(o *op, line string, failed bool) {
 			a.work = nil
 		}
 		f.over(o.rebuild)
-	case o.wants && !failed && line == "END" && a.work != nil: // nobody has it still
+	case o.wants && !failed && line == "END" && a.work != nil: // the key is still missing
 		a.work.read = f.now
-	case o.wants && !failed && a.work != nil: // it has found a value, and does not set another
+	case o.wants && !failed && a.work != nil: // it has got a value, and does not set another one
 		a.giveUp()
 	case o.wants && !failed && line == "END":
 		late := f.now-o.invoked >= int64(f.herd.Wait)*9/10 || !a.s.holds()
@@ -183,7 +184,7 @@ func (a *app) tend(o *op, line string, failed bool) {
 	}
 }
 
-// begin is when an app is told a miss.
+// begin starts a rebuild after a miss.
 func (f *fleet) begin(r *rebuild) {
 	a, k := r.by, r.key
 	for _, o := range k.rebuilds {
@@ -211,7 +212,7 @@ func (f *fleet) begin(r *rebuild) {
 			}
 			b := f.apps[a.s.id*f.scenario.apps+f.rand.IntN(f.scenario.apps)]
 			b.todo = append(b.todo, func() *op {
-				if life != b.s.life { // the proxy knows nothing of it
+				if life != b.s.life { // the new process does not know the miss
 					f.over(r)
 					return b.want()
 				}
@@ -223,7 +224,8 @@ func (f *fleet) begin(r *rebuild) {
 	}
 }
 
-// holds says that gets are held: they are not where most of what is rebuilt isn't stored.
+// holds reports whether gets are held. They are not if most rebuilt values are not
+// stored.
 func (s *sidecar) holds() bool {
 	for _, g := range s.p.Guards() {
 		if !g.Holds() {
@@ -233,12 +235,12 @@ func (s *sidecar) holds() bool {
 	return true
 }
 
-// over is when a rebuild has ended, however.
+// over records the end of a rebuild.
 func (f *fleet) over(r *rebuild) {
 	r.key.rebuilds = slices.DeleteFunc(r.key.rebuilds, func(o *rebuild) bool { return o == r })
 }
 
-// giveUp ends what the app was to rebuild.
+// giveUp abandons the app's rebuild.
 func (a *app) giveUp() {
 	if r := a.work; r != nil {
 		a.work = nil
@@ -246,7 +248,7 @@ func (a *app) giveUp() {
 	}
 }
 
-// hangUp closes its connection. The next request opens another one.
+// hangUp closes the app's connection. The next request opens a new one.
 func (a *app) hangUp() {
 	a.f.note("", "a%d p%d closes its connection", a.id, a.s.id)
 	l, d := a.link, a.d
@@ -255,12 +257,12 @@ func (a *app) hangUp() {
 	a.conn.ended()
 }
 
-// judgeAge looks whether a value that was read is older than what was acknowledged
-// before. It may be for as long as old values are served after the first delete, but not behind
-// a set, and not where a client asks for a token.
+// judgeAge checks whether a value that was read is older than an acknowledged change.
+// This is allowed after a delete while old values are served. It is not allowed after a
+// set, or for a client that requests a token.
 func (a *app) judgeAge(o *op, i int, w *fwrite) {
 	f, k := a.f, o.keys[i]
-	leaving := w.read == 0 && !w.acked && f.now <= w.answered+f.grace // its late delete is on its way
+	leaving := w.read == 0 && !w.acked && f.now <= w.answered+f.grace // its late delete is in flight
 	if s := k.stood; s != nil && w != s && f.herd.Stale == 0 && w.answered != 0 && w.answered < s.invoked && s.answered < o.invoked && !leaving {
 		f.harmed(lost, k.name, "a%d p%d reads %.20q of %s, though %.20q was stored after it and acknowledged at %.4f", a.id, a.s.id, w.value, k.name, s.value, sec(s.answered))
 	}
@@ -283,8 +285,8 @@ func (a *app) judgeAge(o *op, i int, w *fwrite) {
 	}
 }
 
-// judgeStored looks whether a value may be missed: not if it was acknowledged, unless it may
-// have expired, or may have been deleted since.
+// judgeStored checks whether a miss is allowed. An acknowledged value must not be
+// missed, unless it may have expired or been deleted since.
 func (a *app) judgeStored(o *op, k *fkey) {
 	f, w := a.f, k.stood
 	if f.herd == nil || w == nil || f.scenario.faults[0] != "nothing" || f.herd.Early > 0 || f.herd.lives == 0 || f.ablate.any() && f.ablate.spoiled == "" {
@@ -295,7 +297,8 @@ func (a *app) judgeStored(o *op, k *fkey) {
 	}
 }
 
-// replaces looks whether a server stores what is older than what it was told to keep.
+// replaces checks whether a server stores a value that is older than the one it has
+// acknowledged.
 func (f *fleet) replaces(request []byte, answer string) {
 	line, body, _ := strings.Cut(string(request), "\r\n")
 	if f.herd == nil || !strings.HasPrefix(line, "ms ") || !strings.HasPrefix(answer, "HD") || !strings.HasPrefix(body, "w") {
@@ -315,7 +318,7 @@ func (f *fleet) replaces(request []byte, answer string) {
 	}
 }
 
-// win is the stub that a server has made of a key last.
+// win is the last stub that a server has created for a key.
 type win struct {
 	by  *node
 	cas int
@@ -323,7 +326,7 @@ type win struct {
 
 var winning = regexp.MustCompile(`^VA 0 .*\bc(\d+).* W`)
 
-// wins notes the stubs that servers make.
+// wins records the stubs that servers create.
 func (f *fleet) wins(n *node, request, answer []byte) {
 	if m := winning.FindSubmatch(answer); f.herd != nil && f.herd.equal && m != nil {
 		cas, _ := strconv.Atoi(string(m[1]))
@@ -331,8 +334,8 @@ func (f *fleet) wins(n *node, request, answer []byte) {
 	}
 }
 
-// coincide lets a server give the stub that it is about to make the cas number that
-// another has given to the one of the same key: others have written there meanwhile.
+// coincide makes a server use the same cas number for a stub as another server used for
+// its stub of the same key. This simulates writes by other clients in between.
 func (n *node) coincide(request []byte) {
 	if f := n.f; f.herd != nil && f.herd.equal && vivifies.Match(request) {
 		if w := f.won[keyIn(request)]; w.by != nil && w.by != n {
@@ -342,8 +345,9 @@ func (n *node) coincide(request []byte) {
 	}
 }
 
-// endure looks whether something is left on the servers that keeps clients waiting
-// for ever. What was touched is to be noticed by those who ask for it.
+// endure checks that no stub without expiry stays on the servers, because clients would
+// wait for it forever. It first sends gets for all keys, so that the guard can notice
+// stubs with an expiry that was removed by touch.
 func (f *fleet) endure() {
 	if f.herd == nil {
 		return

@@ -1,6 +1,7 @@
 package fleet
 
-// The guarded routes that are tried, what each is promised, and what each rule of the guard is for.
+// The tested guarded routes, what each promises, and the purpose of each rule of the
+// guard.
 
 import (
 	"slices"
@@ -12,27 +13,27 @@ import (
 	"ringside/proxy/table"
 )
 
-// calmHerd is a fleet whose clients rebuild what they miss, and nothing breaks.
+// calmHerd returns a fault-free fleet whose clients rebuild missing values.
 func calmHerd(name string, h herd, asks ...ask) scenario {
 	return scenario{name: name, sidecars: 2, servers: 2, mode: table.FailFast, request: time.Second, cold: 1, pace: 20 * milli,
 		asks: asks, faults: []string{"nothing"}, count: 4, calm: true, exact: true, herd: &h}
 }
 
-// copiedHerd is c with two copies of each key.
+// copiedHerd returns c with two replicas of each key.
 func copiedHerd(c scenario) scenario {
 	c.copies = twice
 	return c
 }
 
-// restartsOf is a fleet whose server is started anew again and again: cas numbers are
-// low, and come again.
+// restartsOf returns a fleet whose server is restarted again and again, so that cas
+// numbers are low and repeat.
 func restartsOf(name string, h herd) scenario {
 	h.takes = 800 * milli
 	return scenario{name: name, sidecars: 2, servers: 1, mode: table.FailFast, cold: 1, asks: deleting,
 		faults: []string{"bounce"}, count: 30, apart: 500 * milli, calm: true, exact: true, herd: &h}
 }
 
-// waiting is a guard behind which clients wait for as long as rebuilds take.
+// waiting is a guard with which clients wait as long as rebuilds take.
 var waiting = table.Guard{Lease: 10 * time.Second, LeaseMax: 10 * time.Second, Wait: 3 * time.Second}
 
 func guardOf(change func(g *table.Guard)) table.Guard {
@@ -41,10 +42,11 @@ func guardOf(change func(g *table.Guard)) table.Guard {
 	return g
 }
 
-// herds are guarded routes. Promised is what the model of the guard has shown: but for ended leases
-// and waits, deletes and faults one client rebuilds at a time; no stub is shown; what
-// was read of the origin before a delete, or a writer's set, that was acknowledged is not read as fresh; no stub
-// stays for ever.
+// herds are guarded routes. They promise what the model of the guard has shown. Except
+// for ended leases and waits, deletes and faults, one client rebuilds at a time. No
+// stub is visible to clients. A value that was read from the origin before an
+// acknowledged delete, or before a writer's acknowledged set, is not served as fresh.
+// No stub stays forever.
 var herds = []scenario{
 	calmHerd("guard", herd{Guard: waiting, takes: 300 * milli, lives: 2, dies: true, alone: true}, wanting...),
 	calmHerd("guard, waits end", herd{Guard: guardOf(func(g *table.Guard) { g.Wait = 100 * time.Millisecond }), takes: 400 * milli, lives: 2, dies: true, alone: true}, wanting...),
@@ -115,7 +117,7 @@ var herds = []scenario{
 	{name: "guard, relaxed", sidecars: 2, servers: 3, mode: table.Rehash, cold: 4, asks: wanting, faults: anything, count: 3, herd: &brisk},
 }
 
-// Herds among faults, where requests have no answer after 200 ms.
+// Herds during faults, with a request timeout of 200 ms.
 var (
 	brisk     = herd{Guard: table.Guard{Lease: time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond}, takes: 150 * milli, lives: 2}
 	threaded  = herd{Guard: table.Guard{Clients: table.Shared, Lease: time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond}, takes: 150 * milli, lives: 2, threads: 3}
@@ -136,7 +138,7 @@ var (
 	meddling  = slices.Concat(wanting, []ask{(*app).touch, (*app).appendNothing, (*app).bypass})
 )
 
-// TestGuard plays them.
+// TestGuard runs the herds.
 func TestGuard(t *testing.T) {
 	from, to := seedRange(t)
 	list := quickly(herds, 12)
@@ -151,8 +153,8 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// TestGuardAblations leaves out one rule of the guard after the other, and must see
-// what that breaks.
+// TestGuardAblations disables one rule of the guard after the other, and must see the
+// resulting violation.
 func TestGuardAblations(t *testing.T) {
 	const seeds = 200
 	herdOf := func(name string) scenario {

@@ -1,6 +1,6 @@
 package fleet
 
-// The fleet's judge: what may be answered, given all that was answered before.
+// The fleet's judge: it decides which answers are allowed, given all earlier answers.
 
 import (
 	"fmt"
@@ -12,35 +12,35 @@ import (
 	"ringside/proxy/stats"
 )
 
-// harm is what a broken promise does to clients.
+// harm is the effect of a broken promise on clients.
 type harm string
 
 const (
-	stale    harm = "stale"    // an older value is read than was acknowledged
-	lost     harm = "lost"     // a value is missed that was acknowledged
-	torn     harm = "torn"     // what was appended is not there, or what was before it
-	doubled  harm = "doubled"  // what was appended is there twice
-	recount  harm = "recount"  // a counter gives a number again, or is lost
-	twoHold  harm = "two hold" // a lock that is held is taken from its holder
-	ghost    harm = "ghost"    // a lock that was given back can't be got by anybody
-	phantom  harm = "phantom"  // a value is read whose writer is told that it was not stored
-	stranger harm = "stranger" // a value is read that nobody has written
-	herded   harm = "herded"   // two rebuild one key at once
-	forever  harm = "for ever" // a stub stays that nobody takes away
-	stays    harm = "stays"    // a server that doesn't answer is not taken out
+	stale    harm = "stale"    // a read returns an older value than the acknowledged one
+	lost     harm = "lost"     // an acknowledged value is missed
+	torn     harm = "torn"     // an appended part is missing, or the value before it
+	doubled  harm = "doubled"  // an appended part is there twice
+	recount  harm = "recount"  // a counter repeats a number, or is lost
+	twoHold  harm = "two hold" // a second client gets a lock that has a holder
+	ghost    harm = "ghost"    // no client can get a lock that was released
+	phantom  harm = "phantom"  // a client reads a value, but its writer is told that it was not stored
+	stranger harm = "stranger" // a client reads a value that was never written
+	herded   harm = "herded"   // two clients rebuild one key at the same time
+	forever  harm = "for ever" // a stub is never removed
+	stays    harm = "stays"    // a server that does not reply is not ejected
 )
 
-// history is what is known of all keys and writes.
+// history is what is known about all keys and writes.
 type history struct {
 	values, counters, locked []*fkey
 	logged                   []*fkey
 	writes                   []*fwrite
 	parts                    []*part
-	culprit                  string     // the key that something wrong is about
-	quarrels                 [][2]int64 // when proxies did not think the same of a server; the last may be open
+	culprit                  string     // key of the violation
+	quarrels                 [][2]int64 // intervals in which proxies disagreed about a server; the last may be open
 }
 
-// look notes whether all proxies think the same of every server now.
+// look records whether all proxies agree about every server now.
 func (f *fleet) look() {
 	differ := false
 	first := f.sidecars[0]
@@ -58,7 +58,7 @@ func (f *fleet) look() {
 	}
 }
 
-// calmly says that proxies did not quarrel between two times.
+// calmly reports whether proxies agreed during the whole time between from and to.
 func (f *fleet) calmly(from, to int64) bool {
 	for i := len(f.quarrels) - 1; i >= 0 && f.quarrels[i][1] > from; i-- {
 		if f.quarrels[i][0] < to {
@@ -71,38 +71,38 @@ func (f *fleet) calmly(from, to int64) bool {
 // fkey is one key.
 type fkey struct {
 	name  string
-	floor int64  // the latest start of a write that is acknowledged
-	calm  int64  // of one during which proxies thought the same of all servers
-	by    string // the request that floor is of
-	acked int64  // when that was acknowledged
+	floor int64  // latest start of an acknowledged write
+	calm  int64  // latest start of an acknowledged write during which proxies agreed about all servers
+	by    string // request that set floor
+	acked int64  // when that request was acknowledged
 
 	fills   []fill
-	fetched int64 // when a repair has last read it
+	fetched int64 // when a repair last read it
 
 	keeping
 
-	stood   *fwrite // of a herd: the set that was acknowledged last
-	removed int64   // when one last began or ended
+	stood   *fwrite // for herds: the last acknowledged set
+	removed int64   // when a delete last began or ended
 
-	changes  []change   // of its origin that were acknowledged, in that order
-	rebuilds []*rebuild // under way
-	writing  int        // mutations under way but the sets of rebuilds
-	touched  int64      // when one of them last began or ended
+	changes  []change   // acknowledged changes of its origin, in order
+	rebuilds []*rebuild // in progress
+	writing  int        // number of mutations in flight, without the sets of rebuilds
+	touched  int64      // when such a mutation last began or ended
 
-	made  bool   // of a counter and of what is appended to: it should be there
-	count uint64 // the highest number that was told
+	made  bool   // for counters and journals: it must exist
+	count uint64 // highest number in an answer
 
 	log bool // it is appended to
 
-	holder *app // of a lock
+	holder *app // for locks
 	gen    int
-	free   bool // it was given back, and all that was asked since was refused
+	free   bool // it was released, and no client has got it since
 }
 
-// fill is a value that a repair has stored on some server.
+// fill is a value that a repair has stored on a server.
 type fill struct {
 	value string
-	from  int64 // when it was read at another
+	from  int64 // when it was read from another server
 	at    int64
 }
 
@@ -113,15 +113,15 @@ type fwrite struct {
 	value    string // "": it removes the key
 	removes  bool
 	invoked  int64
-	answered int64 // by whatever; 0: not yet
-	read     int64 // when its origin was, by who rebuilds the key; 0: it is no rebuild
+	answered int64 // by any answer; 0: not yet
+	read     int64 // when a rebuild read the origin; 0: this is not a rebuild
 	acked    bool
-	refused  bool // it has done nothing: it never stands in the cache
-	seen     bool // while it was under way
-	kept     bool // a server has stored it, as far as that is looked at
+	refused  bool // it was not executed, so its value is never in the cache
+	seen     bool // read while it was in flight
+	kept     bool // a server has stored it, as far as that is checked
 }
 
-// copied notes what a repair reads and what it stores.
+// copied records what a repair reads and stores.
 func (f *fleet) copied(request []byte) {
 	line, body, _ := strings.Cut(string(request), "\r\n")
 	words := strings.Fields(line)
@@ -130,14 +130,14 @@ func (f *fleet) copied(request []byte) {
 		case k.name != words[1]:
 		case words[0] == "mg" && slices.Contains(words, "v") && slices.Contains(words, "t"):
 			k.fetched = f.now
-		case words[0] == "ms" && slices.ContainsFunc(words[3:], func(flag string) bool { return flag[0] == 'C' }) && !slices.Contains(words[3:], "c"): // else it is a client's own value
+		case words[0] == "ms" && slices.ContainsFunc(words[3:], func(flag string) bool { return flag[0] == 'C' }) && !slices.Contains(words[3:], "c"): // otherwise it is a client's own value
 			k.fills = append(k.fills, fill{strings.TrimSuffix(body, "\r\n"), k.fetched, f.now})
 		}
 	}
 }
 
-// brought says whether a repair was at work on a value between two times: had
-// read it before the second and has stored it after the first.
+// brought reports whether a repair copied a value between two times: it read the value
+// before to and stored it after from.
 func (k *fkey) brought(value string, from, to int64) bool {
 	return slices.ContainsFunc(k.fills, func(x fill) bool { return x.value == value && from < x.at && x.from < to })
 }
@@ -170,15 +170,14 @@ func (f *fleet) newWrite(k *fkey) *fwrite {
 
 func (f *fleet) newRemoval(k *fkey) *fwrite { return &fwrite{key: k, removes: true} }
 
-// retire gives a lock another name: an unlock that was not acknowledged may
-// still come.
+// retire renames a lock, because an unacknowledged unlock may still be executed.
 func (f *fleet) retire(k *fkey) {
 	name, _, _ := strings.Cut(k.name, ".")
 	k.gen++
 	k.holder, k.free, k.name = nil, false, fmt.Sprintf("%s.%d", name, k.gen)
 }
 
-// done is when the answer to what the app has asked is there.
+// done processes the answer to the app's request.
 func (a *app) done(answer string) {
 	f, o := a.f, a.op
 	a.op = nil
@@ -233,7 +232,7 @@ func (a *app) done(answer string) {
 	case "unlock":
 		switch line {
 		case "DELETED":
-			o.keys[0].free = o.keys[0].holder == nil // somebody may have it already, before this is answered
+			o.keys[0].free = o.keys[0].holder == nil // another client may have got it before this answer
 		case "NOT_FOUND":
 			f.harmed(twoHold, o.about(), "a%d p%d gives a lock back that is not there", a.id, a.s.id)
 		default:
@@ -289,8 +288,8 @@ func (a *app) judgeLine(o *op, line, answer string) {
 	}
 }
 
-// acked is when a mutation is acknowledged: nobody may read anything older from
-// now on.
+// acked records that a mutation is acknowledged. From now on reads must not return
+// anything older.
 func (a *app) acked(o *op) {
 	f, w := a.f, o.w
 	w.acked = true
@@ -301,7 +300,7 @@ func (a *app) acked(o *op) {
 		f.isStale(f.exact, w.key, "a%d p%d: cas on %s succeeds with a token of %.4f though %s began at %.4f and was acknowledged before",
 			a.id, a.s.id, w.key.name, sec(o.token.at), w.key.by, sec(o.floors[0]))
 	}
-	if w.read != 0 { // whoever has changed the origin since says so himself
+	if w.read != 0 { // the client that changed the origin since records that itself
 		return
 	}
 	w.key.changes = append(w.key.changes, change{w.invoked, f.now, w})
@@ -313,7 +312,7 @@ func (a *app) acked(o *op) {
 	}
 }
 
-// refused is when a mutation is told that it has done nothing.
+// refused records that a mutation was not executed.
 func (a *app) refused(o *op) {
 	o.w.refused = true
 	if a.f.shown && o.w.seen {
@@ -364,7 +363,7 @@ func (a *app) judgeValues(o *op, answer string) {
 	}
 }
 
-// judgeValue looks whether a value may be read of the i-th key of o.
+// judgeValue checks whether the i-th key of o may have this value.
 func (a *app) judgeValue(o *op, i int, value string) {
 	f, k := a.f, o.keys[i]
 	f.hits++
@@ -388,10 +387,10 @@ func (a *app) judgeValue(o *op, i int, value string) {
 	case f.herd != nil:
 		a.judgeAge(o, i, w)
 	case w.answered != 0 && w.answered < o.floors[i] && !w.acked && f.now <= w.answered+f.grace:
-		// Its late delete is on its way behind it.
+		// Its late delete is in flight.
 	case w.answered != 0 && w.answered < o.floors[i] && k.by == "a flush_all" && k.brought(value, o.floors[i], o.acks[i]):
-		// A repair has brought back what a flush_all was removing: one half of it had
-		// run, and the other not yet. That is known, and not prevented.
+		// A repair has restored a value that a flush_all was removing, because only one
+		// half of the flush_all had run. This is known and not prevented.
 		f.raced++
 	case w.answered != 0 && w.answered < o.floors[i]:
 		safe := !f.loose && w.answered < o.calms[i] && f.calmly(w.invoked, w.answered) && f.calmly(o.invoked, f.now)
@@ -400,7 +399,7 @@ func (a *app) judgeValue(o *op, i int, value string) {
 	}
 }
 
-// isStale notes a stale hit. safe says that none is ever to be here.
+// isStale records a stale hit. safe means that stale hits are not allowed here.
 func (f *fleet) isStale(safe bool, k *fkey, format string, args ...any) {
 	f.note(k.name, "STALE "+format, args...)
 	if len(f.stale) == 0 {
@@ -435,7 +434,7 @@ func (a *app) judgeLock(o *op, line string) {
 	case line == "NOT_STORED":
 	case line != "STORED":
 		a.strange(o, line)
-	case k.gen != o.gen: // it has another name by now
+	case k.gen != o.gen: // it has been renamed
 	case k.holder != nil:
 		f.harmed(twoHold, k.name, "a%d p%d gets the lock %s, which a%d holds", a.id, a.s.id, k.name, k.holder.id)
 	default:

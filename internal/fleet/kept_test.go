@@ -1,7 +1,7 @@
 package fleet
 
-// What the fleet's clients ask when one promise is tried alone, and the judge of
-// what must not be missed or lost.
+// Requests for cases that test a single promise, and the checks that nothing
+// acknowledged is missed or lost.
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// ask draws one request.
+// ask returns one random request.
 type ask func(a *app) *op
 
 func (a *app) anyValue() *fkey { return a.f.values[a.f.rand.IntN(len(a.f.values))] }
@@ -38,7 +38,7 @@ func (a *app) removeOf(k *fkey) *op {
 	return &op{kind: "line", w: a.f.newRemoval(k), keys: []*fkey{k}, text: fmt.Appendf(nil, "delete %s\r\n", k.name)}
 }
 
-// take asks for a lock, which the app gives back by itself.
+// take requests a lock, which the app releases later.
 func (a *app) take() *op {
 	if a.held != nil {
 		return a.get()
@@ -46,7 +46,7 @@ func (a *app) take() *op {
 	return a.lock()
 }
 
-// append adds to a key what nobody else adds to any.
+// append appends a unique part to a key.
 func (a *app) append() *op {
 	f := a.f
 	k := f.logged[f.rand.IntN(len(f.logged))]
@@ -59,21 +59,21 @@ func (a *app) append() *op {
 	return &op{kind: "append", part: p, keys: []*fkey{k}, text: fmt.Appendf(nil, "append %s 0 0 %d\r\n%s\r\n", k.name, len(text), text)}
 }
 
-// look reads what has been appended to a key.
+// look reads a key that is appended to.
 func (a *app) look() *op {
 	k := a.f.logged[a.f.rand.IntN(len(a.f.logged))]
 	return &op{kind: "values", text: fmt.Appendf(nil, "get %s\r\n", k.name), keys: []*fkey{k}}
 }
 
-// keeping is what is known of whether a key must be there.
+// keeping is what is known about whether a key must exist.
 type keeping struct {
-	kept     int64 // since when there must be a value, this or a newer one; 0: there need not
-	removing int   // commands under way that leave none
-	storing  int   // those that may leave none if they have no answer: what undoes them
-	cleared  int64 // when the last that may leave none began or ended; without an answer, when it is surely over
+	kept     int64 // time since which this value or a newer one must exist; 0: none must
+	removing int   // number of commands in flight that remove the value
+	storing  int   // number of stores in flight: without an answer they may be undone, which removes the value
+	cleared  int64 // when the last command that may remove the value began or ended; without an answer, when it has surely ended
 }
 
-// change is when a mutation is asked.
+// change records that a mutation is sent.
 func (k *fkey) change(f *fleet, removes bool) {
 	if removes {
 		k.removing++
@@ -83,7 +83,7 @@ func (k *fkey) change(f *fleet, removes bool) {
 	}
 }
 
-// keep is when it is answered.
+// keep records that a mutation is answered.
 func (f *fleet) keep(o *op, line string, failed bool) {
 	w, k := o.w, o.w.key
 	if w.removes {
@@ -93,7 +93,7 @@ func (f *fleet) keep(o *op, line string, failed bool) {
 		k.storing--
 	}
 	switch {
-	case failed && f.newer: // it may be done, but not to what is stored from now on
+	case failed && f.newer: // it may be executed, but can't affect values that are stored from now on
 		k.kept, k.cleared = 0, max(k.cleared, f.now)
 	case failed && (w.removes || !f.undone):
 		k.kept, k.cleared = 0, max(k.cleared, f.now, f.trouble)+2*second
@@ -102,7 +102,7 @@ func (f *fleet) keep(o *op, line string, failed bool) {
 	}
 }
 
-// judgeMiss looks whether the i-th key of o may be missed.
+// judgeMiss checks whether the i-th key of o may be missed.
 func (a *app) judgeMiss(o *op, i int) {
 	f, k := a.f, o.keys[i]
 	a.judgeStored(o, k)
@@ -113,13 +113,13 @@ func (a *app) judgeMiss(o *op, i int) {
 	}
 }
 
-// logHead is what stands in a key before anything is appended to it.
+// logHead is the value of a key before anything is appended.
 const logHead = "head"
 
-// part is one thing that is appended. Its number stands in the key.
+// part is an appended part. It consists of its number.
 type part struct {
 	key   *fkey
-	acked int64 // when; 0: it was not, or not yet
+	acked int64 // when; 0: not acknowledged
 }
 
 func (a *app) judgeAppend(o *op, line string) {
@@ -133,7 +133,8 @@ func (a *app) judgeAppend(o *op, line string) {
 	}
 }
 
-// judgeLog looks whether all is there that was acknowledged before o, once.
+// judgeLog checks that the value contains all parts acknowledged before o, exactly
+// once.
 func (a *app) judgeLog(o *op, k *fkey, value string) {
 	f := a.f
 	head, rest, _ := strings.Cut(value, ",")
@@ -154,7 +155,7 @@ func (a *app) judgeLog(o *op, k *fkey, value string) {
 	}
 	for n, p := range f.parts {
 		switch {
-		case p.key != k || p.acked == 0: // perhaps it counts, perhaps not
+		case p.key != k || p.acked == 0: // it may be there or not
 		case times[n] > 1:
 			f.harmed(doubled, k.name, "a%d p%d reads %d %d times in %s; it was acknowledged at %.4f", a.id, a.s.id, n, times[n], k.name, sec(p.acked))
 		case times[n] == 0 && p.acked < o.invoked:

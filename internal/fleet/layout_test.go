@@ -1,6 +1,6 @@
 package fleet
 
-// The fleet's configuration, and how a reload changes it.
+// The fleet's configuration, and its changes by reloads.
 
 import (
 	"cmp"
@@ -12,21 +12,20 @@ import (
 	"ringside/ring"
 )
 
-// layout is what the configuration says of the servers, once it has reached
-// everybody.
+// layout is the configuration of the servers, once all proxies have it.
 type layout struct {
-	edition   int   // counts reloads
-	since     int64 // when the last sidecar has it
-	gone      int   // the server that the configuration does not have; -1: it has all
-	reweighed bool  // a quarter of the keys have their first copy on another server, a quarter the second, and a quarter all of them
-	fewer     bool  // keys have one copy less
+	edition   int   // number of reloads
+	since     int64 // when the last sidecar gets it
+	gone      int   // the server that is not configured; -1: all are
+	reweighed bool  // a quarter of the keys have another first server, a quarter another second one, and a quarter only other servers
+	fewer     bool  // keys have one replica less
 }
 
-// limits are far away.
+// limits are too high to be reached.
 var limits = table.Limits{Clients: 100, Key: 250, Line: 64 << 10, Value: 8 << 20, InFlight: 4096,
 	Output: 1 << 20, OutputHard: 64 << 20, Memory: 256 << 20, Waiting: 10_000, Tickets: 65_536}
 
-// refusedFor is how long a server that refuses connections does so until it is ejected.
+// refusedFor is how long a server must refuse connections before it is ejected.
 const refusedFor = 150 * time.Millisecond
 
 // reload gives all sidecars another configuration, one after the other.
@@ -41,7 +40,7 @@ func (f *fleet) reload(change func(l *layout)) {
 	}
 }
 
-// table is what sidecars are configured with.
+// table returns the configuration of sidecars.
 func (f *fleet) table() *table.Table {
 	pool := func(name string, from, n, gone int) *table.Pool {
 		r := around{n: n, gone: gone, reweighed: f.reweighed}
@@ -102,13 +101,13 @@ func (f *fleet) table() *table.Table {
 	return t
 }
 
-// bound is how long any request may take: its deadline, and for a task that
-// began its last ask right before that, a bit.
+// bound returns how long a request may take: its deadline, plus some time for a task
+// that sent its last request just before the deadline.
 func (f *fleet) bound() int64 { return 5*int64(f.request) + 100*milli }
 
-// around gives a key to server h mod n and then to the next ones, the one left
-// out that is not in the configuration; if it was built anew, to those that are
-// live by another remainder.
+// around assigns a key to server h mod n, and its replicas and substitutes to the next
+// servers. It skips the server that is not configured. If the ring was rebuilt, it
+// assigns keys to the live servers by another remainder.
 type around struct {
 	n         int
 	live      []int

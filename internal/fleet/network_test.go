@@ -1,6 +1,6 @@
 package fleet
 
-// The network: connections between proxies and servers as their kernels see them.
+// The network: connections between proxies and servers, as their kernels see them.
 
 import (
 	"errors"
@@ -15,15 +15,15 @@ import (
 type path struct {
 	f     *fleet
 	cut   bool
-	keeps bool       // while it is cut: something on the way takes what is sent, and delivers it later
-	spans [][2]int64 // when it was cut before
+	keeps bool       // while the path is cut, a device on the way stores packets and delivers them later
+	spans [][2]int64 // earlier intervals in which it was cut
 	since int64      // when it was cut
-	slow  int64      // added to every way
-	late  int64      // added to one in 50
+	slow  int64      // added to the delay of every packet
+	late  int64      // added to the delay of one packet in 50
 	pipes []*pipe
 }
 
-// way is how long a packet takes.
+// way returns the delay of a packet.
 func (p *path) way() int64 {
 	d := milli/20 + p.f.upTo(milli/4)
 	if p.f.rand.IntN(50) == 0 {
@@ -41,8 +41,8 @@ func (p *path) cutOff() {
 	}
 }
 
-// heal lets packets through again. What was lost is sent again a while later,
-// longer the longer it took.
+// heal restores the path. Lost packets are retransmitted after a while; the longer the
+// cut, the later.
 func (p *path) heal() {
 	if !p.cut {
 		return
@@ -56,7 +56,7 @@ func (p *path) heal() {
 	}
 }
 
-// wasCut says whether the path was cut at a time, and until when.
+// wasCut reports whether the path was cut at a time, and until when.
 func (p *path) wasCut(at int64) (bool, int64) {
 	for _, s := range p.spans {
 		if s[0] <= at && at < s[1] {
@@ -66,17 +66,17 @@ func (p *path) wasCut(at int64) (bool, int64) {
 	return p.cut && at >= p.since, math.MaxInt64
 }
 
-// packet is a piece of what one end has sent.
+// packet is a part of the bytes that one end has sent.
 type packet struct {
 	b       []byte
-	end     link.EffectKind // Close or Abort; Write: it is data
-	arrived int64           // when; 0: it has not
-	lost    bool            // it must be sent again
-	kept    bool            // on the way: the engine's kernel has its acknowledgement, and it comes whatever the engine does
+	end     link.EffectKind // Close or Abort; Write: the packet is data
+	arrived int64           // when it arrived; 0: not yet
+	lost    bool            // it must be retransmitted
+	kept    bool            // stored on the way: the engine's kernel has its acknowledgement, and it arrives whatever the engine does
 }
 
-// behindLost reports whether one before k has to be sent again: the other end
-// sees k only behind it.
+// behindLost reports whether an earlier packet than k must be retransmitted. The other
+// end can read k only after that one.
 func behindLost(sent []*packet, k *packet) bool {
 	for _, before := range sent {
 		if before == k {
@@ -89,33 +89,34 @@ func behindLost(sent []*packet, k *packet) bool {
 	return false
 }
 
-// pipe is a connection from an engine to a node: what is on its way, at either
-// end.
+// pipe is a connection from an engine to a node, with its bytes in flight and at both
+// ends.
 type pipe struct {
 	d    *driver
 	p    *path
 	n    *node
 	link *link.Link
-	up   bool // at the engine
-	over bool // no engine has it any more
+	up   bool // established, as the engine knows
+	over bool // no engine uses it any more
 
-	life int             // of the node's process
-	line *memnode.Line   // to it
-	sent []*packet       // to the node, and what it has not acknowledged
+	life int             // number of the node's process
+	line *memnode.Line   // connection to the node's store
+	sent []*packet       // packets to the node that it has not acknowledged
 	last int64           // when the last of them arrives
-	rcv  []byte          // arrived, and the node has not done it
-	gone link.EffectKind // how the engine has ended it, as far as the node knows; Write: not
+	rcv  []byte          // arrived, not executed by the node
+	gone link.EffectKind // how the engine has ended it, as far as the node knows; Write: it has not
 
-	back     []*packet // to the engine, not arrived
+	back     []*packet // packets to the engine that have not arrived
 	backLast int64
-	dropped  bool // by the node: a reset is on its way
+	dropped  bool // by the node: a reset is in flight
 }
 
 func (c *pipe) Peer() string { return c.n.name }
 
-// Unsent is what the node's kernel has not acknowledged.
+// Ready returns false: no bytes wait unread in the socket.
 func (c *pipe) Ready() bool { return false }
 
+// Unsent returns the number of bytes that the node's kernel has not acknowledged.
 func (c *pipe) Unsent() (n int) {
 	for _, k := range c.sent {
 		if !c.acknowledged(k) {
@@ -168,7 +169,7 @@ func (c *pipe) connect() {
 	}
 }
 
-// fails tells the engine that the connection is no more.
+// fails reports the end of the connection to the engine.
 func (c *pipe) fails(err error) {
 	c.d.input(func() {
 		if !c.over {
@@ -185,7 +186,7 @@ func (c *pipe) forget() {
 	c.tidy()
 }
 
-// tidy lets go of a pipe that carries nothing any more.
+// tidy removes a pipe that carries nothing any more.
 func (c *pipe) tidy() {
 	if !c.over {
 		return
@@ -203,7 +204,7 @@ func (c *pipe) tidy() {
 	}
 }
 
-// write takes all that the engine has.
+// write sends all bytes that the engine has.
 func (c *pipe) write() {
 	n := 0
 	var b []byte
@@ -234,7 +235,7 @@ func (c *pipe) send(k *packet) {
 	f.at(c.last, func() { c.arrive(k) })
 }
 
-// arrive is when a packet comes to the node.
+// arrive delivers a packet to the node.
 func (c *pipe) arrive(k *packet) {
 	switch {
 	case k.arrived != 0:
@@ -242,7 +243,7 @@ func (c *pipe) arrive(k *packet) {
 		k.kept = c.p.cut && c.p.keeps
 		k.lost = k.end != link.Abort || k.kept
 		if k.end == link.Abort && !k.kept {
-			k.arrived = c.p.f.now // nobody sends that again
+			k.arrived = c.p.f.now // an Abort is not retransmitted
 		}
 	default:
 		k.arrived, k.lost = c.p.f.now, false
@@ -260,7 +261,7 @@ func (c *pipe) arrive(k *packet) {
 	c.tidy()
 }
 
-// again sends what was lost.
+// again retransmits lost packets.
 func (c *pipe) again() {
 	if c.p.cut {
 		return
@@ -284,7 +285,7 @@ func (c *pipe) again() {
 	}
 }
 
-// reply sends what the node has answered.
+// reply sends the node's replies.
 func (c *pipe) reply(b []byte) {
 	if len(b) == 0 || c.over {
 		return
@@ -299,7 +300,7 @@ func (c *pipe) reply(b []byte) {
 	f.at(c.backLast, func() { c.comeBack(k) })
 }
 
-// comeBack is when a packet comes to the engine.
+// comeBack delivers a packet to the engine.
 func (c *pipe) comeBack(k *packet) {
 	switch {
 	case k.arrived != 0 || c.over:
@@ -318,7 +319,7 @@ func (c *pipe) comeBack(k *packet) {
 	}
 }
 
-// reset is what a node's kernel answers for a process that is no more.
+// reset is the reply of a node's kernel if the process has ended.
 func (c *pipe) reset() {
 	c.dropped = true
 	c.back = nil
@@ -330,8 +331,9 @@ func (c *pipe) reset() {
 	})
 }
 
-// shut is what the engine orders. What its kernel still holds goes on its way
-// after a Close and never does after an Abort, save what is on the way by now.
+// shut carries out the engine's effect that ends the connection. After a Close the
+// kernel still sends its remaining bytes. After an Abort it drops them, except for
+// those that are stored on the way.
 func (c *pipe) shut(k link.EffectKind) {
 	if k == link.Abort {
 		kept := c.sent[:0]

@@ -1,6 +1,6 @@
 package fleet
 
-// The fleet's servers: memcached processes that can hang, die and come back.
+// The fleet's servers: memcached processes that can hang, die and restart.
 
 import (
 	"fmt"
@@ -19,16 +19,16 @@ type node struct {
 	id     int
 	name   string
 	up     bool
-	life   int  // counts processes
-	hung   bool // stopped: its kernel takes bytes, and it does nothing
+	life   int  // number of processes so far
+	hung   bool // stopped: its kernel accepts bytes, but the process does not run
 	store  *memnode.Node
 	began  int64
-	pipes  []*pipe // that it has something to do for, while it is hung
+	pipes  []*pipe // connections with work to do after a hang
 	limits wire.Limits
 	req    wire.Request
 }
 
-// epoch is the Unix time at which models begin.
+// epoch is the Unix time at which models start.
 const epoch = 1_800_000_000
 
 func (f *fleet) newNode(id int) *node {
@@ -38,7 +38,7 @@ func (f *fleet) newNode(id int) *node {
 	return n
 }
 
-// start is a new process, which has nothing.
+// start starts a new process, which is empty.
 func (n *node) start() {
 	store, err := memnode.New(memnode.Options{Now: func() time.Time { return time.Unix(epoch, n.f.now) }})
 	if err != nil {
@@ -48,9 +48,9 @@ func (n *node) start() {
 	n.life++
 }
 
-// die ends the process. What it had not done is lost. The next one counts cas
-// numbers from 1 again, as memcached does: what clients know of them is worth
-// nothing, and nobody can tell them.
+// die ends the process. Requests that it has not executed are lost. The next process
+// counts cas numbers from 1 again, as memcached does. The clients' tokens are then
+// invalid, but clients can't know that, so they are cleared here.
 func (n *node) die() {
 	for _, a := range n.f.apps {
 		clear(a.tokens)
@@ -67,7 +67,7 @@ func (n *node) die() {
 	}
 }
 
-// meets is a new connection.
+// meets accepts a new connection.
 func (n *node) meets(c *pipe) {
 	if n.up && c.life == n.life {
 		c.line = n.store.Line()
@@ -85,11 +85,11 @@ func (n *node) hang(until int64) {
 	})
 }
 
-// wakeTime is how long a process that goes on may take until it has looked at
-// what has come meanwhile on one of its connections.
+// wakeTime is the maximum time until a resumed process has read the bytes that have
+// arrived on a connection.
 const wakeTime = 40 * milli
 
-// wake lets a hung process go on: connection by connection, in any order.
+// wake resumes a hung process. It serves its connections in random order.
 func (n *node) wake() {
 	n.hung = false
 	waiting := n.pipes
@@ -99,7 +99,7 @@ func (n *node) wake() {
 	}
 }
 
-// work does what has come on a connection.
+// work executes what has arrived on a connection.
 func (n *node) work(c *pipe) {
 	switch {
 	case !n.up || c.life != n.life || c.line == nil:
@@ -109,7 +109,7 @@ func (n *node) work(c *pipe) {
 		return
 	}
 	size := 0
-	var ends []int // of the requests that are whole
+	var ends []int // ends of the complete requests
 	for size < len(c.rcv) {
 		m, err := n.limits.Next(c.rcv[size:], &n.req)
 		if err != nil {
@@ -121,7 +121,7 @@ func (n *node) work(c *pipe) {
 	if len(ends) == 0 {
 		return
 	}
-	if c.gone != link.Write { // the first answers find nobody, and then it stops
+	if c.gone != link.Write { // writing the first replies fails, and then it stops
 		size = ends[n.f.rand.IntN(len(ends))]
 		n.do(c, c.rcv[:size])
 		c.rcv = nil
@@ -132,7 +132,7 @@ func (n *node) work(c *pipe) {
 	n.do(c, b)
 }
 
-// do carries out whole requests.
+// do executes complete requests.
 func (n *node) do(c *pipe, requests []byte) {
 	var answers []byte
 	for from := 0; from < len(requests); {
@@ -148,7 +148,7 @@ func (n *node) do(c *pipe, requests []byte) {
 	c.reply(answers)
 }
 
-// one carries out one request. What tells of this process is made up: it must
+// one executes one request. Replies about the process are artificial, because they must
 // not depend on the machine.
 func (n *node) one(c *pipe, request []byte) []byte {
 	switch string(request) {
@@ -178,7 +178,7 @@ func (n *node) one(c *pipe, request []byte) []byte {
 	return answer
 }
 
-// list shows all keys.
+// list returns all keys.
 func (n *node) list() (answer []byte) {
 	for _, key := range n.store.Keys() {
 		answer = fmt.Appendf(answer, "key=%s exp=-1 la=%d cas=1 fetch=no cls=1 size=70\n", key, epoch)
@@ -186,8 +186,8 @@ func (n *node) list() (answer []byte) {
 	return append(answer, "END\r\n"...)
 }
 
-// keyIn is the client's key in a request, for the trace. Ringside's own
-// requests are of interest for all keys.
+// keyIn returns the client's key in a request, for the trace. Ringside's own requests
+// are relevant for all keys.
 func keyIn(request []byte) string {
 	f := strings.Fields(string(request[:min(len(request), 300)]))
 	if len(f) < 2 {

@@ -1,6 +1,6 @@
 package fleet
 
-// What may not be done while a handover pauses.
+// Tests of what must not be done during the pause of a handover.
 
 import (
 	"testing"
@@ -8,15 +8,15 @@ import (
 	"ringside/proxy/table"
 )
 
-// In the pause other proxies may be moving keys already. So nothing brings a key back to
-// where it is held by the table of before: a touch neither, which copies a key to a holder
-// that has lost it.
+// TestPause checks that no command restores a key to its former owner during the pause,
+// because other proxies may be moving keys already. This includes touch, which copies a
+// key to a replica that has lost it.
 func TestPause(t *testing.T) {
 	f := newFleet(scenario{sidecars: 1, apps: 1, servers: 4, strict: true, copies: twice, mode: table.Rehash}, 1, false)
 	f.quiet = true
 	a, k := f.apps[0], f.values[0]
 	for _, k = range f.values {
-		if hash([]byte(k.name))/4%4 == 1 { // other servers are to have it
+		if hash([]byte(k.name))/4%4 == 1 { // it will have other servers
 			break
 		}
 	}
@@ -33,7 +33,7 @@ func TestPause(t *testing.T) {
 	}
 	f.nodes[hash([]byte(k.name))%4].store.Line().Do([]byte("delete " + k.name + "\r\n"))
 	ask(a.gatOf(k))
-	for a.op != nil { // its deadline comes before the end of the pause
+	for a.op != nil { // its deadline is before the end of the pause
 		f.run(f.now + 10*milli)
 	}
 	if n := len(k.fills); n > 0 {
@@ -47,9 +47,10 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// A read that began in the pause and ends behind it has asked a holder of before, which has
-// lost the key by then. It does not give it back: another proxy that has asked that holder for
-// the key doesn't look there once more, and deletes the key elsewhere alone.
+// TestReadOverPause checks a read that starts during the pause and ends after it. The
+// read has asked a former replica, which has lost the key by then. The read must not
+// restore the key there. Another proxy that has already moved the key from that replica
+// does not check it again, so its delete would not remove the restored value.
 func TestReadOverPause(t *testing.T) {
 	seeds := uint64(8)
 	if testing.Short() {
@@ -69,7 +70,7 @@ func readOverPause(t *testing.T, seed uint64, read func(*app, *fkey) *op) {
 	f.quiet = true
 	near, far, k := f.apps[1], f.apps[0], f.values[0]
 	for _, k = range f.values {
-		if hash([]byte(k.name))/4%4 == 2 { // its first holder is to lose it, and its second is the first then
+		if hash([]byte(k.name))/4%4 == 2 { // its first replica will lose it, and its second one becomes the first
 			break
 		}
 	}
@@ -83,7 +84,7 @@ func readOverPause(t *testing.T, seed uint64, read func(*app, *fkey) *op) {
 	f.paths[0][hash([]byte(k.name))%4].slow = 100 * milli
 	f.reload(reweigh)
 	for since, end := f.now, f.now+60*second; f.now < since+second && f.now < end; f.run(f.now + 10*milli) {
-		if f.sidecars[1].snapshot().Unsettled == 0 { // or all have been let wait again
+		if f.sidecars[1].snapshot().Unsettled == 0 { // or all must wait again
 			since = f.now
 		}
 	}

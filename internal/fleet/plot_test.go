@@ -1,7 +1,6 @@
 package fleet
 
-// Faults of several steps: each makes one thing happen while another is not
-// over yet.
+// Faults of several steps: something happens before something else has ended.
 
 import (
 	"bytes"
@@ -11,11 +10,11 @@ import (
 	"ringside/proxy/health"
 )
 
-// plot is such a fault. i is a server drawn for it.
+// plot is such a fault. i is a random server for it.
 type plot func(f *fleet, i int)
 
 var plots = map[string]plot{
-	// Nothing: what goes wrong goes wrong by itself.
+	// No fault: a violation occurs without one.
 	"nothing": func(f *fleet, _ int) { f.lasts(5 * second) },
 
 	// Too short for an ejection.
@@ -27,22 +26,22 @@ var plots = map[string]plot{
 		}
 	},
 
-	// One is started anew, empty. Before it is filled, another hangs.
+	// A server restarts empty. Before it is filled, another one hangs.
 	"kill, hang": func(f *fleet, i int) {
 		back := f.killFor(i, 200*milli, 1200*milli)
 		f.lasts(back + 2*second)
 		f.after(back+100*milli+f.upTo(2*second), func() { f.lasts(f.hangFor(f.other(i), 2*second, 4*second)) })
 	},
 
-	// One hangs, and when it goes on, and does and undoes what has waited, another
-	// is started anew, empty.
+	// A server hangs. When it resumes, and executes the waiting requests and their late
+	// deletes, another one restarts empty.
 	"hang, kill": func(f *fleet, i int) {
 		long := f.hangFor(i, 300*milli, 600*milli)
 		f.after(long+f.upTo(100*milli), func() { f.lasts(f.killFor(f.other(i), 100*milli, 300*milli)) })
 		f.lasts(long + 100*milli)
 	},
 
-	// One is away, and the others hang again and again.
+	// A server is down, and the others hang again and again.
 	"kill, hangs": func(f *fleet, i int) {
 		f.lasts(f.killFor(i, 6*second, 7*second))
 		for at := 2 * second; at < 6*second; at += second {
@@ -50,7 +49,7 @@ var plots = map[string]plot{
 		}
 	},
 
-	// One after the other hangs.
+	// Servers hang one after the other.
 	"hangs": func(f *fleet, i int) {
 		var next func(left int)
 		next = func(left int) {
@@ -64,7 +63,8 @@ var plots = map[string]plot{
 		next(4)
 	},
 
-	// One hangs, and has to leave: the others have all that was acknowledged.
+	// A server hangs and must be ejected: the others have everything that was
+	// acknowledged.
 	"hang on": func(f *fleet, i int) {
 		long := f.hangFor(i, 12*second, 13*second)
 		f.lasts(long)
@@ -77,15 +77,15 @@ var plots = map[string]plot{
 		})
 	},
 
-	// All hang at once.
+	// All servers hang at once.
 	"hang all": func(f *fleet, _ int) {
 		for j := range f.nodes {
 			f.lasts(f.hangFor(j, 250*milli, 500*milli))
 		}
 	},
 
-	// A proxy stops in the midst of an unlock, until the unlock's marks are gone and others
-	// have had the lock.
+	// A proxy pauses in the middle of an unlock, until the tombstones of the unlock
+	// have expired and other clients have had the lock.
 	"unlock, pause": func(f *fleet, i int) {
 		s := f.sidecars[i%len(f.sidecars)]
 		limit := f.now + second
@@ -105,7 +105,7 @@ var plots = map[string]plot{
 		f.lasts(8 * second)
 	},
 
-	// A server drops half of what clients have there.
+	// A server evicts half of the clients' values.
 	"evict": func(f *fleet, i int) {
 		f.evict(i)
 		f.lasts(second)
@@ -116,8 +116,9 @@ var plots = map[string]plot{
 		f.lasts(second)
 	},
 
-	// A person takes a server out, and back. Right before that some read there what another
-	// has dropped, and right behind it others delete that, and wait.
+	// An operator takes a server out and restores it. Right before that, clients read
+	// there what another server has evicted. Right after it, other clients delete these
+	// keys and wait.
 	"evict, drain": func(f *fleet, i int) {
 		leaves, s := f.nodes[(i+1)%f.servers], f.sidecars[0]
 		f.evict(i)
@@ -137,8 +138,8 @@ var plots = map[string]plot{
 		f.lasts(3 * second)
 	},
 
-	// A person takes a server out of the other pool, and back. It is flushed, and perhaps
-	// another hangs before it is filled.
+	// An operator takes a server out of the other pool and restores it. It is flushed,
+	// and another server may hang before it is filled.
 	"drain beside, hang": func(f *fleet, i int) {
 		back := f.drainBeside(i)
 		f.after(back+f.upTo(5*second), func() { f.lasts(f.hangFor(f.other(i), 2*second, 4*second)) })
@@ -151,10 +152,10 @@ var plots = map[string]plot{
 		f.lasts(8 * second)
 	},
 
-	// One is started anew at once, and counts its cas from one.
+	// A server restarts at once and counts its cas from one.
 	"bounce": func(f *fleet, i int) { f.lasts(f.killFor(i, 10*milli, 40*milli)) },
 
-	// A proxy is cut off from all servers. What it has sent comes there late.
+	// A proxy is cut off from all servers. The packets it has sent arrive late.
 	"isolate": func(f *fleet, i int) {
 		s := f.sidecars[i%len(f.sidecars)]
 		long := f.between(500*milli, 3*second)
@@ -167,7 +168,7 @@ var plots = map[string]plot{
 		f.lasts(long + 2*second)
 	},
 
-	// One is cut off, and the others have come to give the same cas numbers.
+	// A server is cut off, and the others have reached the same cas numbers.
 	"even, cut": func(f *fleet, i int) {
 		for last := f.nodes[i].cas(); f.nodes[1-i].cas() < last; {
 		}
@@ -180,7 +181,7 @@ var plots = map[string]plot{
 		f.lasts(long)
 	},
 
-	// A proxy ends whose clients make anew what has been dropped.
+	// A proxy ends while its clients rebuild evicted values.
 	"evict, restart": func(f *fleet, i int) {
 		for j := range f.nodes {
 			f.evict(j)
@@ -195,8 +196,8 @@ var plots = map[string]plot{
 		f.lasts(second)
 	},
 
-	// Another server is at the address of one that ends, which has run for long and has
-	// values of its own under the same keys.
+	// A server ends and another one starts at its address. The new one has run for long
+	// and has different values under the same keys.
 	"stranger": func(f *fleet, i int) { f.strangerAt(i, 50*milli, 300*milli) },
 	"strangers": func(f *fleet, i int) {
 		f.strangerAt(i, 50*milli, 300*milli)
@@ -208,7 +209,7 @@ var plots = map[string]plot{
 		f.after(f.upTo(second), func() { f.lasts(f.hangFor(f.other(i), 250*milli, 5*second)) })
 	},
 
-	// A server is taken out of the configuration, and put back.
+	// A server is removed from the configuration and added again.
 	"reload": func(f *fleet, i int) {
 		f.reload(func(l *layout) { l.gone = i })
 		back := 2*second + f.upTo(3*second)
@@ -216,8 +217,8 @@ var plots = map[string]plot{
 		f.lasts(back + second)
 	},
 
-	// A server is taken out of the configuration. Before all keys are where they are to be
-	// now, another hangs.
+	// A server is removed from the configuration. Before all keys have moved, another
+	// one hangs.
 	"take out, hang": func(f *fleet, i int) {
 		f.reload(func(l *layout) { l.gone = i })
 		at := f.upTo(moving)
@@ -225,15 +226,14 @@ var plots = map[string]plot{
 		f.lasts(at + second)
 	},
 
-	// While one is away, empty when it comes back, weights are changed.
+	// Weights change while a server is down, which restarts empty.
 	"reweigh": func(f *fleet, i int) {
 		back := f.killFor(i, 4*second, 6*second)
 		f.after(2*second+f.upTo(second), func() { f.reload(reweigh) })
 		f.lasts(back)
 	},
 
-	// Weights are changed, and before all keys are where they are to be now one is started
-	// anew, empty, or hangs.
+	// Weights change. Before all keys have moved, a server restarts empty, or hangs.
 	"reweigh, kill": func(f *fleet, i int) {
 		f.reload(reweigh)
 		at := f.upTo(moving)
@@ -247,7 +247,7 @@ var plots = map[string]plot{
 		f.lasts(at + second)
 	},
 
-	// They are changed, and changed back when all is where it is to be.
+	// Weights change, and change back after all keys have moved.
 	"reweigh twice": func(f *fleet, i int) {
 		f.reload(reweigh)
 		at := f.between(2*moving, 3*moving)
@@ -255,7 +255,7 @@ var plots = map[string]plot{
 		f.lasts(at + second)
 	},
 
-	// Keys get fewer copies, and more again.
+	// Keys get fewer replicas, and then more again.
 	"fewer": func(f *fleet, i int) {
 		f.reload(func(l *layout) { l.fewer = true })
 		at := f.between(moving, 2*moving)
@@ -265,18 +265,18 @@ var plots = map[string]plot{
 	},
 }
 
-// moving is how long keys take until they are where a reload wants them, about.
+// moving is the approximate time until keys have moved after a reload.
 const moving = 9 * second
 
 func reweigh(l *layout) { l.reweighed = !l.reweighed }
 
-// lasts notes that there is trouble for so long.
+// lasts records that a fault lasts for d.
 func (f *fleet) lasts(d int64) { f.trouble = max(f.trouble, f.now+d) }
 
-// between draws a time.
+// between returns a random time between least and most.
 func (f *fleet) between(least, most int64) int64 { return least + f.upTo(most-least) }
 
-// other is another server than i.
+// other returns another server than i.
 func (f *fleet) other(i int) int { return (i + 1 + f.rand.IntN(f.servers-1)) % f.servers }
 
 func (f *fleet) hangFor(i int, least, most int64) (long int64) {
@@ -296,8 +296,8 @@ func (f *fleet) killFor(i int, least, most int64) (long int64) {
 	return long
 }
 
-// drainBeside takes a server out of the other pool. It is the time after which it is
-// ordered back.
+// drainBeside drains a server in the other pool. It returns the time after which the
+// server is restored.
 func (f *fleet) drainBeside(i int) (back int64) {
 	back = f.between(2*second, 3*second)
 	f.sidecars[0].order("beside", f.nodes[i], health.Drain)
@@ -305,8 +305,8 @@ func (f *fleet) drainBeside(i int) (back int64) {
 	return back
 }
 
-// strangerAt lets another server come up at the address of one that ends. It has
-// values of its own, and may have the view record of a pool of the same name.
+// strangerAt ends a server and starts another one at its address. The new one has
+// different values, and may have the view record of a pool with the same name.
 func (f *fleet) strangerAt(i int, least, most int64) {
 	back := f.killFor(i, least, most)
 	record := f.nodes[f.other(i)].record()
@@ -324,7 +324,7 @@ func (f *fleet) strangerAt(i int, least, most int64) {
 	f.lasts(back)
 }
 
-// record is the view record that a server has, if it has one.
+// record returns the view record on a server, if it has one.
 func (n *node) record() []byte {
 	if !n.up {
 		return nil
@@ -333,13 +333,13 @@ func (n *node) record() []byte {
 	return bytes.TrimSuffix(value, []byte("\r\n"))
 }
 
-// cas makes an item, and is its cas.
+// cas creates an item and returns its cas.
 func (n *node) cas() (last int) {
 	fmt.Sscanf(string(n.store.Line().Do([]byte("ms even 0 c\r\n\r\n"))), "HD c%d", &last)
 	return last
 }
 
-// evict makes a server drop half of what clients have there.
+// evict makes a server drop half of the clients' values.
 func (f *fleet) evict(i int) {
 	n := f.nodes[i]
 	if !n.up {

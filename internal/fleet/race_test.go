@@ -2,6 +2,6 @@
 
 package fleet
 
-// raced says that the race detector watches. Then a simulation takes some ten times as
-// long, and it has one goroutine: a little of it is enough.
+// raced reports whether the race detector is on. A simulation then takes about ten
+// times as long. It has only one goroutine, so a small part of it is enough.
 const raced = true

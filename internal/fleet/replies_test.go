@@ -1,16 +1,16 @@
 package fleet
 
 // Replies under reloads: clients of all three protocols send every command to routes of
-// every kind, several at a time, while servers and the network fail and reloads switch
-// every feature on and off. What is judged is only that each command gets exactly one
-// reply, in order and in time, that a quiet one gets none where its protocol hides it,
-// that no connection is closed instead, and that nothing panics.
+// every kind, several at a time. Servers and the network fail, and reloads switch every
+// feature on and off. The test checks that each command gets exactly one reply, in
+// order and in time. A quiet command gets none if its protocol hides it. No connection
+// may be closed instead, and nothing may panic.
 //
 //	commands    compose: text; metas, quiets: meta; composeFrame: binary; malformed ones and quit in all
 //	routes      prefixes, each with the features of drawFeatures: plain, copies, guard (each way of using
 //	            connections), tags, near, autocreate, buffer, gutter, another pool
-//	faults      replyFaults, and a client that goes away while all is in flight; a request of a slow
-//	            path has its reply after the deadline
+//	faults      replyFaults, and a client that disconnects with requests in flight; on a slow path
+//	            a reply arrives after the deadline
 
 import (
 	"bytes"
@@ -41,7 +41,7 @@ var replyFaults = []string{"cut", "links", "hang", "hang", "kill", "slow", "rest
 func TestReplies(t *testing.T) {
 	from, to := seedRange(t)
 	if os.Getenv("RINGSIDE_SEEDS") == "" {
-		to = min(to, from+7) // each plays for a minute with up to 18 clients
+		to = min(to, from+7) // each runs for a minute with up to 18 clients
 	}
 	for seed := from; seed < to; seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -65,7 +65,7 @@ func (f *fleet) lastLines() string {
 	return strings.Join(lines, "\n")
 }
 
-// playReplies plays one run.
+// playReplies runs one simulation.
 func playReplies(c scenario, seed uint64, traced bool) (f *fleet) {
 	defer func() {
 		if r := recover(); r != nil && f != nil {
@@ -113,40 +113,40 @@ func playReplies(c scenario, seed uint64, traced bool) (f *fleet) {
 	return f
 }
 
-// features is what a reload has made of every route, pool and listener.
+// features are the settings that a reload has given to routes, pools and listeners.
 type features struct {
 	routes []routeFeatures
 	pools  [3]poolFeatures // main, spare, far
 	mode   table.Mode
 	strict bool
 	rejoin health.OnRejoin
-	there  bool // there is a second listener
+	there  bool // a second listener exists
 
 	misses, noHot, inFlight, slowLog bool
 }
 
 type routeFeatures struct {
 	prefix                                                   string
-	gone                                                     bool // the keys go to the route without prefix
+	gone                                                     bool // the keys belong to the route without prefix
 	copies, also, hedge, guard, stale, early, holds, fails   bool
 	tags, tagsRead, near, autocreate, buffer, loud, strip    bool
 	total, far, spread, ackAll, through, bufferLast, nearHot bool
-	after, waitsFirst                                        bool // of the guard: sets: after_miss; old values after a wait
+	after, waitsFirst                                        bool // settings of the guard: sets: after_miss; old values after a wait
 
 	clients table.GuardClients
 }
 
 type poolFeatures struct {
-	gone                                  int // the server that it lacks; -1: none
+	gone                                  int // server that is missing; -1: none
 	loud, inOrder, join, ahead, denyFlush bool
 	connections                           int
 	keepalive                             bool
 }
 
-// prefixes are those of the routes; the first has none.
+// prefixes are the prefixes of the routes; the first route has none.
 var prefixes = []string{"", "r:", "g:", "t:", "n:", "c:", "b:", "x:"}
 
-// drawFeatures draws a configuration that the check of package config would accept.
+// drawFeatures returns a random configuration that package config would accept.
 func (f *fleet) drawFeatures() *features {
 	some := func() bool { return f.one(2) }
 	d := &features{mode: table.Mode(f.rand.IntN(3)), strict: f.one(3), rejoin: health.OnRejoin(f.rand.IntN(2)), there: some(), misses: some(), noHot: f.one(4), inFlight: f.one(4), slowLog: some()}
@@ -182,7 +182,7 @@ func (f *fleet) drawFeatures() *features {
 	return d
 }
 
-// featured is the table with the features in force.
+// featured returns the table with the current features.
 func (f *fleet) featured(pool func(name string, from, n, gone int) *table.Pool) *table.Table {
 	d := f.features
 	t := &table.Table{Limits: limits, Misses: d.misses, NoHotKeys: d.noHot, TagCommand: "tag:"}
@@ -293,31 +293,31 @@ type caller struct {
 	f      *fleet
 	id     int
 	s      *sidecar
-	at     int // of its engines
+	at     int // index of the engine it uses
 	binary bool
 	there  bool // it uses the second listener
-	quits  bool // it has sent quit: when all before it has its reply, its connection is closed
+	quits  bool // it has sent quit, so its connection is closed after the replies to all earlier commands
 	d      *driver
 	link   *link.Link
 	got    []byte
 	wants  []want
-	fences int // commands of the batch that wait for those before them
+	fences int // commands of the batch that wait for earlier ones
 	batch  int
 	opaque uint32
 	hangs  bool
 }
 
-// want is a command that was sent and the reply that it must get.
+// want is a command that was sent, with the expected reply.
 type want struct {
 	text string
 
-	line   *regexp.Regexp // of one line; nil: see below
+	line   *regexp.Regexp // matches a one-line reply; nil: see below
 	read   bool           // VALUE … END
 	stats  bool           // STAT … END
-	opaque string         // of a meta command, which its reply shows
-	group  []quietMeta    // quiet meta commands and mn
+	opaque string         // opaque of a meta command, which the reply repeats
+	group  []quietMeta    // quiet meta commands followed by mn
 
-	frame  uint32 // the opaque of a frame
+	frame  uint32 // opaque of a frame
 	opcode byte
 	quiet  bool
 }
@@ -384,7 +384,7 @@ func (c *caller) next() {
 			c.d, c.link = d, d.e.Accepted("tcp", address, c)
 		}
 		d.e.Bytes(c.link, text)
-		if f.one(30) && c.link != nil { // it goes away while all is in flight
+		if f.one(30) && c.link != nil { // it disconnects with everything in flight
 			l := c.link
 			l.Sock = nil
 			c.cutOff()
@@ -393,8 +393,9 @@ func (c *caller) next() {
 	})
 }
 
-// bound is how long a batch may take. What comes after a flush_all begins when all before
-// it has its reply, and so does each command where few may be in flight.
+// bound returns how long a batch may take. Commands after a flush_all start when all
+// earlier ones have their replies. If few commands may be in flight, this applies to
+// every command.
 func (c *caller) bound() int64 {
 	return 2*c.f.bound()*int64(1+2*c.fences) + c.f.bound()*int64(len(c.wants))
 }
@@ -414,8 +415,9 @@ func (c *caller) late(batch int) {
 	}
 }
 
-// ended is when the engine has ended the connection. It may do so after quit, in the middle of a
-// value that its server has not finished, and on the second listener, which reloads remove.
+// ended checks that the engine was allowed to close the connection. It may do so after
+// quit, inside a value that its server has not completed, and on the second listener,
+// which reloads remove.
 func (c *caller) ended() {
 	f := c.f
 	for len(c.wants) > 0 && c.wants[0].quiet {
@@ -427,7 +429,7 @@ func (c *caller) ended() {
 	c.cutOff()
 }
 
-// cutOff is the end of the connection: nothing more is awaited on it.
+// cutOff records the end of the connection: no more replies are expected.
 func (c *caller) cutOff() {
 	c.link, c.d, c.got, c.wants, c.quits = nil, nil, nil, nil, false
 	c.think()
@@ -458,16 +460,16 @@ func (c *caller) body() string {
 }
 
 var (
-	linesLock sync.Mutex // runs are played at the same time
+	linesLock sync.Mutex // runs are concurrent
 	failures  = `SERVER_ERROR .*|CLIENT_ERROR .*`
-	lines     = map[string]*regexp.Regexp{} // compiled
+	lines     = map[string]*regexp.Regexp{} // compiled expressions
 )
 
 func (c *caller) line(text []byte, replies, format string, args ...any) []byte {
 	return c.add(text, want{line: lineOf(replies)}, format, args...)
 }
 
-// lineOf matches a line that is one of the replies.
+// lineOf returns an expression that matches a line with one of the replies.
 func lineOf(replies string) *regexp.Regexp {
 	linesLock.Lock()
 	defer linesLock.Unlock()
@@ -485,7 +487,7 @@ func (c *caller) add(text []byte, w want, format string, args ...any) []byte {
 	return text
 }
 
-// compose adds a command to what is sent.
+// compose adds a random command to text.
 func (c *caller) compose(text []byte) []byte {
 	f, k := c.f, c.key()
 	if c.binary {
@@ -551,14 +553,14 @@ func (c *caller) compose(text []byte) []byte {
 	return c.metas(text, k, body)
 }
 
-// odd adds what is no command, or one that can't be carried out.
+// odd adds an invalid command, or one that can't be carried out.
 func (c *caller) odd(text []byte) []byte {
 	k, long := c.key(), strings.Repeat("k", 251)
 	switch c.f.rand.IntN(8) {
 	case 0:
 		return c.line(text, `CLIENT_ERROR .*`, "get %s%s\r\n", k, long)
 	case 1:
-		return c.line(text, `CLIENT_ERROR .*`, "set %s 0 0 3\r\n12345", k) // no end of line where it should be
+		return c.line(text, `CLIENT_ERROR .*`, "set %s 0 0 3\r\n12345", k) // no line end after the value
 	case 2:
 		return c.line(text, `SERVER_ERROR .*`, "set %s 0 0 %d\r\n%s\r\n", k, limits.Value+1, strings.Repeat("z", limits.Value+1))
 	case 3:
@@ -599,7 +601,7 @@ func (c *caller) metas(text []byte, k, body string) []byte {
 	return c.add(text, w, "ma %s v %s%s\r\n", k, o, []string{"", " MD", " N10 J5"}[c.f.rand.IntN(3)])
 }
 
-// quiets are n quiet meta commands.
+// quiets returns n quiet meta commands.
 func (c *caller) quiets(n int) (lines string, group []quietMeta) {
 	for range n {
 		k, o := c.key(), c.nextOpaque()
@@ -610,7 +612,7 @@ func (c *caller) quiets(n int) (lines string, group []quietMeta) {
 	return lines, group
 }
 
-// hides says that a quiet meta command doesn't get such a reply.
+// hides reports whether a quiet meta command hides this reply.
 func (q quietMeta) hides(reply string) bool {
 	switch q.command {
 	case "mg":
@@ -634,7 +636,7 @@ func (c *caller) composeFrame(text []byte, k string) []byte {
 		}
 		return loud
 	}
-	if f.one(20) { // a key that no line can carry as it is
+	if f.one(20) { // a key that can't be written in a text line
 		k += " x"
 	}
 	switch f.rand.IntN(18) {
@@ -642,7 +644,7 @@ func (c *caller) composeFrame(text []byte, k string) []byte {
 		return c.addFrame(text, or(0x00, 0x09), nil, k, "")
 	case 2:
 		return c.addFrame(text, or(0x0c, 0x0d), nil, k, "")
-	case 3: // several quiet gets go together
+	case 3: // quiet gets are batched
 		for range 3 {
 			text = c.addFrame(text, 0x0d, nil, c.key(), "")
 		}
@@ -676,7 +678,7 @@ func (c *caller) composeFrame(text []byte, k string) []byte {
 	}
 	switch f.rand.IntN(5) {
 	case 3:
-		return c.addFrame(text, []byte{0x1b, 0x20, 0x40}[f.rand.IntN(3)], nil, "", "") // what it does not know
+		return c.addFrame(text, []byte{0x1b, 0x20, 0x40}[f.rand.IntN(3)], nil, "", "") // unknown opcodes
 	case 4:
 		return c.addFrame(text, or(0x01, 0x11), make([]byte, 8), k, strings.Repeat("z", limits.Value+1))
 	case 0:
@@ -703,7 +705,7 @@ func (c *caller) addFrame(text []byte, opcode byte, extras []byte, key, value st
 	return append(append(append(text, extras...), key...), value...)
 }
 
-// hears takes what the engine has for it.
+// hears processes the bytes that the engine has for it.
 func (c *caller) hears() {
 	n := 0
 	for _, b := range c.link.Pending(nil) {
@@ -730,7 +732,8 @@ func (c *caller) hears() {
 	}
 }
 
-// take takes a part of the reply to w that is whole, and reports whether that ends it.
+// take consumes a complete part of the reply to w, and reports whether the reply is
+// complete.
 func (c *caller) take(w *want) (size int, done bool) {
 	if c.binary {
 		return c.takeFrame(w)
@@ -781,7 +784,7 @@ func (c *caller) take(w *want) (size int, done bool) {
 	return size, done
 }
 
-// dataOf is how many bytes of data follow a line; -1: none do.
+// dataOf returns how many bytes of data follow a line, or -1 if none do.
 func dataOf(line string) int {
 	w := strings.Fields(line)
 	at := 0

@@ -1,6 +1,6 @@
 package fleet
 
-// The rules of the guard that can be left out at the servers.
+// Rules of the guard that can be disabled at the servers.
 
 import (
 	"bytes"
@@ -9,18 +9,18 @@ import (
 	"ringside/internal/memnode"
 )
 
-// spoiler is a rule of the guard, left out by what servers do; "": none.
+// spoiler names a rule of the guard that the servers disable; "": none.
 type spoiler string
 
 const (
-	noStubs     spoiler = "N"        // mg makes none
-	shownStubs  spoiler = "stubs"    // nobody can tell them from empty values
+	noStubs     spoiler = "N"        // mg creates no stubs
+	shownStubs  spoiler = "stubs"    // clients see stubs as empty values
 	blindSets   spoiler = "C"        // sets are not bound to a miss
-	goneIsFree  spoiler = "NF"       // a set that finds nothing is stored
-	lateSets    spoiler = "C I"      // a set that comes late is stored as stale
-	blindFills  spoiler = "fill C"   // what is copied may have been deleted since
-	copiedStubs spoiler = "copies"   // who copies can't tell them from empty values
-	blindAppend spoiler = "append C" // what is appended to may have been deleted since
+	goneIsFree  spoiler = "NF"       // a set that finds no item is stored
+	lateSets    spoiler = "C I"      // a late set is stored as stale
+	blindFills  spoiler = "fill C"   // a value is copied although it may have been deleted since
+	copiedStubs spoiler = "copies"   // repairs see stubs as empty values
+	blindAppend spoiler = "append C" // a value is appended to although it may have been deleted since
 )
 
 var (
@@ -31,7 +31,7 @@ var (
 	bound    = regexp.MustCompile(` C(\d+)`)
 )
 
-// spoil is a request as the server gets it.
+// spoil returns the request as the server receives it.
 func (s spoiler) spoil(request []byte) []byte {
 	line, body, _ := bytes.Cut(request, []byte("\r\n"))
 	with := func(line []byte) []byte { return append(append(append([]byte(nil), line...), "\r\n"...), body...) }
@@ -48,7 +48,7 @@ func (s spoiler) spoil(request []byte) []byte {
 	return request
 }
 
-// after is its answer.
+// after returns the reply as the client receives it.
 func (s spoiler) after(server *memnode.Line, request, answer []byte) []byte {
 	switch {
 	case s == goneIsFree && bytes.HasPrefix(request, []byte("ms ")) && bytes.HasPrefix(answer, []byte("NF")):

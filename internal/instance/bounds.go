@@ -1,7 +1,7 @@
 package instance
 
-// Bounds that are reached, in the log: a line each, at most once in ten seconds,
-// with how often it was.
+// This file logs limits that are reached: one line for each limit, at most once in ten
+// seconds, with the number of times.
 
 import (
 	"cmp"
@@ -12,22 +12,22 @@ import (
 )
 
 const (
-	boundsEvery = time.Second      // how often it is looked whether a bound was reached
-	boundQuiet  = 10 * time.Second // between two lines on one of them
+	boundsEvery = time.Second      // interval of the check
+	boundQuiet  = 10 * time.Second // minimum time between two lines about one limit
 )
 
-// boundLog is what was said of each bound.
+// boundLog remembers what was logged about each limit.
 type boundLog struct {
 	log  *slog.Logger
 	said map[string]*saidBound
 }
 
 type saidBound struct {
-	count uint64    // up to the last line
-	at    time.Time // of the last line
+	count uint64    // total count at the last line
+	at    time.Time // time of the last line
 }
 
-// look says which bounds were reached since it was said last.
+// look logs the limits that were reached since their last line.
 func (b *boundLog) look(is stats.Bounds, now time.Time) {
 	b.one("limits.clients", is.Clients, now, "clients were refused: limits.clients is reached")
 	b.one("descriptors", is.Descriptors, now, "clients could not be accepted: raise the limit of open files (ulimit -n, LimitNOFILE), or lower limits.clients")
@@ -47,8 +47,8 @@ func (b *boundLog) look(is stats.Bounds, now time.Time) {
 	b.one("limits.memory requests", shed, now, "requests to servers were refused: limits.memory is reached", "most_at", slowest)
 }
 
-// most is the name that has the greater count; of two that are equal the one
-// that sorts first.
+// most returns the name with the greater count. If the counts are equal it returns the
+// name that sorts first.
 func most(a, b string, countA, countB uint64) string {
 	if a == "" || cmp.Or(cmp.Compare(countB, countA), cmp.Compare(a, b)) > 0 {
 		return b
@@ -62,7 +62,7 @@ func (b *boundLog) one(bound string, count uint64, now time.Time, what string, m
 		s = &saidBound{}
 		b.said[bound] = s
 	}
-	s.count = min(s.count, count) // a server that is gone takes its counts with it
+	s.count = min(s.count, count) // the sum shrinks if a server is removed
 	if count == s.count || now.Sub(s.at) < boundQuiet {
 		return
 	}

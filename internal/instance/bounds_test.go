@@ -1,6 +1,6 @@
 package instance
 
-// Bounds that are reached: what is logged, and how often.
+// Tests of the log lines about limits that are reached.
 
 import (
 	"bytes"

@@ -1,7 +1,8 @@
 package instance
 
-// Descriptors: clients must not use up those that servers and the admin interface
-// need, nor wait in the kernel for one that never comes free.
+// This file reserves file descriptors. Clients must not use up those that servers and
+// the admin interface need. They also must not wait in the kernel for a descriptor that
+// never becomes free.
 
 import (
 	"fmt"
@@ -10,17 +11,17 @@ import (
 	"ringside/proxy/table"
 )
 
-// What needs descriptors beside clients.
+// Descriptors needed in addition to those of clients.
 const (
-	filesOfProcess = 32 // standard streams, the runtime's own, files that are read
-	filesOfAdmin   = 32 // scrapes, health checks and commands at once
-	filesOfLoop    = 8  // of each: what it waits with, and a spare one
-	filesOfBurst   = 64 // of each loop: clients over the limit, between being accepted and being refused
+	filesOfProcess = 32 // standard streams, the Go runtime, files that are read
+	filesOfAdmin   = 32 // concurrent scrapes, health checks and commands
+	filesOfLoop    = 8  // for each loop: its poller, and a spare one
+	filesOfBurst   = 64 // for each loop: clients over the limit, from accept until they are rejected
 )
 
-// filesBeside is how many descriptors a table needs beside its clients.
+// filesBeside returns how many descriptors a table needs in addition to its clients.
 func filesBeside(t *table.Table, loops int) int {
-	connections := map[string]int{} // by address: pools that share a server share its connections
+	connections := map[string]int{} // by address, because pools that share a server share its connections
 	for _, p := range t.Pools {
 		for _, s := range p.Servers {
 			at := s.Network + " " + s.Address
@@ -29,12 +30,13 @@ func filesBeside(t *table.Table, loops int) int {
 	}
 	n := filesOfProcess + filesOfAdmin + loops*(filesOfLoop+filesOfBurst) + len(t.Listeners)*2*loops
 	for _, c := range connections {
-		n += loops * (c + 1) // one more waits for a late answer
+		n += loops * (c + 1) // one more may wait for a late reply
 	}
 	return n
 }
 
-// fitClients lowers limits.clients of t to what the process may open.
+// fitClients lowers limits.clients of t to the number of files that the process may
+// open.
 func fitClients(t *table.Table, loops int, log *slog.Logger) error {
 	files, known := openFiles()
 	if !known {

@@ -2,7 +2,7 @@
 
 package instance
 
-// No limit of open files is known here.
+// This file is for systems where the limit of open files is unknown.
 
-// openFiles is how many descriptors the process may have, where that is limited.
+// openFiles returns the maximum number of descriptors of the process, if it is known.
 func openFiles() (n uint64, known bool) { return 0, false }

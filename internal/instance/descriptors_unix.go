@@ -2,12 +2,12 @@
 
 package instance
 
-// The limit of open files, where there is one.
+// This file reads the limit of open files on Unix.
 
 import "syscall"
 
-// openFiles is how many descriptors the process may have; the Go runtime has
-// raised its limit as far as it may be raised.
+// openFiles returns the maximum number of descriptors of the process. The Go runtime
+// has already raised the soft limit to the hard limit.
 func openFiles() (n uint64, known bool) {
 	var limit syscall.Rlimit
 	err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit)

@@ -1,6 +1,6 @@
 package instance
 
-// ringside serve --take-over, seen from both sides.
+// This file implements ringside serve --take-over for both the old and the new process.
 
 import (
 	"context"
@@ -15,18 +15,18 @@ import (
 	"ringside/proxy/admin"
 )
 
-// takeover is the listening sockets that another Ringside hands over.
+// takeover contains the listening sockets received from another instance.
 type takeover struct {
-	conn      net.Conn                  // to the old one
-	paths     []*net.UnixListener       // whose files are the old one's to remove until it has handed them over
-	listeners map[string][]net.Listener // by network and address, as loop.Driver and listenAdmin call them
+	conn      net.Conn                  // connection to the old process
+	paths     []*net.UnixListener       // Unix sockets; the old process removes their files until the take-over is complete
+	listeners map[string][]net.Listener // by network and address, named as in loop.Driver and listenAdmin
 }
 
-// adminSocket is what an admin interface's socket is called in a take-over.
+// adminSocket returns the name of an admin interface's socket in a take-over.
 func adminSocket(a config.Address) string { return "admin " + a.Network + " " + a.Address }
 
-// takeOver asks the Ringside that serves f's admin interface for its sockets. It
-// returns nil if there is none.
+// takeOver requests the sockets of the instance that serves f's admin interface. It
+// returns nil if there is no such instance.
 func takeOver(ctx context.Context, f *config.File) (*takeover, error) {
 	a := f.Admin.Address
 	if a.Network == "" {
@@ -43,7 +43,8 @@ func takeOver(ctx context.Context, f *config.File) (*takeover, error) {
 	}
 	t, err := take(socket)
 	if err == nil && len(t.listeners[adminSocket(a)]) == 0 {
-		// Another user who listens at this address could name the socket of another Ringside.
+		// Another user who listens on this address could name the socket of another
+		// instance.
 		t.close()
 		err = errors.New("the sockets that it names are not of this address")
 	}
@@ -53,7 +54,8 @@ func takeOver(ctx context.Context, f *config.File) (*takeover, error) {
 	return t, nil
 }
 
-// listener gives away one socket; nil if it was not handed over.
+// listener returns one socket and removes it from t. It returns nil if no socket with
+// this name was handed over.
 func (t *takeover) listener(name string) net.Listener {
 	if t == nil || len(t.listeners[name]) == 0 {
 		return nil
@@ -63,8 +65,8 @@ func (t *takeover) listener(name string) net.Listener {
 	return l
 }
 
-// close lets go of the sockets that nobody has wanted. Without a word before it,
-// the old Ringside goes on as if nothing had been.
+// close closes the unused sockets. If ready was not called before, the old instance
+// continues as if nothing had happened.
 func (t *takeover) close() {
 	t.conn.Close()
 	for _, list := range t.listeners {
@@ -74,19 +76,19 @@ func (t *takeover) close() {
 	}
 }
 
-// handOver offers the listening sockets to the process that asks for them.
+// handOver offers the listening sockets to the process that requested them.
 func (r *Instance) handOver() (socket string, err error) {
 	return r.handover.offer(r.listeningSockets, func(done func()) {
 		select {
 		case r.handed <- done:
-		case <-r.ended: // it stops anyway
+		case <-r.ended: // it is stopping anyway
 			done()
 		}
 	})
 }
 
 // listeningSockets returns copies of all listening sockets, with the names by which the
-// next process knows them.
+// next process identifies them.
 func (r *Instance) listeningSockets() (names []string, files []*os.File, err error) {
 	names, files, err = r.driver.Sockets()
 	if err != nil {
@@ -105,8 +107,8 @@ func (r *Instance) listeningSockets() (names []string, files []*os.File, err err
 	return append(names, adminSocket(at)), append(files, f), nil
 }
 
-// drainClients serves the clients that are there until they have gone, or limits.drain is
-// over: new ones are another process's.
+// drainClients serves the remaining clients until they disconnect, for at most
+// limits.drain. New clients connect to the other process.
 func (r *Instance) drainClients(signals <-chan os.Signal) error {
 	r.log.Info("handed over: serving the clients that are left", "at_most", r.file.Limits.Drain.String())
 	end := time.NewTimer(r.file.Limits.Drain)
@@ -125,6 +127,6 @@ func (r *Instance) drainClients(signals <-chan os.Signal) error {
 			}
 		case <-end.C:
 		}
-		return r.Stop(signals, 0) // the listeners are another's by now
+		return r.Stop(signals, 0) // the listeners belong to the other process now
 	}
 }

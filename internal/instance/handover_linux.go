@@ -1,7 +1,7 @@
 package instance
 
-// Handing over: the listening sockets of a running Ringside go to the next one,
-// through a socket that only the two know.
+// This file passes the listening sockets of a running instance to the next one, over a
+// Unix socket with a random name that only these two processes know.
 
 import (
 	"bufio"
@@ -21,24 +21,24 @@ import (
 )
 
 const (
-	handWithin  = 10 * time.Second // to come for the sockets, and to be told that they are one's own
-	readyWithin = 5 * time.Minute  // to be ready with them
-	mostSockets = 250              // the kernel hands over 253 at once
+	handWithin  = 10 * time.Second // to connect for the sockets, and to receive the confirmation
+	readyWithin = 5 * time.Minute  // until the new process is ready
+	mostSockets = 250              // the kernel passes at most 253 at once
 )
 
-// handoverSocket is the socket at which the next process gets the listening sockets. There
-// is at most one that waits, however often one is asked for: a local user who may use the
-// control API cannot use up descriptors.
+// handoverSocket is the socket on which the next process receives the listening
+// sockets. At most one is open, however often it is requested. So a local user who may
+// use the control API can't exhaust descriptors.
 type handoverSocket struct {
 	mu      sync.Mutex
-	waiting *net.UnixListener // nil: none
+	waiting *net.UnixListener // nil: no offer is open
 }
 
-// offer returns the name of a socket by which the process that has started a take-over gets
-// the listening ones. open returns them, with their names, when that process has
-// connected; connections of other users are closed, and do not end the offer. Nothing
-// changes until the process says that it is ready: then handed is called, with a function
-// that tells it that the sockets are its own.
+// offer returns the name of a socket on which the process that started a take-over
+// receives the listening sockets. open is called when that process has connected, and
+// returns the sockets with their names. Connections of other users are closed and do
+// not end the offer. Nothing changes until the process reports that it is ready. Then
+// handed is called, with a function that confirms that the process owns the sockets.
 func (h *handoverSocket) offer(open func() (names []string, files []*os.File, err error), handed func(done func())) (socket string, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -69,8 +69,8 @@ func (h *handoverSocket) offer(open func() (names []string, files []*os.File, er
 	return l.Addr().String(), nil
 }
 
-// acceptTrusted returns the first connection of a process that may take the sockets; nil
-// if none comes in time.
+// acceptTrusted returns the first connection from a process that may receive the
+// sockets, or nil if there is none in time.
 func acceptTrusted(l *net.UnixListener) *net.UnixConn {
 	for {
 		c, err := l.AcceptUnix()
@@ -84,7 +84,8 @@ func acceptTrusted(l *net.UnixListener) *net.UnixConn {
 	}
 }
 
-// handOverTo sends files to c, and closes its own copies when c has them or has gone.
+// handOverTo sends files to c. It closes its copies after c has received them or has
+// disconnected.
 func handOverTo(c *net.UnixConn, names []string, files []*os.File, handed func(done func())) {
 	defer func() {
 		for _, f := range files {
@@ -116,8 +117,8 @@ func handOverTo(c *net.UnixConn, names []string, files []*os.File, handed func(d
 	}
 }
 
-// numbers is the descriptors of files. Fd would make the sockets blocking ones, in
-// both processes, and a loop that accepts would stand still.
+// numbers returns the descriptors of files. It does not use Fd, because Fd would make
+// the sockets blocking in both processes, and an accepting loop would hang.
 func numbers(files []*os.File) (fds []int, err error) {
 	for _, f := range files {
 		raw, err := f.SyscallConn()
@@ -131,12 +132,12 @@ func numbers(files []*os.File) (fds []int, err error) {
 	return fds, nil
 }
 
-// isTrusted reports whether a process of that user may be the other side of a take-over.
-// Root trusts only root: what an unprivileged process hands over is that user's choice.
+// isTrusted reports whether a process of this user may take part in a take-over. Root
+// trusts only root, because an unprivileged user could hand over any sockets.
 var isTrusted = func(uid uint32) bool { return int(uid) == os.Geteuid() }
 
-// checkPeer returns nil if the process at the other end of c may be the other side of a
-// take-over, as the kernel knows it.
+// checkPeer returns nil if the process at the other end of c may take part in a
+// take-over. It asks the kernel for the user of that process.
 func checkPeer(c *net.UnixConn) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -151,11 +152,11 @@ func checkPeer(c *net.UnixConn) error {
 	return cmp.Or(failed, err)
 }
 
-// socketPrefix begins the name of each socket at which listening sockets are handed over.
+// socketPrefix is the prefix of the names of hand-over sockets.
 const socketPrefix = "@ringside-"
 
-// take gets the listening sockets from the Ringside that has offered them. It connects to
-// no other service, whatever socket the other side names.
+// take receives the listening sockets from the instance that offers them. It never
+// connects to another service, whatever socket the other side names.
 func take(socket string) (*takeover, error) {
 	if !strings.HasPrefix(socket, socketPrefix) {
 		return nil, fmt.Errorf("it names the socket %.100q, which is not a Ringside's", socket)
@@ -176,8 +177,8 @@ func take(socket string) (*takeover, error) {
 	return t, nil
 }
 
-// dialOffer connects to a socket. Connections of other users may fill its queue until the old
-// Ringside has refused them, so dialOffer tries again meanwhile.
+// dialOffer connects to a socket. Connections of other users may fill its queue until
+// the old instance has closed them, so dialOffer retries.
 func dialOffer(socket string) (*net.UnixConn, error) {
 	for end := time.Now().Add(handWithin); ; time.Sleep(time.Millisecond) {
 		c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket, Net: "unix"})
@@ -225,7 +226,7 @@ func (t *takeover) receive(c *net.UnixConn) error {
 	return err
 }
 
-// ready tells the old Ringside to stop accepting, and returns when it has.
+// ready tells the old instance to stop accepting, and waits until it has.
 func (t *takeover) ready() error {
 	t.conn.SetDeadline(time.Now().Add(handWithin))
 	if _, err := t.conn.Write([]byte("ready\n")); err != nil {

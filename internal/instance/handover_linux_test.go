@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// trustOnly makes isTrusted accept only connections while trust is true.
+// trustOnly makes isTrusted return true only while trust is true.
 func trustOnly(t *testing.T) (trust *atomic.Bool) {
 	t.Helper()
 	before := isTrusted
@@ -50,7 +50,7 @@ func TestHandoverRefusesIntruders(t *testing.T) {
 		return name
 	}
 	name := offer()
-	for range 100 { // as a local user who asks again and again
+	for range 100 { // like a local user who repeats the request
 		if again := offer(); again != name {
 			t.Fatalf("a second socket %s beside %s", again, name)
 		}
@@ -78,8 +78,8 @@ func TestHandoverRefusesIntruders(t *testing.T) {
 	<-handed
 }
 
-// TestTakeRefusesStranger checks that the new process takes no socket from a process of
-// another user, whatever it listens on.
+// TestTakeRefusesStranger checks that the new process does not accept sockets from a
+// process of another user, whatever it listens on.
 func TestTakeRefusesStranger(t *testing.T) {
 	trustOnly(t)
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socketPrefix + "test-" + t.Name(), Net: "unix"})
@@ -92,8 +92,8 @@ func TestTakeRefusesStranger(t *testing.T) {
 	}
 }
 
-// TestTakeWaitsInFullQueue checks that connections of another user that fill the queue of the
-// socket delay a take-over, and do not make it fail.
+// TestTakeWaitsInFullQueue checks that a queue filled by another user's connections
+// delays a take-over, but does not make it fail.
 func TestTakeWaitsInFullQueue(t *testing.T) {
 	name := socketPrefix + "test-" + t.Name()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
@@ -118,7 +118,7 @@ func TestTakeWaitsInFullQueue(t *testing.T) {
 		defer c.Close()
 	}
 	go func() {
-		time.Sleep(20 * time.Millisecond) // so that dialOffer most likely meets the full queue
+		time.Sleep(20 * time.Millisecond) // so that dialOffer most likely finds the queue full
 		for {
 			if c, err := l.Accept(); err != nil {
 				return
@@ -134,8 +134,8 @@ func TestTakeWaitsInFullQueue(t *testing.T) {
 	c.Close()
 }
 
-// TestTakeRefusesOtherSockets checks that the new process connects to no socket of a service
-// that is not a Ringside, although that may be of the same user.
+// TestTakeRefusesOtherSockets checks that the new process does not connect to a service
+// that is not a Ringside instance, even if it belongs to the same user.
 func TestTakeRefusesOtherSockets(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "service")
 	l, err := net.Listen("unix", path)

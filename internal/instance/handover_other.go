@@ -2,7 +2,8 @@
 
 package instance
 
-// Elsewhere than Linux there is no socket that only two processes know.
+// Other systems than Linux have no abstract Unix sockets, so they do not support a
+// take-over.
 
 import (
 	"errors"

@@ -1,8 +1,9 @@
-// Package instance is one running Ringside, from start to end: its engines, listeners and admin
-// interface, the file that it reads again, and the process that takes its place.
+// Package instance runs one Ringside process from start to end. It starts the engines,
+// the listeners and the admin interface, reloads the configuration, and hands over to
+// the next process.
 package instance
 
-// A running Ringside: engines, listeners, admin interface, reload, the end.
+// This file contains the lifetime of an instance: start, reload, stop.
 
 import (
 	"context"
@@ -35,45 +36,45 @@ import (
 	"ringside/proxy/table"
 )
 
-// Instance is one running Ringside.
+// Instance is one running Ringside process.
 type Instance struct {
 	log     *slog.Logger
 	logging *logSettings
-	watch   fileWatch    // of the configuration; without a path it has no file
-	started *config.File // what the process was started with
-	file    *config.File // what is in force
+	watch   fileWatch    // watches the configuration file; without a path there is no file
+	started *config.File // configuration at the start
+	file    *config.File // configuration in force
 	proxy   *proxy.Proxy
 	driver  *loop.Driver
 	faults  *fault.Set
-	events  *live.Events  // what the page shows of the log
-	admin   *admin.Server // nil: none
+	events  *live.Events  // log records for the dashboard
+	admin   *admin.Server // nil: no admin interface
 	tracer  *trace.Tracer
 	traces  *tracefile.Traces
 
 	adminAddr     net.Addr
-	adminListener net.Listener   // guarded by mu, and so is adminAt
-	adminAt       config.Address // as the file says it
-	taken         *takeover      // the sockets of another Ringside; nil: none
-	handover      handoverSocket // where the next process gets the sockets
+	adminListener net.Listener   // protected by mu, like adminAt
+	adminAt       config.Address // as spelled in the configuration
+	taken         *takeover      // sockets received from another instance; nil: none
+	handover      handoverSocket // where the next process receives the sockets
 
-	files    uint64 // that the process could open when limits.clients was fitted
+	files    uint64 // limit of open files when limits.clients was fitted
 	stopping atomic.Bool
-	asked    chan chan<- reloadAnswer // who wants the file to be read again; served by serve
-	askers   []chan<- reloadAnswer    // of these, who waits until it may be
-	handed   chan func()              // told when another process has the sockets; called when it may have them alone
-	ended    chan struct{}            // closed when serve takes no more of both
+	asked    chan chan<- reloadAnswer // requests for a reload; received by Serve
+	askers   []chan<- reloadAnswer    // requests for a reload that has to wait
+	handed   chan func()              // receives a function when another process has the sockets; calling it confirms that they belong to that process alone
+	ended    chan struct{}            // closed when Serve no longer receives from asked and handed
 
 	mu     sync.Mutex
 	reload live.Reload
 }
 
-// reloadAnswer is what came of a reload.
+// reloadAnswer is the result of a reload.
 type reloadAnswer struct {
 	done admin.Reloaded
 	err  error
 }
 
-// start builds and opens everything f describes, which was read from w.
+// start builds and opens everything that f describes. f was read from w.
 func start(f *config.File, w fileWatch, version string, log *slog.Logger, logging *logSettings, taken *takeover) (*Instance, error) {
 	t, err := f.Build()
 	if err != nil {
@@ -98,7 +99,7 @@ func start(f *config.File, w fileWatch, version string, log *slog.Logger, loggin
 		options.Inherited = taken.listeners
 	}
 	if !options.OrdinaryWait && os.Getenv("GOMAXPROCS") == "" {
-		// Each loop keeps its processor while it waits; one more is for the
+		// Each loop keeps its processor while it waits. One more is for the garbage
 		// collector and everything else.
 		runtime.GOMAXPROCS(max(2, options.Loops+1))
 	}
@@ -114,7 +115,7 @@ func start(f *config.File, w fileWatch, version string, log *slog.Logger, loggin
 	}
 	take()
 	r.announce()
-	go func() { // servers may be slow to answer, or not be there yet
+	go func() { // servers may be slow to reply, or not running yet
 		for _, w := range inspect.ItemSizes(context.Background(), t) {
 			log.Warn(w)
 		}
@@ -122,8 +123,9 @@ func start(f *config.File, w fileWatch, version string, log *slog.Logger, loggin
 	return r, nil
 }
 
-// open opens what f, whose table is t, listens on and writes to, unless it is open. take
-// puts that in the place of what there was; before, and on an error, nothing else changes.
+// open opens the listeners and files of f, unless they are open already. t is the table
+// of f. The returned take function replaces the old ones. Before take is called, and if
+// open returns an error, nothing else changes.
 func (r *Instance) open(f *config.File, t *table.Table) (take func(), err error) {
 	takeAdmin, err := r.listenAdmin(f.Admin)
 	if err != nil {
@@ -147,18 +149,19 @@ func (r *Instance) open(f *config.File, t *table.Table) (take func(), err error)
 	}, nil
 }
 
-// Start serves what f says, without a file that could be read again.
+// Start runs an instance with f, without a file that could be reloaded.
 func Start(f *config.File, version string, log *slog.Logger) (*Instance, error) {
 	return start(f, fileWatch{}, version, log, nil, nil)
 }
 
-// Address is where clients of the first listener connect.
+// Address returns the address of the first listener.
 func (r *Instance) Address() string { return r.driver.Addrs()[0].String() }
 
-// AdminAddress is where the admin interface is, which there must be.
+// AdminAddress returns the address of the admin interface, which must exist.
 func (r *Instance) AdminAddress() string { return r.adminAddr.String() }
 
-// processName is what other Ringsides call this process: the machine, and its number there.
+// processName returns the name of this process in the list of instances: host and
+// process ID.
 func processName() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -168,8 +171,9 @@ func processName() string {
 }
 
 // listenAdmin opens the admin interface that a describes, if it is not open yet.
-// Nothing else changes until take is called, with whether it is to be taken: then
-// it serves as a says, and one at another address ends behind what it answers.
+// Nothing else changes until take is called. take(true) puts the settings in force and
+// shuts down an old interface at another address after its current requests.
+// take(false) closes what was opened.
 func (r *Instance) listenAdmin(a config.Admin) (take func(bool), err error) {
 	access := admin.Access{Pprof: admin.Who(a.Pprof), Control: admin.Who(a.Control), Faults: a.Faults, Page: admin.Who(a.Page)}
 	for _, name := range a.Names {
@@ -224,14 +228,14 @@ func (r *Instance) serveAdmin(l net.Listener, access admin.Access) {
 	}()
 }
 
-// shutdown ends an admin interface behind what it answers.
+// shutdown stops an admin interface after its current requests, within one second.
 func shutdown(s *admin.Server) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	s.Shutdown(ctx)
 }
 
-// announce says what has been started.
+// announce logs the start.
 func (r *Instance) announce() {
 	servers := 0
 	for _, p := range r.file.Pools {
@@ -260,7 +264,7 @@ func (r *Instance) announce() {
 	}
 }
 
-// warn says what is right in f, but hardly what is wanted.
+// warn logs the valid but questionable settings of f.
 func (r *Instance) warn(f *config.File) {
 	for _, w := range f.Warnings {
 		r.log.Warn("the configuration is taken as it is", "but", w)
@@ -271,8 +275,8 @@ var paces = map[string]pace.Kind{"auto": pace.Auto, "answers": pace.Answers, "sl
 
 func loopOptions(e config.Engine) loop.Options {
 	o := loop.Options{Driver: e.Driver, Loops: e.Loops}
-	// The raw wait gives its processor back when the runtime asks for it by a
-	// signal; without those signals it would keep it.
+	// The raw wait releases its processor when the runtime requests it by a signal.
+	// Without these signals it would keep the processor.
 	o.OrdinaryWait = e.Wait == "syscall" || strings.Contains(os.Getenv("GODEBUG"), "asyncpreemptoff=1")
 	if c := e.CoalesceServer; c.On {
 		o.Tune.HoldDue, o.Tune.HoldMax = c.MinDue, c.MaxHeld
@@ -299,7 +303,7 @@ func (r *Instance) reloaded() live.Reload {
 	return r.reload
 }
 
-// readAgain lets serve read the configuration again, and waits for it.
+// readAgain asks Serve for a reload and waits for the result.
 func (r *Instance) readAgain() (admin.Reloaded, error) {
 	answer := make(chan reloadAnswer, 1)
 	select {
@@ -315,8 +319,9 @@ func (r *Instance) readAgain() (admin.Reloaded, error) {
 	}
 }
 
-// reread reads the configuration again for all who have asked for that. If it may not be
-// read yet, it says when to try once more. again: it has said so before.
+// reread reloads the configuration and answers all askers. If a reload is not possible
+// yet, it returns a channel that fires when to retry. again means that this was logged
+// before.
 func (r *Instance) reread(again bool) (later <-chan time.Time) {
 	if is, err := r.proxy.Snapshot(); err == nil && is.Unsettled > 0 {
 		r.watch.reading()
@@ -334,8 +339,8 @@ func (r *Instance) reread(again bool) (later <-chan time.Time) {
 	return nil
 }
 
-// again reads the configuration again and puts it in force, whole or not at
-// all. It returns when all loops go by it.
+// again reloads the configuration. It applies the new one completely or not at all, and
+// returns when all loops use it.
 func (r *Instance) again() (admin.Reloaded, error) {
 	r.tellReloading()
 	defer r.tellReady()
@@ -360,7 +365,8 @@ func (r *Instance) again() (admin.Reloaded, error) {
 	return done, nil
 }
 
-// swap puts the file in force. moves: keys of several copies go to other servers by it.
+// swap puts the file in force. moves reports that replicated keys move to other servers
+// as a result.
 func (r *Instance) swap() (f *config.File, moves bool, err error) {
 	r.watch.reading()
 	f, err = config.Load(r.watch.path)
@@ -382,7 +388,7 @@ func (r *Instance) swap() (f *config.File, moves bool, err error) {
 	r.logging.set(f.Log)
 	r.proxy.Swap(t)
 	take()
-	is, err := r.proxy.Snapshot() // each loop takes up the table before it answers
+	is, err := r.proxy.Snapshot() // each loop adopts the table before it answers
 	if err != nil {
 		r.log.Warn("the configuration is in force, but not all loops go by it yet", "error", err)
 		return f, false, nil
@@ -390,8 +396,8 @@ func (r *Instance) swap() (f *config.File, moves bool, err error) {
 	return f, is.Moving, nil
 }
 
-// refit fits limits.clients again when somebody has changed how many files the
-// process may open (prlimit).
+// refit fits limits.clients again if the number of files that the process may open has
+// changed (prlimit).
 func (r *Instance) refit() {
 	files, known := openFiles()
 	if !known || files == r.files {
@@ -410,24 +416,26 @@ func (r *Instance) refit() {
 	r.proxy.Swap(t)
 }
 
-// limitMemory makes the collector work harder before garbage makes the process
-// larger than the example file says a container needs. An operator's GOMEMLIMIT
-// counts instead.
+// limitMemory sets the memory limit of the Go runtime. The garbage collector then works
+// harder before the process becomes larger than the example configuration says a
+// container needs. GOMEMLIMIT in the environment overrides it.
 func limitMemory(f *config.File) {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(f.Limits.Memory + f.Limits.Memory/4 + beside)
 	}
 }
 
-// beside is what the runtime may take beside limits.memory and a quarter of it:
-// half of what the example file grants, for the program itself is resident too.
+// beside is the memory in bytes that the runtime may use in addition to 1.25 times
+// limits.memory. It is half of what the example configuration grants, because the
+// program itself is resident, too.
 const beside = 32 << 20
 
-// poolsEvery is how often servers are asked which pools eject them. Tests shorten it.
+// poolsEvery is the interval at which servers are asked which pools eject them. Tests
+// shorten it.
 var poolsEvery = time.Minute
 
-// Serve runs until a signal ends it. A first SIGTERM or SIGINT lets clients
-// have what they have asked for; a second one ends at once.
+// Serve runs until a signal ends it. After the first SIGTERM or SIGINT, requests in
+// flight complete; a second one ends it at once.
 func (r *Instance) Serve(signals <-chan os.Signal) error {
 	r.tellReady()
 	looks := time.NewTicker(lookEvery)
@@ -438,7 +446,7 @@ func (r *Instance) Serve(signals <-chan os.Signal) error {
 	defer counts.Stop()
 	pools := time.NewTicker(poolsEvery)
 	defer pools.Stop()
-	var later <-chan time.Time // the file is to be read again then
+	var later <-chan time.Time // fires when a delayed reload is due
 	for {
 		if on := r.file.Watch && r.watch.path != ""; on != looking {
 			if looking = on; on {
@@ -469,7 +477,7 @@ func (r *Instance) Serve(signals <-chan os.Signal) error {
 			return r.drainClients(signals)
 		case now := <-counts.C:
 			r.refit()
-			if is, err := r.proxy.Bounds(); err == nil { // else /healthz says that a loop hangs
+			if is, err := r.proxy.Bounds(); err == nil { // otherwise /healthz reports that a loop hangs
 				bounds.look(is, now)
 			}
 			if r.admin != nil {
@@ -492,20 +500,20 @@ func (r *Instance) Serve(signals <-chan os.Signal) error {
 	}
 }
 
-// End ends it at once.
+// End ends the instance at once.
 func (r *Instance) End() {
 	now := make(chan os.Signal)
 	close(now)
 	r.Stop(now, 0)
 }
 
-// oneStop is how long signals count as one: timeout(1), for one, tells the process
-// and then its whole group, which it is in.
+// oneStop is the time in which several signals count as one. For example, timeout(1)
+// signals the process and then its process group, which includes the process again.
 const oneStop = 500 * time.Millisecond
 
-// Stop says at /readyz that clients should go elsewhere, takes new ones for linger
-// still, because balancers hear of it late, and then lets all have what they have
-// asked for.
+// Stop makes /readyz report that the instance is stopping. It accepts new clients for
+// the duration linger, because load balancers notice it late. Then it completes the
+// requests in flight.
 func (r *Instance) Stop(signals <-chan os.Signal, linger time.Duration) error {
 	r.stopping.Store(true)
 	r.tellSupervisor(daemon.SdNotifyStopping, fmt.Sprintf("STATUS=stopping: clients have their answers, at most %s", linger+r.file.Limits.Drain))
@@ -544,7 +552,7 @@ func (r *Instance) Stop(signals <-chan os.Signal, linger time.Duration) error {
 	return nil
 }
 
-// Catch returns the signals that serve wants.
+// Catch returns a channel with the signals that Serve handles.
 func Catch() <-chan os.Signal {
 	c := make(chan os.Signal, 4)
 	signal.Notify(c, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)

@@ -1,6 +1,6 @@
 package instance
 
-// What an instance asks of the Go runtime.
+// Tests of the settings of the Go runtime.
 
 import (
 	"runtime/debug"

@@ -1,6 +1,6 @@
 package instance
 
-// The log, whose level and format a reload may change.
+// This file implements the log, with a level and format that a reload can change.
 
 import (
 	"context"
@@ -11,13 +11,13 @@ import (
 	"ringside/config"
 )
 
-// logSettings are what a log goes by now.
+// logSettings contains the current settings of a log.
 type logSettings struct {
 	to      io.Writer
 	current atomic.Pointer[slog.Handler]
 }
 
-// NewLogger makes a log that goes by l until set is called.
+// NewLogger returns a log with the settings l, which set changes.
 func NewLogger(l config.Log, to io.Writer) (log *slog.Logger, settings *logSettings) {
 	s := &logSettings{to: to}
 	s.set(l)
@@ -33,8 +33,8 @@ func (s *logSettings) set(l config.Log) {
 	s.current.Store(&h)
 }
 
-// logHandler hands each record to what the settings are then. more is what
-// loggers that were made of it add.
+// logHandler passes each record to the handler of the current settings. more adds the
+// attributes and groups of derived loggers.
 type logHandler struct {
 	settings *logSettings
 	more     func(slog.Handler) slog.Handler

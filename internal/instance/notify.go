@@ -1,7 +1,7 @@
 package instance
 
-// What systemd hears of a process that it has started with Type=notify. Where
-// nobody listens (NOTIFY_SOCKET is not set) nothing is said.
+// This file reports the state to systemd, for a service with Type=notify. If
+// NOTIFY_SOCKET is not set it does nothing.
 
 import (
 	"fmt"
@@ -12,15 +12,15 @@ import (
 	"ringside/internal/cli"
 )
 
-// tellSupervisor sends states such as READY=1. What can't be sent is logged: the
-// supervisor will take the start for a failed one when its time is over.
+// tellSupervisor sends states such as READY=1. If this fails it logs a warning, because
+// the supervisor will consider the start failed after its timeout.
 func (r *Instance) tellSupervisor(states ...string) {
 	if _, err := daemon.SdNotify(false, strings.Join(states, "\n")); err != nil {
 		r.log.Warn("the supervisor could not be told", "of", strings.Join(states, " "), "error", err)
 	}
 }
 
-// tellReady says that clients are served, and by what: the line that `systemctl
+// tellReady reports that clients are served, with the status line that `systemctl
 // status` shows.
 func (r *Instance) tellReady() {
 	servers, addresses := 0, []string{}
@@ -39,8 +39,8 @@ func (r *Instance) tellReady() {
 	r.tellSupervisor(daemon.SdNotifyReady, status)
 }
 
-// tellReloading says that the configuration is read again, and when that began:
-// Type=notify-reload waits for the READY=1 behind it.
+// tellReloading reports that a reload has begun, and when. Type=notify-reload then
+// waits for READY=1.
 func (r *Instance) tellReloading() {
 	r.tellSupervisor(daemon.SdNotifyReloading, strings.TrimSpace(daemon.SdNotifyMonotonicUsec()))
 }

@@ -1,6 +1,6 @@
 package instance
 
-// What a supervisor and a balancer hear of a start, a reload and an end.
+// Tests of what a supervisor and a load balancer see of a start, a reload and a stop.
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 	"ringside/internal/testenv"
 )
 
-// listenAsSupervisor is a systemd for the process: next returns the next message.
+// listenAsSupervisor acts as systemd for the process. next returns the next message.
 func listenAsSupervisor(t *testing.T) (next func() string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "notify")
@@ -38,7 +38,7 @@ func listenAsSupervisor(t *testing.T) (next func() string) {
 
 func TestSupervisorIsTold(t *testing.T) {
 	next := listenAsSupervisor(t)
-	t.Cleanup(func() { // behind the end of serve
+	t.Cleanup(func() { // after the end of Serve
 		wants(t, next(), "STOPPING=1\n", "STATUS=stopping: clients have their answers, at most 10s")
 	})
 	s := serveFile(t, filepath.Join(t.TempDir(), "ringside.yaml"), fmt.Sprintf(reloadable, "", "", ""))
@@ -55,8 +55,8 @@ func TestSupervisorIsTold(t *testing.T) {
 	wants(t, next(), "READY=1\n", "generation 2; the last reload was refused: "+s.path+":1:1: ")
 }
 
-// Between SIGTERM and the end of limits.linger /readyz sends clients elsewhere, and
-// those who come yet are served.
+// TestLinger checks the time between SIGTERM and the end of limits.linger: /readyz
+// reports that the instance is stopping, and new clients are still served.
 func TestLinger(t *testing.T) {
 	s := serveFile(t, filepath.Join(t.TempDir(), "ringside.yaml"), fmt.Sprintf(reloadable, "", "", "limits: {linger: 1m}\n"))
 	if code, out, errs := typed("health", "--admin", s.admin); code != 0 || out != "ready\n" {
@@ -81,6 +81,6 @@ func TestLinger(t *testing.T) {
 	if n, err := c.Read(b); err != nil || !strings.HasPrefix(string(b[:n]), "MN") {
 		t.Errorf("a client that comes late gets %q, %v", b[:n], err)
 	}
-	time.Sleep(oneStop) // signals that come at once count as one
+	time.Sleep(oneStop) // signals within this time count as one
 	s.hurried = true    // by the signal that ends the test
 }

@@ -1,6 +1,6 @@
 package instance
 
-// Reading the configuration again, by each way there is.
+// Tests of reloads, by each way to trigger one.
 
 import (
 	"bytes"
@@ -26,7 +26,7 @@ import (
 	"ringside/internal/testenv"
 )
 
-// journal is a log that is read while it is written.
+// journal is a log that can be read while it is written.
 type journal struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -44,15 +44,16 @@ func (j *journal) String() string {
 	return j.b.String()
 }
 
-// served is a Ringside that serves a file of its own until the test ends.
+// served is an instance that serves a file in a temporary directory until the test
+// ends.
 type served struct {
 	*Instance
 	t       *testing.T
 	path    string
-	admin   string // its address
+	admin   string // address of the admin interface
 	journal journal
 	signals chan os.Signal
-	hurried bool // it has got a signal already
+	hurried bool // it has received a signal already
 }
 
 func serveFile(t *testing.T, path, text string) *served {
@@ -91,7 +92,7 @@ func (s *served) write(text string) {
 	}
 }
 
-// reloads runs ringside reload and returns what it prints on both outputs.
+// reloads runs ringside reload and returns its output and its errors.
 func (s *served) reloads(code int, more ...string) (out, errs string) {
 	s.t.Helper()
 	got, out, errs := typed(append([]string{"reload", "--admin", s.admin}, more...)...)
@@ -101,8 +102,8 @@ func (s *served) reloads(code int, more ...string) (out, errs string) {
 	return out, errs
 }
 
-// typed runs a command that asks a running Ringside, and returns what it prints.
-// One that a loop without a processor has not answered in time is typed again.
+// typed runs a command against a running instance and returns its output. It repeats a
+// command to which a loop without a processor has not replied in time.
 func typed(args ...string) (code int, out, errs string) {
 	for end := time.Now().Add(testenv.Hang); ; {
 		if code, out, errs = typedOnce(args); !strings.Contains(errs, "did not answer within 1s") || time.Now().After(end) {
@@ -153,7 +154,7 @@ func TestReloadCommand(t *testing.T) {
 	out, _ := s.reloads(0)
 	wants(t, out, "is in force (generation 2)", "it changes nothing")
 
-	// The answer comes when the change is in force.
+	// The reply arrives when the change is in force.
 	s.write(fmt.Sprintf(reloadable, "", `, weight: 3}, {address: "127.0.0.3:9", name: c`, "limits: {clients: 17}\nengine: {loops: 2}\n"))
 	out, _ = s.reloads(0)
 	wants(t, out, "generation 3", "  -listener unix:"+socket+"\n", "  pool main: server b: weight 1 to 3\n", "  pool main: +server c (127.0.0.3:9)\n",
@@ -164,7 +165,7 @@ func TestReloadCommand(t *testing.T) {
 	}
 	wants(t, s.journal.String(), "+server c (127.0.0.3:9)", "engine.loops 1 to 2")
 
-	// What waits for the next start is compared with what runs.
+	// Changes that wait for the next start are compared with the running configuration.
 	out, _ = s.reloads(0, "--json")
 	var done struct {
 		Changes   []string
@@ -187,7 +188,7 @@ func TestReloadCommand(t *testing.T) {
 	wants(t, errs, "no answer from the admin interface")
 }
 
-// log and admin need no start.
+// TestReloadOfLogAndAdmin checks that changes of log and admin do not need a restart.
 func TestReloadOfLogAndAdmin(t *testing.T) {
 	s := serveFile(t, filepath.Join(t.TempDir(), "ringside.yaml"), fmt.Sprintf(reloadable, "", "", ""))
 	s.write(fmt.Sprintf(reloadable, "", "", "log: {level: warn, format: json}\n"))
@@ -201,7 +202,7 @@ func TestReloadOfLogAndAdmin(t *testing.T) {
 		t.Errorf("logged behind the reload:\n%s", after)
 	}
 
-	// It moves while it answers who has asked for that.
+	// The admin interface moves while it answers the request for the reload.
 	socket := filepath.Join(t.TempDir(), "admin")
 	moved := strings.Replace(fmt.Sprintf(reloadable, "", "", ""), `{address: "127.0.0.1:0"}`, `{address: "unix:`+socket+`", allow_faults: true, pprof: off}`, 1)
 	s.write(moved)
@@ -238,7 +239,7 @@ func TestReloadOfLogAndAdmin(t *testing.T) {
 		t.Errorf("a fault that is allowed no more: %d; left over: %v", code, s.faults.List())
 	}
 
-	// An address that is taken is refused as a whole.
+	// A file with an address that is in use is rejected as a whole.
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -255,8 +256,8 @@ func (s *served) client() *http.Client {
 	}}}
 }
 
-// watch: on sees a file that is written, one that is moved in its place, and
-// Kubernetes' way: the link of the directory is swapped.
+// TestWatch checks that watch: on detects three kinds of change: a written file, a file
+// that replaces it, and a swapped link of its directory, as in Kubernetes.
 func TestWatch(t *testing.T) {
 	dir := t.TempDir()
 	version := func(n int, text string) string {
@@ -302,7 +303,7 @@ func TestWatch(t *testing.T) {
 	}
 	inForce(104)
 
-	// A wrong file is refused once, and what comes behind it is read.
+	// A wrong file is rejected once, and the next version is read.
 	s.write("nothing")
 	eventually(t, "a wrong file is refused", func() bool { return s.reloaded().Failed == 1 })
 	s.write(text(105, "off"))
@@ -310,7 +311,7 @@ func TestWatch(t *testing.T) {
 	eventually(t, "one is refused and four are taken", func() bool { n := s.reloaded(); return n.Failed == 1 && n.Succeeded == 4 })
 }
 
-// A file that is still being written is left alone.
+// TestFileWatchSettles checks that a file is ignored while it is being written.
 func TestFileWatchSettles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	w := fileWatch{path: path}
@@ -338,8 +339,9 @@ func TestFileWatchSettles(t *testing.T) {
 	}
 }
 
-// TestReloadMovesKeys: reload says that keys with copies go to other servers, until they
-// are there, and waits where others may be between two lists.
+// TestReloadMovesKeys checks that reload reports that replicated keys move, until they
+// have moved. It also checks that a reload waits while instances may be between two
+// server lists.
 func TestReloadMovesKeys(t *testing.T) {
 	var at []any
 	for i := range 3 {
@@ -371,7 +373,7 @@ func TestReloadMovesKeys(t *testing.T) {
 	}
 	weight := 5
 	eventually(t, "a reload waits", func() bool {
-		if out, _ := s.reloads(0); !strings.Contains(out, moves) { // they have come to rest before a reload could meet them
+		if out, _ := s.reloads(0); !strings.Contains(out, moves) { // the move ended before the reload
 			s.write(text(weight))
 			weight++
 		}

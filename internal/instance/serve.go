@@ -8,7 +8,7 @@ import (
 	"ringside/internal/cli"
 )
 
-// Command makes the command of a Ringside of this version.
+// Command returns the serve command of this version of Ringside.
 func Command(version string) *cobra.Command {
 	var path string
 	var over bool
@@ -36,7 +36,7 @@ new one starts as usual. Both must run as the same user; each verifies the other
 			signals := Catch()
 			w := fileWatch{path: path}
 			if path == "-" {
-				w.path = "" // what has been read is gone
+				w.path = "" // standard input can't be read again
 			}
 			w.reading()
 			f, err := cli.ReadConfig(cmd, path)

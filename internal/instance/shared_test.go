@@ -1,6 +1,6 @@
 package instance
 
-// Pools of several files that share a server.
+// Tests of instances with different files that share a server.
 
 import (
 	"fmt"
@@ -14,14 +14,15 @@ import (
 	"ringside/internal/memnode"
 )
 
-// sharing is the file of a pool with servers.
+// sharing returns a configuration with one pool of servers.
 func sharing(pool, mode string, servers ...string) string {
 	return fmt.Sprintf("listen: \"127.0.0.1:0\"\nadmin: {address: \"127.0.0.1:0\"}\npools: {%s: {distribution: ketama, failover: {mode: %s}, servers: [%s]}}\n", pool, mode, strings.Join(servers, ", "))
 }
 
-// Ringsides whose files give a server to different pools report it, where another one ejects the
-// server, and where another one does not eject a server that they eject. Ringsides with the
-// same pool don't report each other, and neither do those that do not eject.
+// TestPoolsShareAServer checks instances with files that put a server into different
+// pools. They report it if another instance ejects the server, or does not eject a
+// server that they eject. Instances with the same pool do not report each other, and
+// neither do those without ejection.
 func TestPoolsShareAServer(t *testing.T) {
 	before := poolsEvery
 	poolsEvery = 200 * time.Millisecond
@@ -54,7 +55,7 @@ func TestPoolsShareAServer(t *testing.T) {
 		}
 		return false
 	}
-	shared := func(r *served, others string) func() bool { // a round that is late makes others gone for a moment
+	shared := func(r *served, others string) func() bool { // a late round can make entries of others expire for a moment
 		return func() bool {
 			var names []string
 			sum, err := r.proxy.Snapshot()
@@ -101,7 +102,7 @@ func TestPoolsShareAServer(t *testing.T) {
 		return strings.Contains(out, "Another Ringside ejects s2 (by its pool a) and s2 (by its pool c), and flushes a server when it returns")
 	})
 
-	// One file for those that eject.
+	// All instances that eject now use the same file.
 	foreign.write(usual)
 	foreign.reloads(0)
 	for _, r := range []*served{first, second, foreign} {
@@ -130,7 +131,7 @@ func TestPoolsShareAServer(t *testing.T) {
 	}
 }
 
-// metricsOf returns the page with the metrics.
+// metricsOf returns the metrics page.
 func metricsOf(t *testing.T, r *served) string {
 	t.Helper()
 	answer, err := http.Get("http://" + r.admin + "/metrics")

@@ -1,6 +1,6 @@
 package instance
 
-// watch: on, for the configuration file.
+// This file detects changes of the configuration file, for watch: on.
 
 import (
 	"io/fs"
@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// A fileWatch notices that another file stands at a path. It looks: that costs
-// one stat a second, follows whatever links lead there as they are at that
-// moment (Kubernetes swaps the link of a directory above), and sees also what
-// another machine writes to a shared directory; inotify would need a watch on
-// each directory of the way, and tells of neither.
+// fileWatch detects that the file at a path has changed. It polls, which costs one stat
+// per second. Polling follows all symbolic links in their current state (Kubernetes
+// swaps the link of a parent directory). It also detects changes by another machine on
+// a shared file system. inotify would need a watch on each parent directory, and
+// detects neither.
 type fileWatch struct {
 	path string
-	read fs.FileInfo // what stood there when it was read last; nil: nothing
-	seen fs.FileInfo // what stood there at the last look
+	read fs.FileInfo // state when it was read last; nil: no file
+	seen fs.FileInfo // state at the previous look
 }
 
-// lookEvery is also how long a file must stay as it is: who writes it in several
-// steps, or puts it together with others, is done by then.
+// lookEvery is the polling interval. It is also how long a file must stay unchanged, so
+// that a file that is written in several steps, or together with others, is complete.
 const lookEvery = time.Second
 
-// look returns what stands at the path, nil if there is nothing.
+// look returns the state of the file at the path, or nil if there is none.
 func (w *fileWatch) look() fs.FileInfo {
 	is, err := os.Stat(w.path)
 	if err != nil {
@@ -32,13 +32,12 @@ func (w *fileWatch) look() fs.FileInfo {
 	return is
 }
 
-// reading notes that the file is read now.
+// reading records that the file is being read now.
 func (w *fileWatch) reading() { w.read = w.look() }
 
-// changed reports whether another file stands there than was read last, and has
-// been as it is since the last look. Where nothing stands there is nothing to
-// read: something is being put in its place, or the mistake shows at the next
-// start.
+// changed reports whether the file differs from the one that was read last, and has not
+// changed since the previous look. A missing file does not count as a change. Either it
+// is being replaced, or the mistake will show at the next start.
 func (w *fileWatch) changed() bool {
 	is := w.look()
 	still := is != nil && sameFile(is, w.seen)

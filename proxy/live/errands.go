@@ -1,6 +1,7 @@
 package live
 
-// The servers of the watched pools are asked for their memory, one after the other.
+// This file asks the servers of the watched pools for their memory stats, one server
+// after the other.
 
 import (
 	"slices"
@@ -9,8 +10,8 @@ import (
 	"ringside/proxy/table"
 )
 
-// runErrands asks while somebody watches, and servers where values are missing without a
-// known cause, until Close.
+// runErrands runs until Close. While there is a watcher it asks the servers of the
+// watched pools. It always asks servers where values are missing for an unknown reason.
 func (s *Sampler) runErrands() {
 	asked := false
 	for {
@@ -37,7 +38,7 @@ func (s *Sampler) runErrands() {
 			asked = true
 			pause := time.Until(began.Add(errandGap * 3 / 4 * time.Duration(i+1) / time.Duration(len(targets))))
 			if s.saidNow[at(server)] == nil {
-				pause = 0 // somebody who has just come waits for it
+				pause = 0 // a new watcher waits for it
 			}
 			if !s.errand(server) || !s.sleep(pause) {
 				return
@@ -50,7 +51,7 @@ func (s *Sampler) runErrands() {
 		}
 		pause := time.Until(began.Add(errandGap))
 		if len(targets) == 0 {
-			pause = Every / 4 // until somebody comes
+			pause = Every / 4 // until a watcher starts
 		}
 		if !s.sleep(pause) {
 			s.p.EndStats()
@@ -59,10 +60,10 @@ func (s *Sampler) runErrands() {
 	}
 }
 
-// at names a server for all pools.
+// at returns a name of a server that is the same in all pools.
 func at(t table.Target) string { return t.Network + " " + t.Address }
 
-// sleep reports whether the sampler goes on.
+// sleep waits for d. It returns false if the sampler has been closed.
 func (s *Sampler) sleep(d time.Duration) bool {
 	select {
 	case <-time.After(d):
@@ -72,7 +73,7 @@ func (s *Sampler) sleep(d time.Duration) bool {
 	}
 }
 
-// errand asks one server, and reports whether the sampler goes on.
+// errand asks one server. It returns false if the sampler has been closed.
 func (s *Sampler) errand(server table.Target) bool {
 	answer := make(chan [][]byte, 1)
 	s.p.AskStats(server, statsAsked, func(answers [][]byte, _ string) { answer <- answers })
@@ -100,7 +101,7 @@ func (s *Sampler) errand(server table.Target) bool {
 	return true
 }
 
-// tellMemory tells what the servers of a pool have said.
+// tellMemory publishes the memory stats of a pool's servers.
 func (s *Sampler) tellMemory(pool *table.Pool) {
 	var names []string
 	var now, before []*Said

@@ -1,6 +1,6 @@
 package live
 
-// The last things that happened, as the log tells them.
+// This file keeps the last log records as events.
 
 import (
 	"context"
@@ -11,29 +11,29 @@ import (
 	"time"
 )
 
-// mostEvents is how many are kept.
+// mostEvents is the number of events that are kept.
 const mostEvents = 256
 
-// Events keeps the last log records, at Info and above, whatever the log itself
-// leaves out. Where there is no more room the oldest of the message goes of which there
-// are most: a night of slow commands does not push out why a server left. The zero
-// Events is empty.
+// Events keeps the last log records at Info and above, even if the log itself omits
+// them. If it is full, the oldest record of the most frequent message is dropped. So a
+// night of slow commands does not displace the reason why a server was ejected. The
+// zero Events is empty.
 type Events struct {
 	mu     sync.Mutex
-	list   []event           // the oldest first
-	follow map[*Sampler]bool // who is told of each
+	list   []event           // oldest first
+	follow map[*Sampler]bool // samplers that each new event is published to
 }
 
-// event is one of them.
+// event is one log record.
 type event struct {
 	msg  string
-	data []byte // all of it, as JSON
+	data []byte // the whole record, as JSON
 }
 
-// Tee returns a handler that hands all records to next and keeps them in ev.
+// Tee returns a handler that passes all records to next and keeps them in ev.
 func (ev *Events) Tee(next slog.Handler) slog.Handler { return tee{ev, next, nil} }
 
-// Last returns the events kept, the oldest first, each an object as JSON.
+// Last returns the kept events as JSON objects, oldest first.
 func (ev *Events) Last() [][]byte {
 	ev.mu.Lock()
 	defer ev.mu.Unlock()
@@ -100,13 +100,13 @@ func (t tee) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return tee{t.events, t.next.WithAttrs(attrs), append(slices.Clip(t.attrs), attrs...)}
 }
 
-// WithGroup leaves the names in an event as they are: no log of Ringside's has
-// groups.
+// WithGroup does not add the group to the names in an event, because Ringside's logs
+// have no groups.
 func (t tee) WithGroup(name string) slog.Handler {
 	return tee{t.events, t.next.WithGroup(name), t.attrs}
 }
 
-// mostText bounds each text in an event.
+// mostText is the maximum length of each text in an event, in runes.
 const mostText = 300
 
 func (t tee) encode(r slog.Record) []byte {
@@ -130,6 +130,6 @@ func (t tee) encode(r slog.Record) []byte {
 		is["t"] = time.Now().UnixMilli()
 	}
 	is["told"] = tell(is)
-	b, _ := json.Marshal(is) // of such values nothing can fail
+	b, _ := json.Marshal(is) // can't fail for these types
 	return b
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// logged are the events of a log that write has written.
+// logged returns the events of the log records that write creates.
 func logged(t *testing.T, write func(*slog.Logger)) (list []Told) {
 	t.Helper()
 	events := &Events{}
@@ -22,7 +22,8 @@ func logged(t *testing.T, write func(*slog.Logger)) (list []Told) {
 	return list
 }
 
-// An outage is still there to be read after a night in which commands were slow.
+// TestSlowCommandsPushNothingOut checks that an outage is still in the events after a
+// night of slow commands.
 func TestSlowCommandsPushNothingOut(t *testing.T) {
 	list := logged(t, func(log *slog.Logger) {
 		log.Warn("failover of a server", "pool", "main", "server", "b", "from", "LEAVING", "to", "OUT", "why", "all Ringsides know that it leaves")

@@ -1,6 +1,7 @@
 package live
 
-// Is it well, and if not, what is it and since when: in a sentence.
+// This file describes the health of a pool in a sentence: the problem, its duration and
+// the remedy.
 
 import (
 	"fmt"
@@ -12,11 +13,11 @@ import (
 	"ringside/ring"
 )
 
-// Health is a pool's state for people.
+// Health is the state of a pool, for the operator.
 type Health struct {
-	Level string `json:"level"` // good, warn, bad
+	Level string `json:"level"` // Good, Warn or Bad
 	Title string `json:"title"` // the sentence
-	Text  string `json:"text"`  // what follows from it
+	Text  string `json:"text"`  // consequences and remedy
 }
 
 // The levels.
@@ -26,7 +27,7 @@ const (
 	Bad  = "bad"
 )
 
-// away says that a server in this state does not serve its keys.
+// away reports whether a server in this state does not serve its keys.
 func away(state string) bool {
 	switch state {
 	case "out", Drained, Down, "suspect", "leaving":
@@ -35,7 +36,7 @@ func away(state string) bool {
 	return false
 }
 
-// comingBack says what a server does that was out; empty: nothing of the kind.
+// comingBack describes what a rejoining server does. It returns "" for other states.
 func comingBack(state string) string {
 	switch state {
 	case "return":
@@ -48,9 +49,10 @@ func comingBack(state string) string {
 	return ""
 }
 
-// health describes the state of the servers of p, the worst first, and says what an operator
-// can do. pools is how many pools there are. failing says that a server of some pool fails
-// requests: then only its pools are not well, else all are if requests fail.
+// health describes the state of the servers of p, the worst first, and what an operator
+// can do. pools is the number of pools. failing means that failed requests are known to
+// belong to servers of some pool. Then only the pools of these servers are unhealthy;
+// otherwise failed requests make all pools unhealthy.
 func (t *Tick) health(p *table.Pool, pools int, failing bool) Health {
 	w := wording{Tick: t, pool: p, pools: pools, shares: Shares(p)}
 	bad := w.which(func(i int, s string) bool { return away(s) && !w.S.byOperator(i) })
@@ -81,7 +83,7 @@ func (t *Tick) health(p *table.Pool, pools int, failing bool) Health {
 	return h
 }
 
-// warn adds a sentence to what was found, which is not all good then.
+// warn appends a sentence about a problem. A Good level becomes Warn.
 func (h *Health) warn(text string) {
 	if h.Level == Good {
 		h.Level = Warn
@@ -89,7 +91,7 @@ func (h *Health) warn(text string) {
 	h.Text += " " + text
 }
 
-// wording is a tick with what is needed to speak of it.
+// wording is a tick with the data needed to describe it in words.
 type wording struct {
 	*Tick
 	pool   *table.Pool
@@ -108,7 +110,7 @@ func (w *wording) which(is func(i int, state string) bool) (list []int) {
 
 func (w *wording) name(i int) string { return w.pool.Servers[i].Name }
 
-// names are at most three names, and how many more there are.
+// names returns up to three names, and how many more there are.
 func (w *wording) names(list []int) string {
 	var names []string
 	for _, i := range list[:min(3, len(list))] {
@@ -123,7 +125,7 @@ func (w *wording) names(list []int) string {
 	return names[0]
 }
 
-// oneOrAll is what is said of a single server, or of several.
+// oneOrAll returns the wording for a single server, or for several.
 func oneOrAll(list []int, one, all string) string {
 	if len(list) > 1 {
 		return all
@@ -143,7 +145,7 @@ func (w *wording) since(i int) string {
 	return Ago(time.Duration(w.T-w.S.Since[i]) * time.Millisecond)
 }
 
-// alsoSuspect speaks of the servers among the drained that have died meanwhile.
+// alsoSuspect describes the drained servers that have failed since they were drained.
 func (w *wording) alsoSuspect(drained []int) (text string) {
 	for _, i := range drained {
 		if _, why, ok := strings.Cut(w.S.Why[i], alsoSuspect); ok && len(drained) == 1 {
@@ -155,7 +157,7 @@ func (w *wording) alsoSuspect(drained []int) (text string) {
 	return text
 }
 
-// unnamed is why without which server it is, where that is said already.
+// unnamed removes the server's name from why, where the text already names it.
 func unnamed(why string) string {
 	if _, short, ok := strings.Cut(why, " is down: "); ok {
 		return short
@@ -163,7 +165,8 @@ func unnamed(why string) string {
 	return why
 }
 
-// trouble speaks of servers that do not serve; gone counts the drained ones too.
+// trouble describes servers that do not serve. gone is the number of servers that do
+// not serve, drained ones included.
 func (w *wording) trouble(bad []int, gone int) Health {
 	i, n := bad[0], len(w.S.State)
 	state := w.S.State[i]
@@ -186,7 +189,7 @@ func (w *wording) trouble(bad []int, gone int) Health {
 	if said := unnamed(w.S.Why[i]); said != "" {
 		why = strings.ToUpper(said[:1]) + said[1:]
 	}
-	for _, j := range bad { // what has lasted longest
+	for _, j := range bad { // the longest outage
 		if w.S.Since[j] < w.S.Since[i] {
 			i = j
 		}
@@ -219,8 +222,8 @@ func (w *wording) trouble(bad []int, gone int) Health {
 	return h
 }
 
-// fate is what becomes of the keys of servers that are gone for longer, and what ends
-// that: of one, of several.
+// fate describes where the keys of unavailable servers are and until when. until is the
+// wording for one server, untilAll for several.
 func (w *wording) fate(list []int, gone int, until, untilAll string) string {
 	its, until := oneOrAll(list, "Its", "Their"), oneOrAll(list, until, untilAll)
 	if w.pool.Failover.Mode == table.FailFast {
@@ -229,7 +232,7 @@ func (w *wording) fate(list []int, gone int, until, untilAll string) string {
 	return fmt.Sprintf("%s %s of the keys live with %s %s.", its, w.share(list), w.standIns(gone), until)
 }
 
-// standIns are who has the keys of servers that are gone.
+// standIns names the servers that have the keys of unavailable servers.
 func (w *wording) standIns(gone int) string {
 	switch {
 	case w.pool.Failover.Mode == table.Gutter:
@@ -240,7 +243,7 @@ func (w *wording) standIns(gone int) string {
 	return "the next servers of the pool"
 }
 
-// failed is how many requests a second the pool's servers fail.
+// failed returns how many requests to the pool's servers fail per second.
 func (w *wording) failed() (sum float64) {
 	for _, v := range w.S.Fail {
 		sum += v
@@ -248,7 +251,8 @@ func (w *wording) failed() (sum float64) {
 	return sum
 }
 
-// failing names the server that most failures are of, if there is one, and their cause.
+// failing names the server that has most of the failures, if there is one, and their
+// cause.
 func (w *wording) failing() string {
 	for i, v := range w.S.Fail {
 		if v <= w.failed()/2 {
@@ -268,7 +272,7 @@ func (w *wording) failing() string {
 	return ""
 }
 
-// failures says how many requests fail where that is no trouble yet.
+// failures describes the rate of failed requests, if it is too low to be a problem.
 func (w *wording) failures() string {
 	if w.Outcomes.Fail > 0 {
 		return " " + Count(w.Outcomes.Fail) + " requests/s fail."
@@ -293,7 +297,8 @@ func (w *wording) flow() string {
 	return text + "."
 }
 
-// servers says one thing of the only server, or another of all, by their number.
+// servers returns one for a pool with one server, and all with the number of servers
+// otherwise.
 func (w *wording) servers(one, all string) string {
 	if n := len(w.S.State); n > 1 {
 		return fmt.Sprintf(all, n)
@@ -301,8 +306,8 @@ func (w *wording) servers(one, all string) string {
 	return one
 }
 
-// Shares are the servers' parts of all hashes; equal ones where the rule does not
-// know.
+// Shares returns each server's fraction of all hashes. If the placement rule can't
+// compute them, all are equal.
 func Shares(p *table.Pool) []float64 {
 	if s, ok := p.Place.Ring.(ring.Sharer); ok {
 		return s.Shares()

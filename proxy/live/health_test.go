@@ -14,7 +14,7 @@ import (
 	"ringside/ring"
 )
 
-// poolOf makes a pool of servers a, b, c with equal shares.
+// poolOf returns a pool of servers a, b, c with equal shares.
 func poolOf(mode table.Mode) *table.Pool {
 	p := &table.Pool{Name: "main", Place: ring.Placement{Ring: ring.NewJump([]int{0, 1, 2})},
 		Failover: table.Failover{Mode: mode, Gutter: &table.Pool{Name: "spare"}, Settings: health.Settings{}}}
@@ -108,14 +108,14 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// healthOf is the health of the only pool.
+// healthOf returns the health of a single pool.
 func healthOf(k *Tick, p *table.Pool) Health {
 	pools := []*table.Pool{p}
 	return overall(pools, []*Tick{k}, []Health{k.health(p, 1, false)}).Health
 }
 
-// All pools count, whichever of them is watched: the worst one gives the sentence, which names
-// it, and each pool has its level.
+// TestOverall checks that the worst pool provides the sentence, which names it,
+// whichever pool is watched, and that each pool has its level.
 func TestOverall(t *testing.T) {
 	const flow = "100 requests/s to all pools."
 	type server struct {
@@ -180,7 +180,8 @@ func TestOverall(t *testing.T) {
 	}
 }
 
-// Servers that other Ringsides eject are told with the pool of each, of many the first.
+// TestEjectedElsewhere checks the text about servers that other instances eject: it
+// names the other pool, and only the first servers of many.
 func TestEjectedElsewhere(t *testing.T) {
 	sum := &stats.Snapshot{Shared: []stats.Shared{{Pool: "main", Server: "s1", Other: "o\x1b"}}}
 	const end = ", and flushes a server when it returns, with what this pool has stored there by then. Give all Ringsides the same pools, or each pool its own servers."
@@ -207,7 +208,8 @@ func TestEjectedElsewhere(t *testing.T) {
 	}
 }
 
-// The figures are of the whole Ringside, whichever of its pools is looked at.
+// TestHealthOfSeveralPools checks that the figures are those of the whole instance,
+// whichever pool is watched.
 func TestHealthOfSeveralPools(t *testing.T) {
 	k := &Tick{Ops: map[string]float64{"get": 100}, S: Columns{State: []string{Up, Up, Up}}}
 	if got, want := k.health(poolOf(table.Rehash), 2, false).Text, "100 requests/s to all pools. Nothing fails."; got != want {

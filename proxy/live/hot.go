@@ -1,6 +1,6 @@
 package live
 
-// The keys and prefixes that are asked for most.
+// This file reports the most requested keys and prefixes.
 
 import (
 	"math"
@@ -9,33 +9,33 @@ import (
 	"ringside/proxy/watch"
 )
 
-// mostHot is how many keys and prefixes are told.
+// mostHot is the maximum number of keys and prefixes in a report.
 const mostHot = 20
 
-// Hot is what was asked for most lately. Rates are per second.
+// Hot contains the most requested keys of the last seconds. Rates are per second.
 type Hot struct {
-	Off      bool     `json:"off"`    // it is not watched: admin.hot
-	Window   float64  `json:"win"`    // seconds over which was counted
-	OneIn    float64  `json:"one_in"` // of so many requests one was looked at
-	Rate     float64  `json:"rps"`    // of all keys of the proxy, each key of a multi-get a request
+	Off      bool     `json:"off"`    // observation is disabled: admin.hot
+	Window   float64  `json:"win"`    // seconds covered by the counts
+	OneIn    float64  `json:"one_in"` // one request in this many was sampled
+	Rate     float64  `json:"rps"`    // for all keys of the proxy; each key of a multi-get is a request
 	Keys     []HotKey `json:"keys"`
 	Prefixes []HotKey `json:"prefixes"`
 }
 
-// HotKey is a key, or what keys begin with up to the first colon.
+// HotKey is a key, or a prefix of keys up to the first colon.
 type HotKey struct {
-	Key     []byte   `json:"key"`             // empty of a prefix: keys without a colon
-	Rate    float64  `json:"rps"`             // asked for
-	Off     float64  `json:"off"`             // by how much Rate may be off
-	Share   float64  `json:"share"`           // of Hot.Rate, 0 to 1
-	Hit     *float64 `json:"hit"`             // part of the reads, 0 to 1; null without any
-	Bytes   float64  `json:"bps"`             // of values that were read, and of requests that wrote
-	Server  *int     `json:"server"`          // of the pool, that owns the key; null: nobody, and of prefixes
-	Copies  int      `json:"copies"`          // how many servers keep it
-	StandIn *int     `json:"stand,omitempty"` // of the pool, that takes its place when it is out
+	Key     []byte   `json:"key"`             // empty for a prefix: keys without a colon
+	Rate    float64  `json:"rps"`             // requests
+	Off     float64  `json:"off"`             // maximum error of Rate
+	Share   float64  `json:"share"`           // fraction of Hot.Rate, 0 to 1
+	Hit     *float64 `json:"hit"`             // hit rate of the reads, 0 to 1; null: no reads
+	Bytes   float64  `json:"bps"`             // bytes of values read and of write requests
+	Server  *int     `json:"server"`          // index of its server in the pool; null: none, and for prefixes
+	Copies  int      `json:"copies"`          // number of replicas
+	StandIn *int     `json:"stand,omitempty"` // index of the substitute server while Server is out; null: none in this pool
 }
 
-// HotOf tells what a report says of the keys that go to a pool, and of all prefixes.
+// HotOf converts a report: the keys that belong to a pool, and all prefixes.
 func HotOf(r *watch.Report, t *table.Table, pool *table.Pool) *Hot {
 	is := &Hot{Off: t.NoHotKeys, Keys: []HotKey{}, Prefixes: []HotKey{}}
 	if r.Requests == 0 {
@@ -74,8 +74,8 @@ func HotOf(r *watch.Report, t *table.Table, pool *table.Pool) *Hot {
 	return is
 }
 
-// planIn says where a key goes on the first listener that leads it to pool; nil: none
-// does.
+// planIn returns the plan for a key on the first listener that routes it to pool, or nil
+// if there is none.
 func planIn(t *table.Table, pool *table.Pool, key []byte) *table.Plan {
 	for i := range t.Listeners {
 		if p := t.Listeners[i].Plan(key); p.Pool == pool {

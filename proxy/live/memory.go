@@ -1,6 +1,6 @@
 package live
 
-// What the servers say of their memory.
+// This file evaluates the servers' stats about their memory.
 
 import (
 	"bytes"
@@ -12,39 +12,39 @@ import (
 	"time"
 )
 
-// statsAsked are the stats that a server is asked for, in this order.
+// statsAsked are the stats that each server is asked for, in this order.
 var statsAsked = []string{"", "slabs", "items"}
 
-// Said is what one server has said of its memory. Counters are since it started.
+// Said is one server's report about its memory. Counters count since its start.
 type Said struct {
 	At                  time.Time
-	Used, Limit         float64 // bytes of items, bytes that it may take
+	Used, Limit         float64 // bytes of items; limit in bytes
 	Items               float64
-	Evicted, Unread     float64 // items thrown away; of these, those that were never read
+	Evicted, Unread     float64 // evicted items; evicted items that were never read
 	Hits, Misses        float64
 	Uptime              float64 // seconds
-	Page                float64 // bytes
+	Page                float64 // size of a slab page in bytes
 	Version             string
 	Classes             []Class
-	evictedBy, unreadBy map[int]float64 // by number of class
+	evictedBy, unreadBy map[int]float64 // by slab class number
 	classNumbers        []int
 }
 
-// Class is the items of one size of a server, or of several servers.
+// Class is one slab class, of one server or summed over several.
 type Class struct {
-	Chunk   float64 // bytes of an item, at most
+	Chunk   float64 // chunk size in bytes: the maximum size of an item
 	Pages   float64
-	PerPage float64 // chunks
-	Used    float64 // chunks
-	Free    float64 // chunks
+	PerPage float64 // chunks per page
+	Used    float64 // number of chunks
+	Free    float64 // number of chunks
 	Asked   float64 // bytes of the items themselves
 	Items   float64
-	Age     float64 // seconds: the item that was last used longest ago
+	Age     float64 // seconds since the last use of the least recently used item
 	Evicted float64 // per second
-	Unread  float64 // of the evicted
+	Unread  float64 // evicted items that were never read, per second
 }
 
-// MarshalJSON writes a class as a list, in the order of its fields.
+// MarshalJSON encodes a class as a list, in the order of its fields.
 func (c Class) MarshalJSON() ([]byte, error) {
 	b := []byte{'['}
 	for i, v := range []float64{c.Chunk, c.Pages, c.PerPage, c.Used, c.Free, c.Asked, c.Items, c.Age, round(c.Evicted), round(c.Unread)} {
@@ -56,35 +56,35 @@ func (c Class) MarshalJSON() ([]byte, error) {
 	return append(b, ']'), nil
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON decodes the result of MarshalJSON.
 func (c *Class) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &[...]any{&c.Chunk, &c.Pages, &c.PerPage, &c.Used, &c.Free, &c.Asked, &c.Items, &c.Age, &c.Evicted, &c.Unread})
 }
 
-// Memory has a row for each server of a pool. A server that has not said it is null.
+// Memory has a row for each server of a pool. Values that are unknown are null.
 type Memory struct {
 	Used    []*float64 `json:"used"` // bytes
 	Held    []*float64 `json:"held"`
 	Limit   []*float64 `json:"limit"`
 	Items   []*float64 `json:"items"`
 	Evicted []*float64 `json:"ev"`  // per second
-	Unread  []*float64 `json:"unf"` // of the evicted
-	Hit     []*float64 `json:"hit"` // part of the keys asked for that the server had, 0 to 1
+	Unread  []*float64 `json:"unf"` // evicted items that were never read, per second
+	Hit     []*float64 `json:"hit"` // hit rate as counted by the server, 0 to 1
 }
 
-// Slabs are the classes of a pool's servers.
+// Slabs contains the slab classes of a pool's servers.
 type Slabs struct {
 	Page     float64   `json:"page"`         // bytes
-	Of       int       `json:"of,omitempty"` // how many servers there are, if only the worst are named
+	Of       int       `json:"of,omitempty"` // number of servers, if only the worst are included
 	Servers  [][]Class `json:"servers"`
 	Sum      []Class   `json:"sum"`
 	Warnings []Warning `json:"warnings"`
 }
 
-// mostNamed is how many servers have their classes in Slabs.
+// mostNamed is the maximum number of servers with classes in Slabs.
 const mostNamed = 12
 
-// parseStats reads a server's answers to statsAsked.
+// parseStats parses a server's replies to statsAsked.
 func parseStats(answers [][]byte, now time.Time) *Said {
 	s := &Said{At: now, Page: 1 << 20, evictedBy: map[int]float64{}, unreadBy: map[int]float64{}}
 	classes := map[int]*Class{}
@@ -103,7 +103,7 @@ func parseStats(answers [][]byte, now time.Time) *Said {
 		}
 		if number, field, ok := strings.Cut(strings.TrimPrefix(name, "items:"), ":"); ok {
 			n, err := strconv.Atoi(number)
-			if err != nil || n < 0 || n > 255 { // memcached has 64 at most
+			if err != nil || n < 0 || n > 255 { // memcached has at most 64
 				continue
 			}
 			switch field {
@@ -135,7 +135,8 @@ func parseStats(answers [][]byte, now time.Time) *Said {
 	return s
 }
 
-// called is where goes what memcached calls name; nil: nowhere.
+// called returns the field for the stat that memcached calls name, or nil if it is not
+// used.
 func (s *Said) called(name string) *float64 {
 	return map[string]*float64{
 		"bytes": &s.Used, "limit_maxbytes": &s.Limit, "curr_items": &s.Items, "evictions": &s.Evicted, "evicted_unfetched": &s.Unread,
@@ -143,7 +144,8 @@ func (s *Said) called(name string) *float64 {
 	}[name]
 }
 
-// called is that of the items of one size.
+// called returns the field for the stat of a slab class that memcached calls name, or
+// nil if it is not used.
 func (c *Class) called(name string) *float64 {
 	return map[string]*float64{
 		"chunk_size": &c.Chunk, "total_pages": &c.Pages, "chunks_per_page": &c.PerPage, "used_chunks": &c.Used, "free_chunks": &c.Free,
@@ -151,8 +153,8 @@ func (c *Class) called(name string) *float64 {
 	}[name]
 }
 
-// rates fills in what the classes evict, from what the same process has said before;
-// nil: nothing.
+// rates computes the eviction rates of the classes since the earlier report before.
+// Without a report of the same process they stay 0.
 func (s *Said) rates(before *Said) {
 	seconds, same := s.since(before)
 	for i, n := range s.classNumbers {
@@ -163,7 +165,8 @@ func (s *Said) rates(before *Said) {
 	}
 }
 
-// since is how long ago the same process has said before.
+// since returns the seconds since the earlier report before. same is false if there is
+// none, or if another process sent it.
 func (s *Said) since(before *Said) (seconds float64, same bool) {
 	if before == nil || s.Uptime < before.Uptime {
 		return 0, false
@@ -172,7 +175,7 @@ func (s *Said) since(before *Said) (seconds float64, same bool) {
 	return seconds, seconds > 0
 }
 
-// held is how many bytes of pages the classes have.
+// held returns how many bytes the pages of all classes have.
 func (s *Said) held() (n float64) {
 	for _, c := range s.Classes {
 		n += c.Pages * s.Page
@@ -180,7 +183,7 @@ func (s *Said) held() (n float64) {
 	return n
 }
 
-// memory makes a row of each server of what it says now and said before.
+// memory returns a row for each server, from its current and its earlier report.
 func memory(now, before []*Said) *Memory {
 	m := &Memory{}
 	for i, s := range now {
@@ -205,7 +208,7 @@ func memory(now, before []*Said) *Memory {
 	return m
 }
 
-// slabs makes the picture of what the servers, by these names, say now.
+// slabs combines the current reports of the servers with these names.
 func slabs(names []string, now []*Said) *Slabs {
 	p := &Slabs{Page: 1 << 20, Servers: make([][]Class, len(now)), Sum: []Class{}, Warnings: []Warning{}}
 	bySize := map[float64]*Class{}

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// answersOf is what a server says of two classes: small items, which it throws
-// away, and large ones, of whose memory spare chunks are free.
+// answersOf returns the stats of a server with two classes: small items, which it
+// evicts, and large items, whose class has spare free chunks.
 func answersOf(evicted, unread, spare int) [][]byte {
 	return [][]byte{
 		[]byte("STAT pid 1\r\nSTAT uptime 100\r\nSTAT version 1.6.18\r\nSTAT bytes 5000\r\nSTAT limit_maxbytes 25165824\r\nSTAT curr_items 30\r\n" +
@@ -46,7 +46,7 @@ func TestMemory(t *testing.T) {
 		t.Errorf("warns %+v", s.Warnings)
 	}
 
-	// Without memory to spare; and a server that was started anew has no rates.
+	// Without spare memory; and a restarted server has no rates.
 	then = parseStats(answersOf(150, 12, 0), start.Add(5*time.Second))
 	then.rates(first)
 	if w := warn("a", then); w == nil || w.Text != "throws away 10 items/s and no class has memory to spare: it is too small for what it is given." {
@@ -60,7 +60,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// Of many servers only the worst are named, and all are in the sum.
+// TestSlabsOfMany checks that only the worst of many servers are included, and that the
+// sum covers all.
 func TestSlabsOfMany(t *testing.T) {
 	var names []string
 	var now []*Said
@@ -100,7 +101,7 @@ func TestEvents(t *testing.T) {
 	if err := json.Unmarshal(list[0], &is); err != nil || is["server"] != "a\x00<b>" || is["failed"] != 3.0 || is["pool"] != "main" || is["level"] != "INFO" {
 		t.Errorf("kept %v %v", is, err)
 	}
-	if len(list[1]) > 1000 { // its text, and the same as people read it
+	if len(list[1]) > 1000 { // its text, and the same text as a description
 		t.Errorf("an event of %d bytes", len(list[1]))
 	}
 	for range 1000 {

@@ -1,6 +1,6 @@
 package live
 
-// Why keys miss, and what it is worth that others don't.
+// This file reports the reasons of misses, and the work that hits save.
 
 import (
 	"math"
@@ -11,35 +11,35 @@ import (
 	"ringside/proxy/watch/why"
 )
 
-// Misses says why keys missed lately, and how long the application takes to make the values
-// anew. Rates are per second.
+// Misses contains the reasons of recent misses, and the time that the application needs
+// to rebuild the values. Rates are per second.
 type Misses struct {
-	Off      bool       `json:"off"`    // nobody looks: admin.misses
-	Chosen   float64    `json:"chosen"` // part of the keys that is remembered, 0 to 1
-	Reach    float64    `json:"reach"`  // seconds since it is known what is done to them
+	Off      bool       `json:"off"`    // disabled: admin.misses
+	Chosen   float64    `json:"chosen"` // fraction of the keys that is sampled, 0 to 1
+	Reach    float64    `json:"reach"`  // seconds for which the history of these keys is known
 	Routes   []MissLine `json:"routes"`
-	Prefixes []MissLine `json:"prefixes"` // those that cost the origin most
+	Prefixes []MissLine `json:"prefixes"` // those with the highest cost at the origin
 }
 
-// MissLine is a route, or what keys begin with up to the first colon.
+// MissLine is a route, or a prefix of keys up to the first colon.
 type MissLine struct {
-	Name   []byte             `json:"name"` // empty: the route of all other keys; of a prefix: keys without a colon
+	Name   []byte             `json:"name"` // empty: the route of all other keys; for a prefix: keys without a colon
 	Misses float64            `json:"miss"`
-	Why    map[string]float64 `json:"why"`      // part of the misses by reason, 0 to 1
+	Why    map[string]float64 `json:"why"`      // fraction of the misses by reason, 0 to 1
 	Fills  float64            `json:"fills"`    // sets that followed a miss
-	P50    *float64           `json:"p50_ms"`   // from the miss to the set; null before there was one
-	P99    *float64           `json:"p99_ms"`   //
-	Cost   float64            `json:"cost"`     // seconds of them per second: so much of the origin is at work
-	Off    float64            `json:"cost_off"` // by how much Cost may be too high
-	Hits   float64            `json:"hits"`     // that took the origin nothing
-	Saved  *float64           `json:"saved"`    // what they would have taken, in seconds per second; null if that is not known
+	P50    *float64           `json:"p50_ms"`   // from the miss to the set; null: no set yet
+	P99    *float64           `json:"p99_ms"`   // the same
+	Cost   float64            `json:"cost"`     // seconds of rebuilding per second: the average number of rebuilds in progress
+	Off    float64            `json:"cost_off"` // maximum error of Cost, upwards only
+	Hits   float64            `json:"hits"`     // hits, which cost the origin nothing
+	Saved  *float64           `json:"saved"`    // rebuild time that the hits saved, in seconds per second; null: unknown
 }
 
-// mostMissLines is how many prefixes are told.
+// mostMissLines is the maximum number of prefixes in a report.
 const mostMissLines = 20
 
-// MissesOf tells what r says, beside the hits between two samples; seen has those of
-// prefixes. r is nil if nobody looks.
+// MissesOf combines the report r with the hits between two samples. seen contains the
+// hits of prefixes. r is nil if the analysis of misses is disabled.
 func MissesOf(r *why.Report, before, after *Sample, seen *watch.Report) *Misses {
 	if r == nil {
 		return &Misses{Off: true, Routes: []MissLine{}, Prefixes: []MissLine{}}
@@ -77,7 +77,7 @@ func missLine(of *why.Line) MissLine {
 	return l
 }
 
-// hit says how many hits there were, and so what they have saved.
+// hit sets the hit rate and the rebuild time that the hits saved.
 func (l *MissLine) hit(rate float64, of *why.Line) {
 	if l.Hits = round(rate); of.Mean > 0 {
 		saved := thousandth(rate * of.Mean)
@@ -85,7 +85,7 @@ func (l *MissLine) hit(rate float64, of *why.Line) {
 	}
 }
 
-// hitsOf is how many keys were found a second on the routes with a label.
+// hitsOf returns how many keys per second were found on the routes with a label.
 func hitsOf(label string, before, after *Sample) (rate float64) {
 	for name, now := range after.Sum.Routes {
 		if name.Route != label {
@@ -102,7 +102,7 @@ func hitsOf(label string, before, after *Sample) (rate float64) {
 
 func thousandth(v float64) float64 { return math.Round(1000*v) / 1000 }
 
-// Work is so many seconds of work.
+// Work formats a number of seconds of work.
 func Work(seconds float64) string {
 	switch {
 	case seconds < 1:
@@ -113,7 +113,7 @@ func Work(seconds float64) string {
 	return Count(math.Round(seconds/360)/10) + " h"
 }
 
-// tellMisses tells who watches why keys miss.
+// tellMisses publishes the reasons of misses to the watchers.
 func (s *Sampler) tellMisses(before, now *Sample) {
 	watched := s.pools()
 	if len(watched) == 0 || now.At.Sub(before.At) < time.Millisecond {
@@ -121,7 +121,7 @@ func (s *Sampler) tellMisses(before, now *Sample) {
 	}
 	is, err := s.misses(before, now)
 	if err != nil {
-		return // the next tick will say it
+		return // the next tick reports the error
 	}
 	for pool := range watched {
 		s.tell(pool, "why", is)

@@ -1,6 +1,6 @@
 package live
 
-// One answer instead of a stream: for scripts.
+// This file produces a single report instead of a stream, for scripts.
 
 import (
 	"context"
@@ -12,29 +12,29 @@ import (
 	"ringside/proxy/table"
 )
 
-// Now is what a pool's servers and the whole proxy do now.
+// Now describes what a pool's servers and the whole proxy do now.
 type Now struct {
 	T       int64          `json:"t"`    // Unix milliseconds
-	Span    int64          `json:"span"` // milliseconds over which was counted
+	Span    int64          `json:"span"` // milliseconds covered by the counts
 	Pool    string         `json:"pool"`
-	Overall                // of all pools
+	Overall                // over all pools
 	Total   Total          `json:"total"`
 	List    []NowServer    `json:"servers"`
-	Asked   bool           `json:"asked"` // the servers were asked for their memory: who has said nothing does not answer
-	Slabs   []Class        `json:"slabs"` // of all servers; null if they have not said
+	Asked   bool           `json:"asked"` // the servers were asked for their stats, so a server without values does not reply
+	Slabs   []Class        `json:"slabs"` // summed over all servers; null: none has reported
 	Warn    []Warning      `json:"warnings"`
-	Hot     *Hot           `json:"hot"` // null before it is told, as what follows
+	Hot     *Hot           `json:"hot"` // null: not known yet; the same for the fields below
 	Misses  *Misses        `json:"why"`
-	Routes  *routes.Routes `json:"routes"` // null, too, if no route has a guard, tags or copies
-	Roll    *Roll          `json:"roll"`   // null, too, where nobody is called
+	Routes  *routes.Routes `json:"routes"` // null also if no route has a guard, tags or replicas
+	Roll    *Roll          `json:"roll"`   // null also if instances do not list themselves for this pool
 }
 
-// Total is the whole proxy.
+// Total describes the whole proxy.
 type Total struct {
 	Requests float64            `json:"rps"`
 	Ops      map[string]float64 `json:"ops"` // requests by command
 	Outcomes Outcomes           `json:"outcomes"`
-	Hit      *float64           `json:"hit"` // part of the keys asked for, 0 to 1; null without any
+	Hit      *float64           `json:"hit"` // hit rate of the keys, 0 to 1; null: no keys
 	P50      *float64           `json:"p50_us"`
 	P90      *float64           `json:"p90_us"`
 	P99      *float64           `json:"p99_us"`
@@ -45,7 +45,7 @@ type Total struct {
 	CPU      float64            `json:"cpu"` // cores
 }
 
-// NowServer is one server.
+// NowServer describes one server.
 type NowServer struct {
 	Name    string    `json:"name"`
 	Address string    `json:"address"`
@@ -53,10 +53,10 @@ type NowServer struct {
 	State   string    `json:"state"`
 	Since   time.Time `json:"since"`
 	Why     string    `json:"why,omitempty"`
-	Next    string    `json:"next,omitempty"` // what its keeper is about to do, or waits for
+	Next    string    `json:"next,omitempty"` // next step of its keeper, or the reason why it waits
 	Rate    float64   `json:"rps"`
 	Fail    float64   `json:"fail"`
-	Hit     *float64  `json:"hit"` // what the server itself says; null before it has said it twice
+	Hit     *float64  `json:"hit"` // as counted by the server; null: fewer than two reports
 	P50     *float64  `json:"p50_us"`
 	P99     *float64  `json:"p99_us"`
 	Queue   int       `json:"queue"`
@@ -67,8 +67,8 @@ type NowServer struct {
 	Evicted *float64  `json:"evicted"` // per second
 }
 
-// Now counts for so long what a pool does. It watches meanwhile, so it is one of
-// those that may.
+// Now counts for the duration window and returns what the pool and the proxy did. It
+// counts as a watcher while it runs.
 func (s *Sampler) Now(ctx context.Context, pool *table.Pool, window time.Duration) (*Now, error) {
 	w, err := s.Watch(s.p.Table(), pool)
 	if err != nil {
@@ -91,7 +91,7 @@ func (s *Sampler) Now(ctx context.Context, pool *table.Pool, window time.Duratio
 		return nil, err
 	}
 	tick := Between(before, after, pool.Name)
-	for _, p := range after.Table.Pools { // a reload may have come between
+	for _, p := range after.Table.Pools { // a reload may have happened
 		if p.Name == pool.Name {
 			pool = p
 		}
@@ -103,7 +103,7 @@ func (s *Sampler) Now(ctx context.Context, pool *table.Pool, window time.Duratio
 	var sl *Slabs
 	s.mu.Lock()
 	if b := s.latest[pool.Name+" mem"].data; b != nil {
-		json.Unmarshal(b, &m) // it was made here
+		json.Unmarshal(b, &m) // encoded by this process
 	}
 	if b := s.latest[pool.Name+" slabs"].data; b != nil {
 		json.Unmarshal(b, &sl)
@@ -123,11 +123,11 @@ func (s *Sampler) Now(ctx context.Context, pool *table.Pool, window time.Duratio
 	return is, nil
 }
 
-// memoryWait is how long who asks once waits for what the servers say of their memory,
-// beyond the time over which is counted.
+// memoryWait is how long Now waits for the servers' memory stats, in addition to the
+// counting window.
 const memoryWait = 2 * time.Second
 
-// awaitMemory waits until the servers of w's pool have been asked for their memory.
+// awaitMemory waits until the servers of w's pool were asked for their memory stats.
 func (s *Sampler) awaitMemory(ctx context.Context, w *Watcher) {
 	late := time.NewTimer(memoryWait)
 	defer late.Stop()
@@ -151,8 +151,8 @@ func (s *Sampler) awaitMemory(ctx context.Context, w *Watcher) {
 	}
 }
 
-// NowOf puts together what the events of a stream tell; m and sl are nil if the
-// servers have not told, and hot and misses if they are not told yet.
+// NowOf combines the events of a stream. m and sl are nil if the servers have not
+// reported, hot and misses if they are not known yet.
 func NowOf(t *Tick, of *Topo, m *Memory, sl *Slabs, hot *Hot, misses *Misses) *Now {
 	is := &Now{Asked: m != nil, Hot: hot, Misses: misses, T: t.T, Span: t.Span, Pool: of.Pool, Overall: t.Overall, Warn: []Warning{}, List: []NowServer{}, Total: Total{
 		Requests: round(t.Requests()), Ops: t.Ops, Outcomes: t.Outcomes, P50: t.Latency[0], P90: t.Latency[1], P99: t.Latency[2],

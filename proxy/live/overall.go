@@ -1,7 +1,7 @@
 package live
 
-// The state of all pools. The status line, the pool menu, ringside top and its exit status,
-// and ringside server list all show this one computation.
+// This file computes the state of all pools. The status line, the pool menu, ringside
+// top and its exit status, and ringside server list all show this one computation.
 
 import (
 	"fmt"
@@ -12,8 +12,8 @@ import (
 
 // Overall is the state of all pools.
 type Overall struct {
-	Health Health       `json:"health"` // of the worst pool, which it names if there are several
-	Worst  string       `json:"worst"`  // name of that pool; the first pool if all are equally well
+	Health Health       `json:"health"` // of the worst pool; it names the pool if there are several
+	Worst  string       `json:"worst"`  // name of that pool; the first pool if all are equally healthy
 	Pools  []PoolHealth `json:"pools"`  // in the order of the configuration
 }
 
@@ -33,7 +33,7 @@ const (
 	keysFail
 )
 
-// severity says how bad it is that a pool with these servers has this health.
+// severity returns how severe the health h of a pool with these servers is.
 func severity(h *Health, c *Columns) int {
 	switch {
 	case h.Level == Good:
@@ -49,11 +49,11 @@ func severity(h *Health, c *Columns) int {
 	return keysMoved
 }
 
-// mostAlso is how many further pools that are not well the text names.
+// mostAlso is the maximum number of further unhealthy pools that the text names.
 const mostAlso = 3
 
-// overall sums up the health of the pools. ticks has the columns of each pool, in the order
-// of pools, and list the health of each.
+// overall combines the health of the pools. ticks contains each pool's columns and list
+// its health, both in the order of pools.
 func overall(pools []*table.Pool, ticks []*Tick, list []Health) Overall {
 	is := Overall{Pools: make([]PoolHealth, len(pools))}
 	worst, worstSeverity := 0, healthy
@@ -91,7 +91,7 @@ func overall(pools []*table.Pool, ticks []*Tick, list []Health) Overall {
 	return is
 }
 
-// healthyPools is the sentence about several pools without any trouble.
+// healthyPools returns the sentence about several healthy pools.
 func (t *Tick) healthyPools(pools []*table.Pool) Health {
 	servers := map[string]bool{}
 	for _, p := range pools {
@@ -113,7 +113,7 @@ func Ticks(before, after *Sample) []*Tick {
 	all := between(before, after)
 	ticks, health := make([]*Tick, len(pools)), make([]Health, len(pools))
 	rest := after.Servers
-	failing := false // a server is known at which requests fail
+	failing := false // the failed requests are known to belong to certain servers
 	for i, pool := range pools {
 		t := *all
 		for _, target := range pool.Servers {
@@ -154,7 +154,7 @@ func Between(before, after *Sample, pool string) *Tick {
 	return Ticks(before, after)[i]
 }
 
-// Servers returns the servers of all pools, and the state of the pools, as they are now.
+// Servers returns the servers of all pools and the current state of the pools.
 func (s *Sampler) Servers() ([]ServerState, *Overall, error) {
 	now, err := s.Sample()
 	if err != nil {

@@ -1,6 +1,6 @@
 package live
 
-// Where keys are: the pool, its ring, and one key on it.
+// This file describes where keys are: the pool, its ring, and one key on it.
 
 import (
 	"encoding/binary"
@@ -11,30 +11,30 @@ import (
 	"ringside/ring"
 )
 
-// Topo is a pool as the table has it.
+// Topo describes a pool as configured in the table.
 type Topo struct {
 	Gen          uint64       `json:"gen"`
 	Pool         string       `json:"pool"`
-	Pools        []string     `json:"pools"` // all of them
+	Pools        []string     `json:"pools"` // names of all pools
 	Distribution string       `json:"distribution"`
 	Failover     string       `json:"failover"`
 	Servers      []TopoServer `json:"servers"`
-	Routes       []TopoRoute  `json:"routes"` // that lead to the pool
+	Routes       []TopoRoute  `json:"routes"` // routes to the pool
 }
 
-// TopoServer is a server of a pool.
+// TopoServer describes a server of a pool.
 type TopoServer struct {
 	Name   string  `json:"name"`
 	Addr   string  `json:"addr"`
 	Weight int     `json:"weight"`
 	Host   string  `json:"host"`
-	Share  float64 `json:"share"` // of all hashes, 0 to 1
+	Share  float64 `json:"share"` // fraction of all hashes, 0 to 1
 }
 
-// TopoRoute is a route to a pool.
+// TopoRoute describes a route to a pool.
 type TopoRoute struct {
 	Prefix string `json:"prefix"`
-	Match  string `json:"match,omitempty"` // in place of prefix
+	Match  string `json:"match,omitempty"` // set instead of prefix
 	Copies int    `json:"copies"`
 }
 
@@ -61,12 +61,13 @@ func TopoOf(t *table.Table, pool *table.Pool, gen uint64) *Topo {
 	return is
 }
 
-// RingBytes is a pool's ring for the page: how many bytes of JSON come first (32
-// bits, little-endian as all that follows), the JSON, points of 32 bits and then
-// owners of 32 bits. JSON ends with blanks so that the points are aligned.
+// RingBytes encodes a pool's ring for the dashboard. It contains the length of the
+// JSON, the JSON, the points and then their owners. Lengths, points and owners have 32
+// bits each, little-endian. The JSON is padded with spaces so that the points are
+// aligned.
 func RingBytes(pool *table.Pool) []byte {
 	d := ring.Draw(pool.Place.Ring)
-	head, _ := json.Marshal(map[string]any{"kind": d.Kind, "n": max(len(d.Owners), len(d.At)), "before": d.Before}) // of such values nothing can fail
+	head, _ := json.Marshal(map[string]any{"kind": d.Kind, "n": max(len(d.Owners), len(d.At)), "before": d.Before}) // can't fail for these types
 	for len(head)%4 != 0 {
 		head = append(head, ' ')
 	}
@@ -81,18 +82,18 @@ func RingBytes(pool *table.Pool) []byte {
 	return b
 }
 
-// Routed is where one key goes: what ringside route says, and what the page needs to
-// show it on the ring of a pool.
+// Routed describes where one key is stored: the output of ringside route, and what the
+// dashboard needs to draw it on the ring.
 type Routed struct {
 	table.Planned
-	Place  uint32 `json:"place"`          // of the hash, on a ring of points
-	Order  []int  `json:"order"`          // servers of the pool: the owner, then who is asked next
-	Copies int    `json:"keep"`           // how many of them keep a copy
-	Points []int  `json:"points"`         // of each of Order, the index of its first point on the way
-	Hops   []int  `json:"hops,omitempty"` // of jump hash
+	Place  uint32 `json:"place"`          // position of the hash on a ring of points
+	Order  []int  `json:"order"`          // servers of the pool in the order in which they are used; the owner is first
+	Copies int    `json:"keep"`           // number of replicas
+	Points []int  `json:"points"`         // for each entry of Order, the index of its first point in search order
+	Hops   []int  `json:"hops,omitempty"` // steps of jump hash
 }
 
-// RouteOf says where key goes on a listener.
+// RouteOf returns where key is stored, for requests on a listener.
 func RouteOf(l *table.Listener, limits *table.Limits, key []byte) *Routed {
 	p := l.Plan(key)
 	is := &Routed{Planned: p.Told(p.Nowhere(limits, true)), Copies: 1, Order: []int{}, Points: []int{}}
@@ -107,7 +108,7 @@ func RouteOf(l *table.Listener, limits *table.Limits, key []byte) *Routed {
 				is.Order = append(is.Order, m.Server)
 			}
 		}
-	} else if len(p.Interim) > 0 && p.Interim[0].Pool == p.Pool { // who stands in, which a ring built again may order otherwise
+	} else if len(p.Interim) > 0 && p.Interim[0].Pool == p.Pool { // the substitute servers, in case a rebuilt ring orders them differently
 		is.Order = is.Order[:1]
 		for _, m := range p.Interim {
 			is.Order = append(is.Order, m.Server)
@@ -127,8 +128,8 @@ func RouteOf(l *table.Listener, limits *table.Limits, key []byte) *Routed {
 	return is
 }
 
-// firstPoint is the first point of a server from the point at on, the way that the
-// ring is searched.
+// firstPoint returns the first point of a server, starting at the point at, in the
+// direction in which the ring is searched.
 func firstPoint(d *ring.Drawing, at, server int) int {
 	step, n := 1, len(d.Owners)
 	if d.Before {

@@ -1,6 +1,6 @@
 package live
 
-// Which Ringsides serve a pool, and who of them differs.
+// This file describes the instances that serve a pool, and those that differ.
 
 import (
 	"cmp"
@@ -10,32 +10,33 @@ import (
 	"ringside/proxy/stats"
 )
 
-// Roll is which Ringsides serve a pool, as far as this one has heard: package health/roll.
+// Roll lists the instances that serve a pool, as far as this one knows: package
+// health/roll.
 type Roll struct {
-	Text   string    `json:"text"`   // a sentence, or two
-	Me     string    `json:"me"`     // what others call this Ringside
-	Of     int       `json:"of"`     // how many there are
-	Differ int       `json:"differ"` // listed ones with another configuration than most
-	Apart  int       `json:"apart"`  // listed ones that keep copies at other servers than this one
-	Bad    int       `json:"bad"`    // entries that could not be read, so far
-	List   []RollRow `json:"list"`   // this one first; of very many a sample
+	Text   string    `json:"text"`   // one or two sentences
+	Me     string    `json:"me"`     // this instance's name in the list
+	Of     int       `json:"of"`     // number of instances
+	Differ int       `json:"differ"` // number of listed instances with another configuration than most
+	Apart  int       `json:"apart"`  // number of listed instances that place replicas on other servers than this one
+	Bad    int       `json:"bad"`    // number of unreadable entries so far
+	List   []RollRow `json:"list"`   // this instance first; a sample if there are very many
 }
 
-// RollRow is one Ringside.
+// RollRow describes one instance.
 type RollRow struct {
 	Name     string `json:"name"`
 	Version  string `json:"version"`
-	Config   string `json:"config"`          // a number of its pools and routes
+	Config   string `json:"config"`          // hash of its pools and routes
 	Suspects string `json:"suspects"`        // servers that it suspects
-	Silent   int    `json:"silent"`          // rounds for which it has not been heard
-	Other    string `json:"other,omitempty"` // what it has that most have not: configuration, version
-	Apart    bool   `json:"apart,omitempty"` // it keeps copies at other servers than this Ringside
+	Silent   int    `json:"silent"`          // number of rounds without a sign of life
+	Other    string `json:"other,omitempty"` // the difference from most instances: configuration or version
+	Apart    bool   `json:"apart,omitempty"` // it places replicas on other servers than this instance
 }
 
 const mostRows = 200
 
-// RollOf tells the roll of a pool; nil where there is none: no server moves its keys, or this
-// Ringside has no name.
+// RollOf returns the list of instances for a pool. It returns nil if there is none,
+// because the pool does not move keys, or because this instance has no name.
 func RollOf(sum *stats.Snapshot, pool string) *Roll {
 	i := slices.IndexFunc(sum.Rolls, func(r stats.Roll) bool { return r.Pool == pool })
 	if i < 0 || sum.Rolls[i].Self.ID == 0 {
@@ -79,8 +80,8 @@ func RollOf(sum *stats.Snapshot, pool string) *Roll {
 	return is
 }
 
-// trouble says in sentences who keeps copies elsewhere than this Ringside, and who runs another
-// configuration than most.
+// trouble returns sentences about instances that place replicas differently from this
+// one, and about those with another configuration than most.
 func (is *Roll) trouble() (text []string) {
 	if is.Apart > 0 {
 		text = append(text, is.those(is.Apart, func(r *RollRow) bool { return r.Apart }, "keep")+
@@ -92,7 +93,7 @@ func (is *Roll) trouble() (text []string) {
 	return text
 }
 
-// those are the n Ringsides of which something is true, and what they do.
+// those names the n instances that satisfy are, followed by the verb do.
 func (is *Roll) those(n int, are func(*RollRow) bool, do string) string {
 	i := 0
 	for !are(&is.List[i]) {
@@ -107,7 +108,8 @@ func (is *Roll) those(n int, are func(*RollRow) bool, do string) string {
 	return is.List[i].Name + " " + do + "s"
 }
 
-// most is what most have; of two, what the first has.
+// most returns the most frequent value. Of equally frequent values it returns the
+// first.
 func most(list []RollRow, of func(*RollRow) string) string {
 	n := map[string]int{}
 	for i := range list {

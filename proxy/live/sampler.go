@@ -1,6 +1,6 @@
 package live
 
-// Who watches, and what they are sent.
+// This file contains the sampler and its watchers.
 
 import (
 	"bytes"
@@ -17,59 +17,58 @@ import (
 	"ringside/proxy/table"
 )
 
-// The sampler's times and bounds.
+// Intervals and limits of the sampler.
 const (
-	Every      = time.Second     // between ticks, while somebody watches
+	Every      = time.Second     // between ticks while there is a watcher
 	historyGap = 5 * time.Second // between ticks that are kept
-	historyLen = 36              // ticks kept for who comes: three minutes
-	errandGap  = 5 * time.Second // between two times that a server is asked for its stats
+	historyLen = 36              // number of kept ticks, for new watchers: three minutes
+	errandGap  = 5 * time.Second // between two requests for a server's stats
 
 	MostWatchers = 16
-	mostWaiting  = 64 // events that wait for one watcher
+	mostWaiting  = 64 // maximum number of events that wait for one watcher
 )
 
-// Options is what a Sampler must be told.
+// Options configures a Sampler.
 type Options struct {
-	// Reload returns how the configuration stands.
+	// Reload returns the state of the configuration.
 	Reload func() Reload
 
-	// CPU returns how much processor time the process has used so far. If nil, that is
-	// not known.
+	// CPU returns the processor time that the process has used so far. nil: unknown.
 	CPU func() time.Duration
 
-	Events *Events // nil: there are none
+	Events *Events // nil: no events
 }
 
-// Reload is how the configuration of a running proxy stands.
+// Reload describes the configuration of a running proxy.
 type Reload struct {
-	Err        error     // why the configuration that was read last was refused; nil: it is in force
-	At         time.Time // when that was
-	Succeeded  uint64    // configurations taken since the start, without the first
-	Failed     uint64    // configurations refused since the start
-	Generation uint64    // of the table in force; 1 is that of the start
+	Err        error     // why the configuration that was read last was rejected; nil: it is in force
+	At         time.Time // when it was read
+	Succeeded  uint64    // configurations accepted since the start, without the first
+	Failed     uint64    // configurations rejected since the start
+	Generation uint64    // number of the table in force; 1 is the first
 }
 
-// Sampler makes ticks of a proxy while it runs, and hands them to watchers.
+// Sampler computes ticks of a running proxy and passes them to watchers.
 type Sampler struct {
 	p       *proxy.Proxy
 	options Options
-	wake    chan struct{} // somebody has come
+	wake    chan struct{} // a watcher has started
 	ended   chan struct{} // closed by Close
 	once    sync.Once
 
 	mu       sync.Mutex
 	closed   bool
 	watchers map[*Watcher]bool
-	history  map[string][][]byte // ticks as JSON by pool, the oldest first
-	latest   map[string]message  // by pool and topic: what who comes is shown at once
+	history  map[string][][]byte // ticks as JSON by pool, oldest first
+	latest   map[string]message  // by pool and topic: events that a new watcher gets at once
 
-	last    *Sample          // only run writes it
-	routes  []*routes.Counts // of the last seconds, the oldest first; never empty once there is a sample; only run uses it
-	saidNow map[string]*Said // by network and address; only the errands use both
+	last    *Sample          // written only by run
+	routes  []*routes.Counts // of the last seconds, oldest first; never empty once there is a sample; only run uses it
+	saidNow map[string]*Said // last reports of the servers by network and address, and in saidOld those before; only runErrands uses both
 	saidOld map[string]*Said
 }
 
-// kept are the topics of which the last event is kept for who comes.
+// kept are the topics with a last event that is kept for new watchers.
 var kept = []string{"mem", "slabs", "hot", "why", "routes", "roll"}
 
 // message is one event of a stream.
@@ -78,7 +77,7 @@ type message struct {
 	data  []byte
 }
 
-// NewSampler makes a sampler of p. It does nothing before Run.
+// NewSampler returns a sampler of p. It does nothing before Run.
 func NewSampler(p *proxy.Proxy, o Options) *Sampler {
 	if o.CPU == nil {
 		o.CPU = func() time.Duration { return 0 }
@@ -91,7 +90,7 @@ func NewSampler(p *proxy.Proxy, o Options) *Sampler {
 		saidNow: map[string]*Said{}, saidOld: map[string]*Said{}}
 }
 
-// Run samples until Close. A second call does nothing.
+// Run starts sampling, which continues until Close. A second call does nothing.
 func (s *Sampler) Run() {
 	s.once.Do(func() {
 		s.options.Events.subscribe(s, true)
@@ -100,7 +99,7 @@ func (s *Sampler) Run() {
 	})
 }
 
-// Close ends Run and all watchers.
+// Close stops the sampler and ends all watchers.
 func (s *Sampler) Close() {
 	s.options.Events.subscribe(s, false)
 	s.mu.Lock()
@@ -120,7 +119,7 @@ func (s *Sampler) run() {
 	for {
 		now, err := s.Sample()
 		switch {
-		case err != nil: // a loop hangs: the watchers keep what they have, and are told
+		case err != nil: // a loop hangs: the watchers keep the old data and get the error
 			s.late(err)
 		case s.last == nil:
 			s.keep(now)
@@ -149,14 +148,14 @@ func (s *Sampler) run() {
 	}
 }
 
-// keep makes now the last sample.
+// keep stores now as the last sample.
 func (s *Sampler) keep(now *Sample) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last = now
 }
 
-// Sample takes a sample now.
+// Sample takes a sample.
 func (s *Sampler) Sample() (*Sample, error) {
 	sum, err := s.p.Snapshot()
 	if err != nil {
@@ -166,21 +165,21 @@ func (s *Sampler) Sample() (*Sample, error) {
 	is.CPU, is.Memory = s.options.CPU(), held()
 	config := s.options.Reload()
 	is.Gen, is.Refused = config.Generation, config.Err != nil
-	if is.Table != s.p.Table() { // a reload came between
+	if is.Table != s.p.Table() { // a reload happened in between
 		return s.Sample()
 	}
 	return is, nil
 }
 
-// held is how many bytes of memory the runtime holds.
+// held returns how many bytes of memory the runtime uses.
 func held() uint64 {
 	is := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(is)
 	return is[0].Value.Uint64() - is[1].Value.Uint64()
 }
 
-// tick makes what happened since the last sample known; keep says that it is kept
-// for those who come later.
+// tick publishes what happened since the last sample. If keep is set the tick is also
+// kept for later watchers.
 func (s *Sampler) tick(now *Sample, keep bool) {
 	watched := s.pools()
 	if !keep && len(watched) == 0 {
@@ -207,14 +206,14 @@ func (s *Sampler) tick(now *Sample, keep bool) {
 			s.mu.Unlock()
 		}
 	}
-	if now.Table != s.last.Table { // what is kept has other columns
+	if now.Table != s.last.Table { // kept ticks have other columns
 		s.mu.Lock()
 		clear(s.history)
 		s.mu.Unlock()
 	}
 }
 
-// tellHot tells who watches what is asked for most.
+// tellHot publishes the most requested keys to the watchers.
 func (s *Sampler) tellHot(t *table.Table) {
 	watched := s.pools()
 	if len(watched) == 0 {
@@ -222,7 +221,7 @@ func (s *Sampler) tellHot(t *table.Table) {
 	}
 	is, err := s.p.Watched()
 	if err != nil {
-		return // the next tick will say it
+		return // the next tick reports the error
 	}
 	for _, pool := range t.Pools {
 		if watched[pool.Name] {
@@ -231,19 +230,19 @@ func (s *Sampler) tellHot(t *table.Table) {
 	}
 }
 
-// routeWindow is the time over which routes are counted: what happens rarely would be
-// 0 in most seconds.
+// routeWindow is the time over which the work of routes is counted. It is long because
+// rare events would be 0 in most seconds.
 const routeWindow = 10 * time.Second
 
-// tellRoutes tells who watches what the routes have done in the last seconds, and which
-// Ringsides there are.
+// tellRoutes publishes the recent work of the routes, and the list of instances, to the
+// watchers.
 func (s *Sampler) tellRoutes(now *Sample) {
 	watched := s.pools()
 	for len(s.routes) > 1 && now.Routes.Since(s.routes[1]) >= routeWindow {
 		s.routes = s.routes[1:]
 	}
 	if s.routes = append(s.routes, now.Routes); len(watched) == 0 {
-		s.routes = s.routes[len(s.routes)-1:] // the next watcher's first window begins here
+		s.routes = s.routes[len(s.routes)-1:] // the next watcher's first window starts here
 	}
 	for _, pool := range now.Table.Pools {
 		if watched[pool.Name] {
@@ -253,7 +252,7 @@ func (s *Sampler) tellRoutes(now *Sample) {
 	}
 }
 
-// late says that there is no tick, and why.
+// late publishes that there is no tick, and the reason.
 func (s *Sampler) late(err error) {
 	s.tell("", "late", Health{Bad, "Ringside itself does not answer", "Its loops are busy or hang: " + err.Error() + ". What you see is old."})
 }
@@ -267,7 +266,8 @@ func (s *Sampler) tell(pool, topic string, what any) {
 	s.publish(pool, topic, b)
 }
 
-// publish hands an event to the watchers of a pool; of all pools if it is empty.
+// publish passes an event to the watchers of a pool, or to all watchers if pool is
+// empty.
 func (s *Sampler) publish(pool, topic string, data []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -281,7 +281,7 @@ func (s *Sampler) publish(pool, topic string, data []byte) {
 	}
 }
 
-// pools are those that are watched.
+// pools returns the watched pools.
 func (s *Sampler) pools() map[string]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -292,10 +292,10 @@ func (s *Sampler) pools() map[string]bool {
 	return list
 }
 
-// Watcher is somebody who watches a pool. Of each topic it has what came last and
-// was not taken, and of events and traces a bounded list: one that is slow skips.
+// Watcher receives the events of one pool. For each topic it keeps only the last unread
+// event; for "event" it keeps a list of limited length. So a slow watcher skips events.
 type Watcher struct {
-	Ready chan struct{} // something can be taken; closed when the sampler ends
+	Ready chan struct{} // an event can be read; closed when the sampler ends
 
 	s       *Sampler
 	pool    string
@@ -303,11 +303,11 @@ type Watcher struct {
 	over    bool
 }
 
-// ErrCrowded is what Watch returns to one too many.
+// ErrCrowded is returned by Watch if there are already MostWatchers watchers.
 var ErrCrowded = errors.New("16 already watch this Ringside: close one of them")
 
-// Watch begins to watch a pool of the table in force, and has it at once: the pool,
-// the last minutes, the last events.
+// Watch starts watching a pool of the table in force. The watcher gets the pool, the
+// ticks of the last minutes and the last events at once.
 func (s *Sampler) Watch(t *table.Table, pool *table.Pool) (*Watcher, error) {
 	topo, err := json.Marshal(TopoOf(t, pool, s.options.Reload().Generation))
 	if err != nil {
@@ -352,12 +352,12 @@ func (w *Watcher) Close() {
 	defer w.s.mu.Unlock()
 	delete(w.s.watchers, w)
 	if len(w.s.watchers) == 0 {
-		clear(w.s.latest) // it will be old
+		clear(w.s.latest) // will be outdated
 	}
 	w.end()
 }
 
-// put is called with the sampler's mu held, as end is.
+// put queues a message. The sampler's mu must be locked, for end as well.
 func (w *Watcher) put(m message) {
 	at := -1
 	if m.topic != "event" {
@@ -385,7 +385,7 @@ func (w *Watcher) end() {
 	}
 }
 
-// Take appends to dst what waits for w, as events of a stream.
+// Take appends the waiting events to dst, in the format of an event stream.
 func (w *Watcher) Take(dst []byte) []byte {
 	w.s.mu.Lock()
 	list := w.waiting
@@ -397,7 +397,8 @@ func (w *Watcher) Take(dst []byte) []byte {
 	return dst
 }
 
-// AppendEvent appends an event of a stream. data is JSON in one line.
+// AppendEvent appends an event in the format of an event stream. data is JSON on one
+// line.
 func AppendEvent(dst []byte, topic string, data []byte) []byte {
 	dst = append(append(dst, "event: "...), topic...)
 	dst = append(append(dst, "\ndata: "...), data...)

@@ -1,7 +1,6 @@
 package live
 
-// Servers that another Ringside ejects by a pool of its own, or does not eject although this
-// one does.
+// This file describes servers that only this instance or only another one ejects.
 
 import (
 	"fmt"
@@ -11,7 +10,8 @@ import (
 	"ringside/proxy/stats"
 )
 
-// SharedServers is how many servers of a pool other Ringsides treat otherwise in an outage.
+// SharedServers returns how many servers of a pool other instances treat differently in
+// an outage.
 func SharedServers(sum *stats.Snapshot, pool string) int {
 	var names []string
 	for _, s := range sum.Shared {
@@ -22,11 +22,11 @@ func SharedServers(sum *stats.Snapshot, pool string) int {
 	return len(names)
 }
 
-// mostShared is how many of these servers are told by name.
+// mostShared is the maximum number of these servers that are named.
 const mostShared = 3
 
-// ejectedElsewhere says which servers of a pool another Ringside ejects, or does not eject, and
-// what to do; empty: there are none.
+// ejectedElsewhere describes the servers of a pool that only this instance or only
+// another one ejects, and the remedy. It returns "" if there are none.
 func ejectedElsewhere(sum *stats.Snapshot, pool string) (text string) {
 	if list := serversOf(sum, pool, false); list != "" {
 		text = "Another Ringside ejects " + list + ", and flushes a server when it returns, with what this pool has stored there by then. "

@@ -1,6 +1,6 @@
 package live
 
-// The servers of every pool, and how each is now.
+// This file describes the current state of the servers of all pools.
 
 import (
 	"slices"
@@ -15,51 +15,51 @@ import (
 	"ringside/proxy/table"
 )
 
-// ServerState is one server of one pool as it is now.
+// ServerState is the current state of one server in one pool.
 type ServerState struct {
 	Pool    string    `json:"pool"`
 	Server  string    `json:"server"` // its name
 	Address string    `json:"address"`
 	Weight  int       `json:"weight"`
 	State   string    `json:"state"`         // up, unknown, down, drained, or a phase of failover
-	Since   time.Time `json:"since"`         // it is so
-	Why     string    `json:"why,omitempty"` // it is not up
+	Since   time.Time `json:"since"`         // start of the state
+	Why     string    `json:"why,omitempty"` // why it is not up
 
-	Order     string `json:"order,omitempty"` // a person's: drain, down
-	LoopsDown int    `json:"loops_down"`      // loops that hold it for down
+	Order     string `json:"order,omitempty"` // override by an operator: drain, down
+	LoopsDown int    `json:"loops_down"`      // number of loops on which it is down
 	Version   string `json:"version,omitempty"`
-	Waiting   int    `json:"waiting"` // requests without an answer
+	Waiting   int    `json:"waiting"` // requests without a reply
 
-	// Copies is there where routes keep several copies of a key in the pool.
+	// Copies is set if routes keep replicas in the pool.
 	Copies *routes.Copies `json:"copies,omitempty"`
 
-	// Failover is what the pool's keeper says of the server. Absent where keys
-	// never move.
+	// Failover is the state of the pool's keeper for the server. It is nil if the pool
+	// never moves keys.
 	Failover *Failover `json:"failover,omitempty"`
 }
 
-// Failover is what a pool's keeper says of one server.
+// Failover is a keeper's state for one server.
 type Failover struct {
 	Phase   string `json:"phase"` // IN, LEAVING, OUT, RETURN, WARM, SETTLE
 	Outages uint32 `json:"outages"`
 	Suspect bool   `json:"suspect"`
 	Why     string `json:"why,omitempty"`
-	SinceMS int64  `json:"since_ms"` // ago
-	LeaseMS int64  `json:"lease_ms"` // left
+	SinceMS int64  `json:"since_ms"` // milliseconds for which it has been suspect, or else in the phase
+	LeaseMS int64  `json:"lease_ms"` // milliseconds that the lease remains valid
 	Next    string `json:"next,omitempty"`
-	NextMS  int64  `json:"next_ms,omitempty"` // until then
-	Renamed bool   `json:"renamed,omitempty"` // it refuses flush_all: its keys have other names now
+	NextMS  int64  `json:"next_ms,omitempty"` // milliseconds until Next
+	Renamed bool   `json:"renamed,omitempty"` // it rejects flush_all, so its keys have other names now
 }
 
-// The states of a server.
+// States of a server.
 const (
 	Up      = "up"
-	Unknown = "unknown" // it has not answered yet, nor failed to
+	Unknown = "unknown" // it has neither replied nor failed yet
 	Down    = "down"
-	Drained = "drained" // by a person
+	Drained = "drained" // by an operator
 )
 
-// Address is what the configuration file calls a server's address.
+// Address returns a server's address as the configuration file spells it.
 func Address(t table.Target) string {
 	if t.Network == "tcp" {
 		return t.Address
@@ -67,8 +67,8 @@ func Address(t table.Target) string {
 	return t.Network + ":" + t.Address
 }
 
-// ListenerAddress is what the configuration file calls a listener, but for the family
-// of its addresses.
+// ListenerAddress returns a listener's address as the configuration file spells it,
+// without the address family.
 func ListenerAddress(network, at string) string {
 	if network == "unix" {
 		return "unix:" + at
@@ -76,8 +76,8 @@ func ListenerAddress(network, at string) string {
 	return at
 }
 
-// States describes the servers of the table in force, by what the loops of p have
-// counted.
+// States returns the state of all servers of the table in force, from a snapshot of the
+// counters of p.
 func States(p *proxy.Proxy, sum *stats.Snapshot) []ServerState {
 	now, t := time.Now(), p.Table()
 	list := []ServerState{}
@@ -114,9 +114,9 @@ func States(p *proxy.Proxy, sum *stats.Snapshot) []ServerState {
 	return list
 }
 
-// addCopies says of all servers of t, in their order, what they have to do with copies.
-// Another Ringside may know that one is being filled though this one does not: it has been
-// started since.
+// addCopies sets Copies for all servers of t, in their order. Another instance may know
+// that a server is being filled although this one does not, because this one was
+// started later.
 func addCopies(list []ServerState, t *table.Table, filling, others func(*ServerState) bool) {
 	lacking := map[string][]*ServerState{}
 	for i := range list {
@@ -146,10 +146,12 @@ func addCopies(list []ServerState, t *table.Table, filling, others func(*ServerS
 	}
 }
 
-// mostReasons is how many servers of a pool that lack copies are told by name.
+// mostReasons is the maximum number of servers per pool that are named because they
+// lack replicas.
 const mostReasons = 4
 
-// lack says why is is not relied on for copies; elsewhere: for those of another pool.
+// lack describes why the replicas on this server do not count. elsewhere means that it
+// belongs to another pool.
 func (is *ServerState) lack(elsewhere, filling bool) string {
 	name := is.Server
 	if elsewhere {
@@ -166,7 +168,7 @@ func (is *ServerState) lack(elsewhere, filling bool) string {
 	return name + " lacks copies, as another Ringside says"
 }
 
-// keeperSays fills in what a keeper says of the server.
+// keeperSays sets the fields that come from the pool's keeper.
 func (is *ServerState) keeperSays(m *stats.MemberSnapshot, now time.Time) {
 	is.Failover = &Failover{
 		Phase: m.Phase.String(), Outages: m.Outages(), Suspect: m.Suspect, Why: m.Why, SinceMS: m.Since.Milliseconds(),
@@ -184,17 +186,17 @@ func (is *ServerState) keeperSays(m *stats.MemberSnapshot, now time.Time) {
 	}
 	if is.Order != "" && m.Phase == health.Out {
 		is.State, is.Why, is.Since = Drained, byPerson(is.Order), now.Add(-m.InPhase)
-		if m.Suspect && m.Override == health.Drain { // down makes it suspect whether it answers or not
+		if m.Suspect && m.Override == health.Drain { // down makes it suspect whether it replies or not
 			is.Why += alsoSuspect + m.Why
 		}
 	}
 }
 
-// alsoSuspect stands between why a person's order lets a server have no requests and why it
-// would have none without.
+// alsoSuspect separates an operator's override from the reason for which the server
+// would be ejected without it.
 const alsoSuspect = ", and suspect: "
 
-// byPerson says why a server gets no requests that a person has ordered away.
+// byPerson describes an operator's override.
 func byPerson(order string) string {
 	if order == health.Down.String() {
 		return "taken down by a person"

@@ -11,7 +11,8 @@ import (
 	"ringside/replicate"
 )
 
-// A server that a person has ordered away says so, whatever the keeper last did with it.
+// TestOrderIsTheReason checks that an override is shown as the reason, whatever the
+// keeper did last.
 func TestOrderIsTheReason(t *testing.T) {
 	for order, want := range map[health.Override]string{health.Drain: "drained by a person", health.Down: "taken down by a person", health.Restore: "it leaves"} {
 		is := ServerState{State: Up}
@@ -22,8 +23,8 @@ func TestOrderIsTheReason(t *testing.T) {
 	}
 }
 
-// Who has drained a server hears that it has died meanwhile. One that was taken down
-// is suspect by that order alone.
+// TestDrainedAndSuspect checks that the failure of a drained server is shown. A server
+// that was taken down is suspect because of the override alone.
 func TestDrainedAndSuspect(t *testing.T) {
 	for order, want := range map[health.Override]string{health.Drain: "drained by a person, and suspect: connection refused", health.Down: "taken down by a person"} {
 		is := ServerState{State: Up}
@@ -35,8 +36,8 @@ func TestDrainedAndSuspect(t *testing.T) {
 	}
 }
 
-// How many copies are left without a server goes by the others that may have them, in all
-// pools of a route.
+// TestCopiesLeft checks how many replicas remain without a server. This depends on the
+// other servers of all pools of a route.
 func TestCopiesLeft(t *testing.T) {
 	east, west := &table.Pool{Name: "east"}, &table.Pool{Name: "west"}
 	for _, p := range []*table.Pool{east, west} {
@@ -47,9 +48,9 @@ func TestCopiesLeft(t *testing.T) {
 	for _, c := range []struct {
 		what     string
 		routes   []table.Route
-		b, other string // how b of the pool is, and b of the other
+		b, other string // state of b in the pool, and of b in the other pool
 		fills    string // a server that is being filled
-		heard    string // one of which another Ringside says so
+		heard    string // a server that another instance reports as being filled
 		want     routes.Copies
 	}{
 		{"all up", []table.Route{inEast(3), inEast(2), inEast(0)}, Up, Up, "", "", routes.Copies{Of: 2, Left: 1}},

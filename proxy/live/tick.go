@@ -1,6 +1,6 @@
 package live
 
-// What a pool's servers and the whole proxy did between two snapshots.
+// This file computes what a pool's servers and the whole proxy did between two samples.
 
 import (
 	"math"
@@ -12,28 +12,28 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Sample is what is known of one moment.
+// Sample is the state at one moment.
 type Sample struct {
 	At      time.Time
 	Sum     *stats.Snapshot
 	Servers []ServerState
 	Routes  *routes.Counts
-	CPU     time.Duration // that the process has used so far
-	Memory  uint64        // bytes that the process holds
+	CPU     time.Duration // processor time used by the process so far
+	Memory  uint64        // bytes used by the process
 	Table   *table.Table
 	Gen     uint64 // number of the table in force
-	Refused bool   // the configuration read last was refused
+	Refused bool   // the configuration that was read last was rejected
 }
 
-// Tick is what happened between two samples. Rates are per second, of the whole
-// proxy; S is of one pool's servers, in columns.
+// Tick describes what happened between two samples. Rates are per second over the whole
+// proxy. S describes the servers of one pool.
 type Tick struct {
-	T        int64              `json:"t"`    // the later sample, in Unix milliseconds
-	Span     int64              `json:"span"` // milliseconds between the two
+	T        int64              `json:"t"`    // time of the later sample, in Unix milliseconds
+	Span     int64              `json:"span"` // milliseconds between the samples
 	Ops      map[string]float64 `json:"ops"`  // requests by command
 	Outcomes Outcomes           `json:"oc"`
-	Keys     [3]float64         `json:"keys"` // asked for: hit, missed, failed
-	Latency  [3]*float64        `json:"lat"`  // p50, p90, p99 in microseconds; null without requests
+	Keys     [3]float64         `json:"keys"` // requested keys: hit, missed, failed
+	Latency  [3]*float64        `json:"lat"`  // p50, p90, p99 in microseconds; null: no requests
 	Clients  int                `json:"cl"`
 	InFlight int                `json:"inf"`
 	BytesIn  float64            `json:"bi"`
@@ -41,39 +41,39 @@ type Tick struct {
 	CPU      float64            `json:"cpu"` // cores
 	Memory   uint64             `json:"rss"` // bytes
 	Gen      uint64             `json:"gen"`
-	Refused  bool               `json:"cfg"` // the configuration read last was refused
-	Overall                     // of all pools
+	Refused  bool               `json:"cfg"` // the configuration that was read last was rejected
+	Overall                     // over all pools
 	S        Columns            `json:"s"`
 }
 
-// Outcomes are requests per second by how they ended.
+// Outcomes contains requests per second by outcome.
 type Outcomes struct {
 	Hit     float64 `json:"hit"`
 	Miss    float64 `json:"miss"`
 	Stored  float64 `json:"stored"`
 	OK      float64 `json:"ok"`
-	Refused float64 `json:"refused"` // the server has said no: not stored, exists, not found, or a client's mistake
-	Fail    float64 `json:"fail"`    // a server did not answer as it should
+	Refused float64 `json:"refused"` // rejected by the server (not stored, exists, not found), or a client error
+	Fail    float64 `json:"fail"`    // no correct reply from a server
 }
 
-// Columns have a row for each server of a pool, in the order of the table.
+// Columns has a row for each server of a pool, in the order of the table.
 type Columns struct {
 	State []string   `json:"st"`
-	Phase []string   `json:"ph"`    // what the keeper says; empty where keys never move
-	Since []int64    `json:"since"` // the state holds, in Unix milliseconds
+	Phase []string   `json:"ph"`    // phase of the keeper; empty: the pool never moves keys
+	Since []int64    `json:"since"` // start of the state, in Unix milliseconds
 	Why   []string   `json:"why"`
-	Order []string   `json:"ord"`   // a person's: drain, down
-	Next  []string   `json:"next"`  // what happens next, for people
-	Rate  []float64  `json:"rps"`   // requests to it
-	Fail  []float64  `json:"fail"`  // requests that it did not answer, or was not given
-	Cause []string   `json:"cause"` // why most of these failed; empty: none did
+	Order []string   `json:"ord"`   // override by an operator: drain, down
+	Next  []string   `json:"next"`  // next step of the keeper, as text
+	Rate  []float64  `json:"rps"`   // requests to the server
+	Fail  []float64  `json:"fail"`  // requests that it did not answer, or that were not sent to it
+	Cause []string   `json:"cause"` // cause of most failures; empty: none
 	P50   []*float64 `json:"p50"`   // microseconds
 	P99   []*float64 `json:"p99"`
 	Queue []int      `json:"q"`
 	Conns []int      `json:"cn"`
 }
 
-// Requests is how many requests a second t has seen.
+// Requests returns the number of requests per second.
 func (t *Tick) Requests() (n float64) {
 	for _, v := range t.Ops {
 		n += v
@@ -81,14 +81,14 @@ func (t *Tick) Requests() (n float64) {
 	return n
 }
 
-// HitShare is which part of the keys that were asked for was there. false: none
-// was asked for.
+// HitShare returns the hit rate of the requested keys. It returns false if none was
+// requested.
 func (t *Tick) HitShare() (float64, bool) {
 	n := t.Keys[0] + t.Keys[1] + t.Keys[2]
 	return t.Keys[0] / max(n, 1e-9), n > 0
 }
 
-// of is the one of o under which an outcome counts.
+// of returns the field of o that counts an outcome.
 func (o *Outcomes) of(out stats.Outcome) *float64 {
 	switch {
 	case out == stats.Hit:
@@ -105,12 +105,13 @@ func (o *Outcomes) of(out stats.Outcome) *float64 {
 	return &o.Refused
 }
 
-// span is how many seconds two samples are apart. Over very short times rates mean nothing.
+// span returns the seconds between two samples, with a minimum, because rates over very
+// short times are meaningless.
 func span(before, after *Sample) float64 {
 	return max(after.At.Sub(before.At), Every/4).Seconds()
 }
 
-// between is what the whole proxy did between two samples.
+// between computes the part of a tick that describes the whole proxy.
 func between(before, after *Sample) *Tick {
 	seconds := span(before, after)
 	rate := func(now, then uint64) float64 { return round(float64(stats.Since(now, then)) / seconds) }
@@ -197,15 +198,15 @@ func failures(now, then *stats.ServerCounters) (sum uint64, cause string) {
 	return sum, cause
 }
 
-// byOperator says that an operator's override keeps requests from server i.
+// byOperator reports whether an operator's override keeps requests from server i.
 func (c *Columns) byOperator(i int) bool {
 	return c.State[i] == Drained || c.State[i] == Down && i < len(c.Order) && c.Order[i] != ""
 }
 
-// round leaves a tenth: more is no news, and bytes.
+// round rounds to tenths. More digits would only cost bytes.
 func round(v float64) float64 { return math.Round(10*v) / 10 }
 
-// quantile is in microseconds, nil without durations.
+// quantile returns a quantile in microseconds, or nil if there are no durations.
 func quantile(h *stats.Histogram, q float64) *float64 {
 	if h.Count() == 0 {
 		return nil

@@ -1,6 +1,6 @@
 package live
 
-// Log records as people read them: on the page and in ringside top.
+// This file describes log records in words, for the dashboard and ringside top.
 
 import (
 	"fmt"
@@ -10,18 +10,18 @@ import (
 	"ringside/proxy/table"
 )
 
-// Told is what is said of an event.
+// Told is the description of an event.
 type Told struct {
-	Tone  string `json:"tone"`            // a level
-	Kind  string `json:"kind"`            // the state of a server whose sign it bears
-	Text  string `json:"text"`            // empty: nobody need hear of it
-	More  string `json:"more,omitempty"`  // why
-	Mark  bool   `json:"mark,omitempty"`  // it stands in pictures of the time
-	Minor bool   `json:"minor,omitempty"` // one of many that are no news one by one
-	Only  string `json:"only,omitempty"`  // the failover of pools where it is news: elsewhere other events tell it
+	Tone  string `json:"tone"`            // severity, as Health.Level
+	Kind  string `json:"kind"`            // state of a server that selects the symbol
+	Text  string `json:"text"`            // empty: not shown
+	More  string `json:"more,omitempty"`  // cause or detail
+	Mark  bool   `json:"mark,omitempty"`  // marked in charts over time
+	Minor bool   `json:"minor,omitempty"` // one of many events that are unimportant alone
+	Only  string `json:"only,omitempty"`  // failover mode of the pools in which it is shown; in other pools other events describe it
 }
 
-// steps are what happens to a server by failover: from>to.
+// steps describes a server's changes by failover: from>to.
 var steps = map[string]Told{
 	"up>suspect":  {Tone: Bad, Kind: "suspect", Text: "%s does not answer", Mark: true},
 	"suspect>up":  {Tone: Good, Kind: Up, Text: "%s answers again"},
@@ -33,7 +33,7 @@ var steps = map[string]Told{
 	"SETTLE>IN":   {Tone: Good, Kind: Up, Text: "%s is back in full", Mark: true},
 }
 
-// tell says what the record is of which is has the attributes, beside msg and level.
+// tell describes the log record with the attributes is, which include msg and level.
 func tell(is map[string]any) Told {
 	word := func(key string) string {
 		if v, ok := is[key]; ok {
@@ -47,7 +47,7 @@ func tell(is map[string]any) Told {
 		t := steps[word("from")+">"+word("to")]
 		switch {
 		case t.Text == "":
-			return t // an order, which is told as such, or what is not known
+			return t // an override, which has its own event, or an unknown step
 		case t.Kind == "suspect" && strings.Contains(why, "refused"):
 			t.Text = "%s refuses connections"
 		}
@@ -127,7 +127,7 @@ func plural(n, of string) string {
 	return n + " " + of
 }
 
-// slowTold is what is said of a command that took long.
+// slowTold describes a slow command.
 func slowTold(word func(string) string, server string) Told {
 	what := word("key")
 	if n := word("keys"); n != "1" && n != "" {
@@ -140,8 +140,8 @@ func slowTold(word func(string) string, server string) Told {
 	return Told{Tone: Warn, Kind: "warm", Minor: true, Text: word("command") + " of " + what + " took " + word("ms") + " ms", More: strings.TrimSuffix(strings.Join(more, ", "), ", ")}
 }
 
-// reloadTold is what is said of a configuration that was read again, or of what has no
-// words of its own.
+// reloadTold describes a reload. It also describes all records without a specific
+// description.
 func reloadTold(msg string, word func(string) string, why string) Told {
 	switch {
 	case strings.HasPrefix(msg, "the configuration was refused"):

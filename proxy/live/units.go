@@ -1,6 +1,6 @@
 package live
 
-// Numbers for people, each with its unit, and texts that do no harm.
+// This file formats numbers with units, and makes text safe for terminals.
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 	"unicode"
 )
 
-// Count is a number with commas.
+// Count formats a number with commas.
 func Count(v float64) string {
 	if v > 0 && v < 10 && v != float64(int(v)) {
 		return strconv.FormatFloat(v, 'f', 1, 64)
@@ -22,7 +22,7 @@ func Count(v float64) string {
 	return s
 }
 
-// Percent is a part of 1.
+// Percent formats a fraction as a percentage.
 func Percent(f float64) string {
 	if f > .9995 {
 		return "100 %"
@@ -30,7 +30,7 @@ func Percent(f float64) string {
 	return strconv.FormatFloat(100*f, 'f', 1, 64) + " %"
 }
 
-// Micros is a duration in microseconds.
+// Micros formats a duration given in microseconds.
 func Micros(us float64) string {
 	switch {
 	case us < 1000:
@@ -43,7 +43,7 @@ func Micros(us float64) string {
 	return fmt.Sprintf("%.1f s", us/1e6)
 }
 
-// Bytes is a size.
+// Bytes formats a size.
 func Bytes(b float64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
 	i := 0
@@ -57,7 +57,7 @@ func Bytes(b float64) string {
 	return fmt.Sprintf("%.1f %s", b, units[i])
 }
 
-// Ago is how long something has lasted.
+// Ago formats how long something has lasted.
 func Ago(d time.Duration) string {
 	switch s := int(max(d, 0).Round(time.Second) / time.Second); {
 	case s < 90:
@@ -71,8 +71,7 @@ func Ago(d time.Duration) string {
 	}
 }
 
-// Clean is text that can do a terminal no harm, and that stands as it is read: what is
-// not printable is written as \xNN.
+// Clean makes text safe for a terminal. Characters that are not printable become \xNN.
 func Clean(text string) string {
 	var b strings.Builder
 	for i, r := range text {

@@ -1,6 +1,6 @@
 package live
 
-// What is wrong with a server's memory, in words.
+// This file describes problems of a server's memory in words.
 
 import (
 	"fmt"
@@ -8,20 +8,21 @@ import (
 	"slices"
 )
 
-// Warning is one sentence about a server's memory.
+// Warning is a sentence about a server's memory.
 type Warning struct {
 	Server  string `json:"server"`
-	Text    string `json:"text"`              // what it does; the server's name goes before it
-	Command string `json:"command,omitempty"` // what to say to the server, if that would help
+	Text    string `json:"text"`              // the problem; printed after the server's name
+	Command string `json:"command,omitempty"` // a command for the server that would help; empty: none
 	weight  float64
 }
 
-// evicts is from how many items a second on a class is said to throw away.
+// evicts is the eviction rate, in items per second, above which a class counts as
+// evicting.
 const evicts = .5
 
-// warn looks whether s throws items away, and whether it has memory to spare
-// meanwhile. The first page of a class does not count as spare: memcached never
-// gives it back.
+// warn reports a server that evicts items, and whether it has idle memory at the same
+// time. The first page of a class does not count as idle, because memcached never moves
+// it.
 func warn(name string, s *Said) *Warning {
 	var lost, unread, spare float64
 	var worst Class

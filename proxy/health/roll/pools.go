@@ -1,6 +1,6 @@
 package roll
 
-// The second item: which pools eject a server, by the Ringsides that have these pools.
+// This file implements the second item: the pools that eject a server.
 
 import (
 	"bytes"
@@ -8,34 +8,35 @@ import (
 	"strconv"
 )
 
-// The bounds of the item of pools.
+// Limits of the item of pools.
 const (
-	MostPools     = 50 // entries
+	MostPools     = 50 // maximum number of entries
 	mostPoolBytes = 16 << 10
 )
 
 const poolsMagic = "rp1"
 
-// Keeps begins the name of an entry whose pool has the server and does not eject it. No pool
-// has a name that begins so.
+// Keeps is the prefix of an entry for a pool that has the server but does not eject it.
+// No pool name begins with it.
 const Keeps = "!"
 
-// Pools is what one Ringside has read of the pools that eject one server. The zero Pools has
-// read nothing.
+// Pools is what one instance has read of the pools that eject one server. The zero
+// value has read nothing.
 type Pools struct {
 	read   []poolEntry
-	others map[string]*poolEntry // of pools that this Ringside does not have, or not so
+	others map[string]*poolEntry // by name: entries of pools that this instance does not have, or treats differently
 }
 
-// poolEntry is one pool of the item.
+// poolEntry is the entry of one pool.
 type poolEntry struct {
 	name   string
-	number uint64 // each Ringside that writes the entry adds one
-	grows  bool   // the number has changed since it was read first
-	silent int    // for how many rounds of the reader the number has not changed
+	number uint64 // each instance that writes the entry adds one
+	grows  bool   // the number has changed since the first read
+	silent int    // number of the reader's rounds without a change
 }
 
-// NextRound begins another round. The item has been read since the last one began.
+// NextRound starts the next round. The item has been read since the start of the
+// previous one.
 func (p *Pools) NextRound() {
 	for name, e := range p.others {
 		if e.silent++; e.silent > silent+remembered {
@@ -44,8 +45,9 @@ func (p *Pools) NextRound() {
 	}
 }
 
-// Hear takes up the item; nil: there is none. own are the pools by which this Ringside ejects
-// the server, or, with Keeps before their names, that have it and do not eject it.
+// Hear evaluates the item. value is nil if there is none. own are the pools by which
+// this instance ejects the server, or, with the prefix Keeps, those that have it and do
+// not eject it.
 func (p *Pools) Hear(value []byte, own []string) {
 	p.read = parsePools(value)
 	for _, name := range own {
@@ -66,9 +68,10 @@ func (p *Pools) Hear(value []byte, own []string) {
 	}
 }
 
-// Others are the entries of pools by which other Ringsides eject the server and this one does
-// not, or, with Keeps before their names, that do not eject it, by name. An entry counts when its number has changed since it was read first: an entry that a
-// Ringside has left behind does not.
+// Others returns the sorted names of other instances' entries that differ from this
+// instance: pools that eject the server, or, with the prefix Keeps, pools that do not
+// eject it. An entry counts only if its number has changed since the first read, so
+// left-over entries do not.
 func (p *Pools) Others() (names []string) {
 	for name, e := range p.others {
 		if e.grows && e.silent <= silent {
@@ -79,11 +82,11 @@ func (p *Pools) Others() (names []string) {
 	return names
 }
 
-// Empty reports whether p remembers nothing of other Ringsides.
+// Empty reports whether p remembers no entries of other instances.
 func (p *Pools) Empty() bool { return len(p.others) == 0 }
 
-// Item is what to write in the place of what was heard last: own, and the others that are not
-// gone.
+// Item returns the item that replaces the one read last. It contains own, and the other
+// entries that are not gone.
 func (p *Pools) Item(own []string) []byte {
 	b := []byte(poolsMagic)
 	own = own[:min(len(own), MostPools)]
@@ -109,14 +112,14 @@ func (e *poolEntry) append(b []byte) []byte {
 	return strconv.AppendUint(append(b, '='), e.number, 36)
 }
 
-// cut shortens the name of a pool to what stands in the item.
+// cut shortens the name of a pool to its maximum length in the item.
 func cut(name string) string { return name[:min(len(name), mostName)] }
 
 func has(own []string, name string) bool {
 	return slices.ContainsFunc(own, func(o string) bool { return cut(o) == name })
 }
 
-// parsePools reads what Item writes, and leaves out what is no entry.
+// parsePools parses the result of Item and skips invalid entries.
 func parsePools(value []byte) (list []poolEntry) {
 	fields := bytes.Split(value, []byte{' '})
 	if len(value) > mostPoolBytes || string(fields[0]) != poolsMagic {

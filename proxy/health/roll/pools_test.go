@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// server is one server with the item, as one Ringside after another reads and writes it.
+// server is one server with the item, which several instances read and write in turn.
 type server struct{ item []byte }
 
-// round is a round of a Ringside that ejects the server by its pools own. One without such a
-// pool reads only.
+// round is a round of an instance that ejects the server by the pools own. An instance
+// without such a pool only reads.
 func (s *server) round(p *Pools, own ...string) {
 	p.NextRound()
 	p.Hear(s.item, own)
@@ -27,8 +27,9 @@ func others(t *testing.T, what string, p *Pools, want ...string) {
 	}
 }
 
-// Ringsides with the same pool don't report each other. One with another pool, and one with none
-// that ejects, report the pools that they don't have after two rounds.
+// TestPools checks that instances with the same pool do not report each other. An
+// instance with another pool, and one without ejection, must report the pools that they
+// lack after two rounds.
 func TestPools(t *testing.T) {
 	var s server
 	var first, second, foreign, reader Pools
@@ -49,12 +50,13 @@ func TestPools(t *testing.T) {
 		others(t, "reader", &reader, "a", "b, \x00c")
 	}
 
-	// A flush removes the item, and changes nothing of what is known.
+	// A flush removes the item, but does not change what instances know.
 	s.item = nil
 	all()
 	others(t, "after a flush", &reader, "a", "b, \x00c")
 
-	// A reload gives all of them the same pool: no Ringside writes the other entry any more.
+	// A reload gives all instances the same pool, so the other entry is not written any
+	// more.
 	for range silent + 2 {
 		s.round(&first, "a")
 		s.round(&foreign, "a")
@@ -68,7 +70,8 @@ func TestPools(t *testing.T) {
 	}
 }
 
-// A Ringside whose pool gets another name does not report the entry that it has left behind.
+// TestPoolsOfReload checks that an instance does not report its own old entry after its
+// pool was renamed.
 func TestPoolsOfReload(t *testing.T) {
 	var s server
 	var p Pools
@@ -81,8 +84,8 @@ func TestPoolsOfReload(t *testing.T) {
 	}
 }
 
-// What is no item counts as none, what is no entry as absent; the number of entries and their
-// lengths have bounds.
+// TestPoolsGarbage checks that an invalid item counts as empty and invalid entries are
+// skipped, and that the number and length of entries are limited.
 func TestPoolsGarbage(t *testing.T) {
 	long := strings.Repeat("n", mostName+1)
 	for _, test := range []struct {

@@ -1,6 +1,6 @@
 package roll
 
-// What has been heard of others, and the item that says it.
+// This file implements the item that lists the instances of a pool.
 
 import (
 	"bytes"
@@ -12,56 +12,56 @@ import (
 	"time"
 )
 
-// Entry is one Ringside.
+// Entry describes one instance.
 type Entry struct {
-	ID       uint64 // of the process, by chance
-	Name     string // for people
+	ID       uint64 // ID of the process, different for each one
+	Name     string // for display
 	Version  string
-	Config   uint64 // of its pools and routes
-	Copies   uint64 // of where it keeps the copies of keys; 0: it keeps one of each
-	Suspects string // names of the servers that it suspects, with blanks between; cut where it is too long
-	Lacks    string // names of the servers that have not all the copies that they should, likewise
+	Config   uint64 // hash of its pools and routes
+	Copies   uint64 // hash of its placement of replicas; 0: keys have no replicas
+	Suspects string // names of the servers that it suspects, separated by spaces; truncated if too long
+	Lacks    string // names of the servers that lack replicas, in the same format
 	Round    uint64 // grows with each round
-	Silent   int    // for how many rounds of the reader it has not grown; not in the item
+	Silent   int    // number of the reader's rounds in which Round has not grown; not in the item
 }
 
-// The bounds, and the times of rounds.
+// Limits, and times of rounds.
 const (
-	Homes     = 2   // servers that have the item
-	Tries     = 3   // in a round, where others are faster
-	Most      = 200 // entries of an item
-	Life      = 600 // seconds that an item lives that nobody writes
+	Homes     = 2   // number of servers that have the item
+	Tries     = 3   // attempts in a round, if other instances are faster
+	Most      = 200 // maximum entries of an item
+	Life      = 600 // expiry of an item in seconds
 	MostBytes = 64 << 10
 
-	usual      = 50 // entries up to which a round is the shortest
+	usual      = 50 // maximum number of entries for the shortest round
 	mostName   = 64
-	mostText   = 24 // of a version
-	mostNames  = 96 // of suspects, and of servers that lack copies
-	silent     = 3  // rounds after which one is gone
-	remembered = 10 // rounds that one is remembered who is gone
+	mostText   = 24 // maximum length of a version
+	mostNames  = 96 // maximum length of the list of suspects, and of the servers that lack replicas
+	silent     = 3  // rounds without growth after which an instance is gone
+	remembered = 10 // rounds for which a gone instance is remembered
 )
 
-// Pause is the time to the next round where so many have been heard.
+// Pause returns the time until the next round if this many instances are known.
 func Pause(heard int) time.Duration {
 	return 5*time.Second + time.Duration(max(0, heard-usual))*100*time.Millisecond
 }
 
-// Place says which servers have the item: those that come first.
+// Place returns the rank of a server. The servers with the lowest ranks have the item.
 func Place(server string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(server))
 	return h.Sum64()
 }
 
-// Call is what one Ringside has heard in the roll calls of a pool. The zero Call has heard
-// nothing.
+// Call is what one instance has read of the list of instances of a pool. The zero value
+// has read nothing.
 type Call struct {
-	Bad   int // items and entries that could not be read, so far
+	Bad   int // items and entries that could not be parsed, so far
 	heard map[uint64]*Entry
-	full  bool // the item read last was full, and had no entry of this Ringside
+	full  bool // the item that was read last was full, without an entry of this instance
 }
 
-// Hear takes up an item.
+// Hear evaluates an item. self is the ID of this instance.
 func (c *Call) Hear(value []byte, self uint64) {
 	fields := bytes.Split(value, []byte{' '})
 	c.full = false
@@ -97,7 +97,7 @@ func (c *Call) take(e Entry) {
 	}
 }
 
-// NextRound begins another round: who was silent is a round longer.
+// NextRound starts the next round.
 func (c *Call) NextRound() {
 	for id, e := range c.heard {
 		if e.Silent++; e.Silent > silent+remembered {
@@ -106,7 +106,7 @@ func (c *Call) NextRound() {
 	}
 }
 
-// Here are those who are not gone, by name.
+// Here returns the entries of the instances that are not gone, sorted by name.
 func (c *Call) Here() (list []Entry) {
 	for _, e := range c.heard {
 		if e.Silent <= silent {
@@ -117,8 +117,8 @@ func (c *Call) Here() (list []Entry) {
 	return list
 }
 
-// Apart is one of those who keep copies at other servers than who says copies; empty: there
-// is none.
+// Apart returns the name of an instance with another placement of replicas than copies,
+// or "" if there is none.
 func (c *Call) Apart(copies uint64) string {
 	for _, e := range c.Here() {
 		if e.Copies != copies {
@@ -130,8 +130,9 @@ func (c *Call) Apart(copies uint64) string {
 
 const magic = "rc1"
 
-// Item is what to write: self and all who are here. false: nothing, since there are others
-// enough. chance is a random number.
+// Item returns the item to write: self and all instances that are not gone. It returns
+// false if nothing is to be written, because the item is full. chance is a random
+// number.
 func (c *Call) Item(self Entry, chance uint64) ([]byte, bool) {
 	list := c.Here()
 	if len(list) >= Most {
@@ -172,14 +173,14 @@ func (e *Entry) append(b []byte) []byte {
 	return b
 }
 
-// SaysLacks reports whether e says that a server lacks copies, or may, where there was no
-// room for all that do.
+// SaysLacks reports whether e says that a server lacks replicas. It also returns true
+// if the list may be truncated.
 func (e *Entry) SaysLacks(server string) bool {
 	return len(e.Lacks) >= mostNames || slices.Contains(strings.Fields(e.Lacks), server)
 }
 
-// AppendText writes a text so that it can stand in an item and in a key: what is no letter,
-// digit or harmless sign, and each of signs, becomes %XX.
+// AppendText escapes text for use in an item or a key. Bytes outside the printable
+// ASCII range, the percent sign, and the bytes in signs become %XX.
 func AppendText(b []byte, text, signs string) []byte {
 	const hex = "0123456789ABCDEF"
 	for i := range len(text) {
@@ -192,7 +193,7 @@ func AppendText(b []byte, text, signs string) []byte {
 	return b
 }
 
-// parse reads what append writes.
+// parse parses the result of append.
 func parse(f []byte) (e Entry, ok bool) {
 	id, rest, ok := bytes.Cut(f, []byte{'='})
 	parts := bytes.Split(rest, []byte{','})
@@ -223,7 +224,7 @@ func parse(f []byte) (e Entry, ok bool) {
 	return e, good
 }
 
-// Unescape reads a text in which bytes are written as %XX.
+// Unescape decodes text in which bytes are escaped as %XX.
 func Unescape(b []byte) (string, bool) {
 	text := make([]byte, 0, len(b))
 	for i := 0; i < len(b); i++ {

@@ -15,7 +15,8 @@ func item(t *testing.T, c *Call, self Entry, chance uint64) []byte {
 	return b
 }
 
-// An item says what was put in, whatever bytes names have; an entry takes some 60 bytes.
+// TestItem checks that an item returns the entries that were written, whatever bytes
+// names contain, and that an entry has about 60 bytes.
 func TestItem(t *testing.T) {
 	var a, b Call
 	e := Entry{ID: 1 << 63, Name: "web-7=x,\x00\xff %41<b>", Version: "v1.2.3", Config: 1<<64 - 1, Suspects: "s1 s2", Lacks: "s3", Copies: 1<<64 - 1, Round: 7}
@@ -34,7 +35,7 @@ func TestItem(t *testing.T) {
 	}
 }
 
-// What is no item, or no entry, is counted and left out.
+// TestGarbage checks that invalid items and entries are counted and skipped.
 func TestGarbage(t *testing.T) {
 	const good = "1=a,v,2,3"
 	for _, test := range []struct {
@@ -72,7 +73,8 @@ func FuzzHear(f *testing.F) {
 	})
 }
 
-// Who does not grow for three rounds is gone, also if others bring him back, until he grows.
+// TestSilence checks that an instance is gone if its entry does not grow for three
+// rounds, even if others write it back, until it grows again.
 func TestSilence(t *testing.T) {
 	var c, late Call
 	old := []byte("rc1 1=a,v,2,3")
@@ -97,7 +99,8 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// The item has 200 entries at most; who is not in a full one replaces somebody now and then.
+// TestMany checks that an item has at most 200 entries, and that an instance without an
+// entry in a full item sometimes replaces another one.
 func TestMany(t *testing.T) {
 	var c Call
 	text := magic

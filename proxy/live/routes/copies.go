@@ -1,6 +1,7 @@
 package routes
 
-// How many copies there are of keys in a pool, and how many are left without a server.
+// This file computes how many replicas keys have in a pool, and how many remain without
+// a server.
 
 import (
 	"slices"
@@ -10,20 +11,22 @@ import (
 	"ringside/replicate"
 )
 
-// Copies is what a server has to do with copies.
+// Copies describes a server's role for replicated keys.
 type Copies struct {
-	Of      int  `json:"of"`      // how many there are of a key; the fewest, if routes differ
-	Left    int  `json:"left"`    // of those that are in use, how many are left, at least, of a key that has one on the server, if that is taken out
-	Repair  bool `json:"repair"`  // copies that are missing are made in the background
-	Filling bool `json:"filling"` // it came back empty, and lacks some that it should have
+	Of      int  `json:"of"`      // number of replicas of a key; the minimum if routes differ
+	Left    int  `json:"left"`    // minimum number of usable replicas that remain of a key on this server, if the server is taken out
+	Repair  bool `json:"repair"`  // missing replicas are repaired in the background
+	Filling bool `json:"filling"` // it rejoined empty and lacks some of its replicas
 
-	Lacking string `json:"lacking,omitempty"` // why Left is not one less than Of: other servers, and how they are
+	Lacking string `json:"lacking,omitempty"` // why Left is less than Of - 1: other servers and their states
 }
 
-// CopiesIn says what routes keep of a key in a pool, and what is left without one of its
-// servers; nil if none keeps several copies there. lacking is how many servers of a pool,
-// but for that one, are not up or lack copies, and how some of them are. In each of several
-// pools the key may be on any server, so one that lacks copies leaves none there.
+// CopiesIn returns how many replicas routes keep of a key in a pool, and how many
+// remain without one of its servers. It returns nil if no route replicates keys there.
+// lacking returns how many servers of a pool, without that server, are not up or lack
+// replicas, and describes some of them. If a route replicates a key to several pools,
+// the key may be on any server of each pool. So one server that lacks replicas makes
+// that pool count as having none.
 func CopiesIn(t *table.Table, pool *table.Pool, lacking func(*table.Pool) (n int, how []string)) (c *Copies) {
 	var reasons []string
 	for _, l := range t.Listeners {
@@ -60,8 +63,8 @@ func CopiesIn(t *table.Table, pool *table.Pool, lacking func(*table.Pool) (n int
 	return c
 }
 
-// CopiesOf is how many copies a route keeps of a key, of which pool has one or all; 0: the
-// route does not lead there.
+// CopiesOf returns how many replicas a route keeps of a key, if pool has one or all of
+// them. It returns 0 if the route does not use the pool.
 func CopiesOf(r *table.Route, pool *table.Pool) int {
 	switch {
 	case r.Pool != pool && !slices.Contains(r.Also, pool):

@@ -1,16 +1,16 @@
-// Package routes says what routes do that have a guard, tags, copies or near: rebuilds saved,
-// tags invalidated, copies mended, reads that no server was asked for; and what servers with
-// copies still lack.
+// Package routes reports the work of routes that have a guard, tags, replicas or near.
+// This includes saved rebuilds, invalidated tags, repaired replicas, reads served
+// without a server, and what servers with replicas still lack.
 //
-//	Take: what the routes have counted by now ► Of: what they did between two of these
+//	Take: the counters of the routes at one moment ► Of: the work between two such moments
 //
-// Guards and tags count for each route over all loops, with atomics that nothing on the
-// way of a hit touches; what servers lack is in the ledgers of the loops, each of the keys
-// that it leads, and comes with the snapshot that is made anyway. So nobody pays but who
-// looks.
+// Guards and tags count by route over all loops, with atomics that are not on the path
+// of a hit. What servers lack is in the ledgers of the loops, each for the keys that it
+// runs, and is part of the snapshot that is taken anyway. So the report costs nothing
+// while there is no watcher.
 //
-// Routes of one label count together, whatever listener and pool they belong to; of those
-// with near, the hits count by pool too, what is kept does not.
-// Invalidations and repairs are of the whole process. What other Ringsides have seen
-// servers miss is not known here.
+// Routes with the same label count together, whatever their listener and pool. For
+// routes with near, hits are also counted by pool, but the stored values are not.
+// Invalidations and repairs are counted for the whole process. Missed writes that only
+// other instances know of are not included.
 package routes

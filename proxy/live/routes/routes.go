@@ -1,6 +1,6 @@
 package routes
 
-// Two moments, and what came between them.
+// This file compares the counters of two moments.
 
 import (
 	"fmt"
@@ -13,73 +13,73 @@ import (
 	"ringside/proxy/table"
 )
 
-// Routes is what the routes to a pool have done lately that do more than lead keys to a
-// server. Rates are per second over Window.
+// Routes describes the recent work of the routes to a pool, beyond forwarding requests.
+// Rates are per second over Window.
 type Routes struct {
-	Window float64     `json:"win"`    // seconds; 0: there was nothing to compare with yet
-	Guards []GuardLine `json:"guards"` // of the routes with a guard
-	Tags   []TagLine   `json:"tags"`   // of the routes with tags
-	Near   []NearLine  `json:"near"`   // of the routes that keep values in Ringside
-	Voided Voided      `json:"voided"` // by this process, of all pools
-	Copies *CopyWork   `json:"copies"` // null: no route keeps copies in the pool
+	Window float64     `json:"win"`    // in seconds; 0: there is no earlier moment to compare with
+	Guards []GuardLine `json:"guards"` // routes with a guard
+	Tags   []TagLine   `json:"tags"`   // routes with tags
+	Near   []NearLine  `json:"near"`   // routes with a near cache
+	Voided Voided      `json:"voided"` // by this process, over all pools
+	Copies *CopyWork   `json:"copies"` // null: no route keeps replicas in the pool
 	Lacks  []LackLine  `json:"lacks"`  // servers that lack something
 }
 
-// GuardLine is a route with a guard.
+// GuardLine describes a route with a guard.
 type GuardLine struct {
-	Route   []byte   `json:"route"`   // its label; empty: that of all other keys
-	Told    float64  `json:"told"`    // gets that were told to rebuild
-	Stored  float64  `json:"stored"`  // rebuilds that were stored
-	Saved   float64  `json:"saved"`   // gets that waited and got the value: rebuilds saved
-	Old     float64  `json:"old"`     // gets that were given the old value meanwhile: saved, too
-	Late    float64  `json:"late"`    // gets that waited in vain
-	Refused float64  `json:"refused"` // sets that came too late to be stored
+	Route   []byte   `json:"route"`   // its label; empty: the route of all other keys
+	Told    float64  `json:"told"`    // gets that made their client rebuild the value
+	Stored  float64  `json:"stored"`  // rebuilt values that were stored
+	Saved   float64  `json:"saved"`   // gets that waited and got the value: saved rebuilds
+	Old     float64  `json:"old"`     // gets that got the old value during a rebuild: also saved rebuilds
+	Late    float64  `json:"late"`    // gets that waited until the timeout
+	Refused float64  `json:"refused"` // sets that were too late to be stored
 	Waiting int64    `json:"waiting"` // gets that wait now
-	Ever    uint64   `json:"ever"`    // rebuilds saved since the start
-	P50     *float64 `json:"p50_ms"`  // from the order to rebuild to the set; null: none in the window
+	Ever    uint64   `json:"ever"`    // saved rebuilds since the start
+	P50     *float64 `json:"p50_ms"`  // from the miss to the set; null: none in the window
 	P99     *float64 `json:"p99_ms"`
 }
 
-// TagLine is a route with tags.
+// TagLine describes a route with tags.
 type TagLine struct {
 	Route     []byte  `json:"route"`
-	Hits      float64 `json:"hits"`      // values whose tags were all the same still
-	Invalid   float64 `json:"invalid"`   // values that were there, and a tag of theirs was not
-	Unordered float64 `json:"unordered"` // sets not stored: a tag may have changed since their miss
-	Broken    uint64  `json:"broken"`    // values that could not be read, since the start
-	Known     int     `json:"known"`     // keys whose tags are remembered
+	Hits      float64 `json:"hits"`      // values with unchanged tags
+	Invalid   float64 `json:"invalid"`   // values that were found, but had an invalidated tag
+	Unordered float64 `json:"unordered"` // sets not stored, because a tag may have changed since the miss
+	Broken    uint64  `json:"broken"`    // unreadable values, since the start
+	Known     int     `json:"known"`     // keys with remembered tags
 }
 
-// NearLine is a route that keeps values in Ringside.
+// NearLine describes a route with a near cache.
 type NearLine struct {
 	Route  []byte   `json:"route"`
-	Hits   float64  `json:"hits"`   // keys given from what is kept
-	Asked  float64  `json:"asked"`  // keys of which a server was asked
-	Share  *float64 `json:"share"`  // the part of both that hits are, 0 to 1; null: none was asked for in the window
-	Age    *float64 `json:"age_ms"` // how old the values were that were given, on average; null: none was
-	Bytes  int64    `json:"bytes"`  // of what is kept now
+	Hits   float64  `json:"hits"`   // keys served from the near cache
+	Asked  float64  `json:"asked"`  // keys requested from a server
+	Share  *float64 `json:"share"`  // hit rate of the near cache, 0 to 1; null: no requests in the window
+	Age    *float64 `json:"age_ms"` // average age of the served values; null: none was served
+	Bytes  int64    `json:"bytes"`  // size of the stored values
 	Values int64    `json:"values"`
 }
 
-// Voided are invalidations of tags.
+// Voided counts invalidations of tags.
 type Voided struct {
 	Rate float64  `json:"rate"`
 	Ever uint64   `json:"ever"`   // since the start
-	Bad  uint64   `json:"bad"`    // of these, those that not all servers have answered
-	P99  *float64 `json:"p99_ms"` // of the window
+	Bad  uint64   `json:"bad"`    // of Ever, those that some server did not confirm
+	P99  *float64 `json:"p99_ms"` // latency, in the window
 }
 
-// CopyWork is what copies cost in the background, over all pools.
+// CopyWork describes the background work on replicas, over all pools.
 type CopyWork struct {
-	Repaired float64 `json:"repaired"` // copies made because they were missing or old
-	Dropped  float64 `json:"dropped"`  // copies not made: too many were to be made
-	Refilled float64 `json:"refilled"` // keys given to servers that had come back empty
+	Repaired float64 `json:"repaired"` // replicas written because they were missing or stale
+	Dropped  float64 `json:"dropped"`  // repairs skipped because there were too many
+	Refilled float64 `json:"refilled"` // keys copied to servers that rejoined empty
 }
 
-// LackLine is a server of the pool that does not have all that it should.
+// LackLine describes a server of the pool that lacks replicas.
 type LackLine struct {
-	Server  int    `json:"server"` // of the pool
-	Text    string `json:"text"`   // what it lacks; the server's name goes before it
+	Server  int    `json:"server"` // index in the pool
+	Text    string `json:"text"`   // description; printed after the server's name
 	Filling bool   `json:"filling"`
 	Copied  uint64 `json:"copied"` // see stats.Lack
 	Missed  int    `json:"missed"`
@@ -110,7 +110,7 @@ func keys(n uint64) string {
 	return fmt.Sprint(n, " keys")
 }
 
-// Counts is what Routes is made of, at one moment.
+// Counts contains the counters at one moment.
 type Counts struct {
 	at      time.Time
 	guards  map[string]guardCounts
@@ -119,11 +119,12 @@ type Counts struct {
 	kept    map[string][2]int64 // by label: bytes and values
 	voided  stats.Histogram
 	bad     uint64
-	repairs [3]uint64 // done, dropped, refilled
+	repairs [3]uint64 // repaired, dropped, refilled
 	lacks   map[[2]string]stats.Lack
 }
 
-// nearRoute is a route of all listeners that have it.
+// nearRoute identifies a route with a near cache. Listeners that have the same route
+// share it.
 type nearRoute struct{ pool, label string }
 
 type guardCounts struct {
@@ -137,7 +138,7 @@ type tagCounts struct {
 	known  int
 }
 
-// Take copies what the routes of p have counted by now; sum is a snapshot of now.
+// Take copies the current counters of the routes of p. sum must be a current snapshot.
 func Take(p *proxy.Proxy, sum *stats.Snapshot) *Counts {
 	c := &Counts{at: time.Now(), guards: map[string]guardCounts{}, tags: map[string]tagCounts{}, near: map[nearRoute]stats.NearCounts{}, kept: map[string][2]int64{},
 		repairs: [3]uint64{sum.Repairs, sum.RepairsDropped, sum.Refilled}, lacks: sum.Lacks}
@@ -169,11 +170,11 @@ func Take(p *proxy.Proxy, sum *stats.Snapshot) *Counts {
 	return c
 }
 
-// Since is the time from an earlier moment.
+// Since returns the time since an earlier moment.
 func (c *Counts) Since(before *Counts) time.Duration { return c.at.Sub(before.at) }
 
-// Of tells what the routes of t to pool have done between two moments; nil if none has a
-// guard, tags or copies.
+// Of returns the work of the routes of t to pool between two moments. It returns nil if
+// no route has a guard, tags, replicas or near.
 func Of(before, now *Counts, t *table.Table, pool *table.Pool) *Routes {
 	is := &Routes{Window: math.Round(10*now.Since(before).Seconds()) / 10, Guards: []GuardLine{}, Tags: []TagLine{}, Near: []NearLine{}, Lacks: []LackLine{}}
 	rate := func(now, then uint64) float64 {
@@ -249,7 +250,7 @@ func nearLine(label string, now, then stats.NearCounts, kept [2]int64, rate func
 	return is
 }
 
-// millis is in milliseconds, nil without durations.
+// millis returns a quantile in milliseconds, or nil if there are no durations.
 func millis(h *stats.Histogram, q float64) *float64 {
 	if h.Count() == 0 {
 		return nil

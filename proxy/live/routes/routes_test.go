@@ -10,8 +10,8 @@ import (
 	"ringside/replicate"
 )
 
-// What routes have done is told of those that lead to the pool, by the time between the two
-// moments; of routes that do nothing but lead keys there is nothing to tell.
+// TestRoutes checks the report about the routes to a pool, as rates over the time
+// between two moments. Routes that only forward requests are not reported.
 func TestRoutes(t *testing.T) {
 	pool, other := &table.Pool{Name: "main", Servers: []table.Target{{Name: "a"}, {Name: "b"}, {Name: "c"}}}, &table.Pool{Name: "x", Servers: []table.Target{{Name: "a"}}}
 	at := time.Unix(1e9, 0)

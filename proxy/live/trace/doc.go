@@ -1,22 +1,22 @@
-// Package trace hands what happens to keys to those who follow them, as it happens: people at
-// the page and at terminals, and files.
+// Package trace passes events of traced keys to followers, as they happen: the
+// dashboard, terminals and files.
 //
-//	Traces of the loops ► Tracer, four times a second ► Follower: what fits its patterns
+//	Traces of the loops ► Tracer, four times a second ► Follower: events that match its patterns
 //	rows of a Follower  ► Stories: a line for each key, a letter for each event
 //
-// # What it costs
+// # Cost
 //
-// Nobody follows: nothing. Somebody does: every request is looked at, and its key compared
-// with the patterns of all; and where it fits, its event is kept until it is taken. The
-// bounds:
+// Without a follower there is no cost. With one, every request is sampled and its key
+// is compared with the patterns of all followers. If a pattern matches, the event is
+// kept until it is read. The limits are:
 //
-//	people at once              4, MostFollowers; files are not counted, of which there are as many at most
-//	events kept                 4,096 in each loop
-//	told to one follower        500 rows in a quarter of a second, of which each may be several hits in a row
-//	waiting for a slow follower 2,000 rows
+//	interactive followers       4, MostFollowers; files do not count here, but have the same limit
+//	kept events                 4,096 in each loop
+//	rows for one follower       500 in a quarter of a second; a row may stand for several consecutive hits
+//	rows for a slow follower    2,000 unread
 //
-// What is beyond is dropped, and how many these are is told. So whoever follows too much
-// misses events, and never makes anybody wait.
+// Events beyond the limits are dropped and counted. So a follower with too many keys
+// misses events, but never delays anything.
 package trace
 
-// The package's manual.
+// This file is the documentation of the package.

@@ -1,6 +1,6 @@
 package trace
 
-// What has happened to keys, in a line each.
+// This file summarizes the events of each key in one line.
 
 import (
 	"fmt"
@@ -10,39 +10,38 @@ import (
 	"ringside/proxy/watch"
 )
 
-// Stories tells what has happened to keys: for each a line of letters, the newest at the
-// right. What happens several times in a row, and is a hit, a miss, a count or a lock that is
-// refused, is one letter and a number. A lock is a part of the story of what it locks. Behind
-// a miss stands what it follows from, if that is known: MX, MF.
+// Stories summarizes the events of keys: for each key a line of letters, newest at the
+// right. Consecutive hits, misses, counts or refused locks become one letter with a
+// number. A lock belongs to the story of the key that it locks. The cause of a miss
+// follows its letter, if it is known: MX, MF.
 type Stories struct {
-	Events  int // told so far
-	Dropped int // events that there was no room for
+	Events  int // events added so far
+	Dropped int // events without room
 
-	keys, length int // the most of both; of a line that gets longer the end is kept
+	keys, length int // limits; of a longer line the end is kept
 	by           map[string]*story
-	order        []*story // as they began
+	order        []*story // in the order of their first events
 }
 
-// story is that of one key.
+// story is the summary of one key.
 type story struct {
-	key   string // or what it locks
-	began int64  // Unix milliseconds
-	ended int64  // and when something has happened to it last
+	key   string // the key, or the key that a lock protects
+	began int64  // time of the first event, in Unix milliseconds
+	ended int64  // time of the last event
 	text  strings.Builder
-	last  string // letter, and what it follows from
-	times int    // of that, so far
+	last  string // last letter and its cause
+	times int    // number of consecutive events with it
 }
 
-// NewStories makes a Stories of so many keys at most, of each of which that many bytes are
-// kept, or a little more.
+// NewStories returns Stories for up to keys keys, with about length bytes for each.
 func NewStories(keys, length int) *Stories {
 	return &Stories{keys: keys, length: length, by: map[string]*story{}}
 }
 
-// Keys is how many keys it tells of.
+// Keys returns the number of keys.
 func (s *Stories) Keys() int { return len(s.order) }
 
-// Add adds what a Follower was told.
+// Add adds the rows of a Follower.
 func (s *Stories) Add(is *Traced) {
 	s.Dropped += is.Dropped
 	for i := range is.Rows {
@@ -78,13 +77,13 @@ func (s *Stories) add(r *Row) {
 	}
 }
 
-// end writes the last letter.
+// end appends the pending letter to the text.
 func (of *story) end() {
 	of.text.WriteString(of.latest())
 	of.last = ""
 }
 
-// latest is the last letter.
+// latest formats the pending letter.
 func (of *story) latest() string {
 	switch {
 	case of.last == "":
@@ -95,15 +94,15 @@ func (of *story) latest() string {
 	return " " + of.last
 }
 
-// Line is the story of a key.
+// Line is the summary of one key.
 type Line struct {
 	Key   string
-	Began int64  // Unix milliseconds
-	Ended int64  // the same of its last event
-	Text  string // with a blank before each letter
+	Began int64  // time of the first event, in Unix milliseconds
+	Ended int64  // time of the last event
+	Text  string // each letter is preceded by a space
 }
 
-// Lines are the stories, in the order in which they began.
+// Lines returns the lines in the order of their first events.
 func (s *Stories) Lines() iter.Seq[Line] {
 	return func(yield func(Line) bool) {
 		for _, of := range s.order {

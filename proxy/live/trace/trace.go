@@ -1,6 +1,6 @@
 package trace
 
-// Who follows keys, and what each is told.
+// This file contains the followers and their events.
 
 import (
 	"cmp"
@@ -14,21 +14,21 @@ import (
 	"ringside/proxy/watch/why"
 )
 
-// The bounds of traces.
+// Limits of traces.
 const (
 	MostFollowers = 4
-	gap           = time.Second / 4 // between two times that the loops are asked
-	mostRows      = 500             // for one follower in that time; more of the same kind are counted, and then dropped
-	mostWaiting   = 4 * mostRows    // that one follower has not taken
+	gap           = time.Second / 4 // between two requests to the loops
+	mostRows      = 500             // maximum rows for one follower per gap; above it equal rows are merged, and then rows are dropped
+	mostWaiting   = 4 * mostRows    // maximum unread rows of one follower
 )
 
-// Traced is what has happened to the keys of a follower since the last one.
+// Traced contains the events of a follower since its last read.
 type Traced struct {
 	Rows    []Row `json:"rows"`
-	Dropped int   `json:"dropped"` // events that there was no room for
+	Dropped int   `json:"dropped"` // events without room
 }
 
-// Row is what has become of one request, or of several alike.
+// Row describes one request, or several equal ones.
 type Row struct {
 	T       int64  `json:"t"` // Unix milliseconds
 	Key     []byte `json:"key"`
@@ -39,26 +39,27 @@ type Row struct {
 	Client  uint64 `json:"c"`
 	Micros  int64  `json:"us"`
 	Server  string `json:"s"`
-	Bytes   int    `json:"b"`             // of the value that was read, or of the request
-	Why     string `json:"why,omitempty"` // of a miss, where admin.misses knows it: see package why
-	Cause   string `json:"x,omitempty"`   // of a miss, X or F: see watch.Cause
+	Bytes   int    `json:"b"`             // size of the value read, or of the request
+	Why     string `json:"why,omitempty"` // reason of a miss, if admin.misses knows it: see package why
+	Cause   string `json:"x,omitempty"`   // cause of a miss, X or F: see watch.Cause
 }
 
-// Tracer asks the loops of a proxy for what happens to the keys that somebody follows.
+// Tracer collects the events of traced keys from the loops of a proxy.
 type Tracer struct {
 	p *proxy.Proxy
 
 	mu        sync.Mutex
 	followers map[*Follower]bool
-	asks      bool // a goroutine asks the loops
+	asks      bool // a goroutine polls the loops
 }
 
-// New makes a Tracer. A proxy has one: what the loops have traced is taken once.
+// New returns a Tracer. A proxy must have only one, because the events of the loops can
+// be read only once.
 func New(p *proxy.Proxy) *Tracer { return &Tracer{p: p, followers: map[*Follower]bool{}} }
 
-// Follower is somebody who follows keys.
+// Follower receives the events of keys that match its patterns.
 type Follower struct {
-	Ready chan struct{} // something can be taken; closed by Close
+	Ready chan struct{} // events can be read; closed by Close
 
 	t        *Tracer
 	patterns []watch.Pattern
@@ -67,10 +68,11 @@ type Follower struct {
 	over     bool
 }
 
-// ErrFollowed is what Follow returns to one too many.
+// ErrFollowed is returned by Follow if there are already MostFollowers followers.
 var ErrFollowed = errors.New("4 already follow keys on this Ringside: end one of them")
 
-// Follow lets a person follow the keys that fit one of patterns, which must be good.
+// Follow adds an interactive follower of the keys that match one of patterns. The
+// patterns must be valid.
 func (t *Tracer) Follow(patterns []watch.Pattern) (*Follower, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -86,14 +88,14 @@ func (t *Tracer) Follow(patterns []watch.Pattern) (*Follower, error) {
 	return t.add(patterns, true), nil
 }
 
-// Record is Follow for what is no person.
+// Record adds a follower that is not interactive, for example a file.
 func (t *Tracer) Record(patterns []watch.Pattern) *Follower {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.add(patterns, false)
 }
 
-// add is called with mu held, as followed is.
+// add adds a follower. mu must be locked, for followed as well.
 func (t *Tracer) add(patterns []watch.Pattern, person bool) *Follower {
 	f := &Follower{Ready: make(chan struct{}, 1), t: t, patterns: patterns, person: person}
 	t.followers[f] = true
@@ -126,7 +128,7 @@ func (f *Follower) Close() {
 	t.p.Follow(t.followed())
 }
 
-// Take takes what waits for f.
+// Take returns the unread events.
 func (f *Follower) Take() Traced {
 	f.t.mu.Lock()
 	is := f.waiting
@@ -138,7 +140,7 @@ func (f *Follower) Take() Traced {
 	return is
 }
 
-// ask hands what the loops have traced to the followers, until there are none.
+// ask passes events from the loops to the followers until there are none.
 func (t *Tracer) ask() {
 	for {
 		time.Sleep(gap)
@@ -151,7 +153,7 @@ func (t *Tracer) ask() {
 		}
 		traces, err := t.p.Traced()
 		if err != nil {
-			continue // the ticks say it
+			continue // the ticks report the error
 		}
 		now := time.Now()
 		t.mu.Lock()
@@ -162,7 +164,7 @@ func (t *Tracer) ask() {
 	}
 }
 
-// hear takes up what is f's of what the loops have traced up to now.
+// hear adds the events in traces that match f's patterns.
 func (f *Follower) hear(traces []watch.Trace, now time.Time) {
 	var rows []Row
 	dropped := 0
@@ -204,10 +206,9 @@ func (f *Follower) hear(traces []watch.Trace, now time.Time) {
 	}
 }
 
-// fold makes one row of hits of a key, and of counts of one, that follow each other
-// there.
+// fold merges consecutive hits of a key, and consecutive counts of a key, into one row.
 func fold(rows []Row) (list []Row) {
-	last := map[string]int{} // by key, where its last row is
+	last := map[string]int{} // index of the last row by key
 	for _, r := range rows {
 		if i, ok := last[string(r.Key)]; ok && list[i].Letter == r.Letter && (r.Letter == "H" || r.Letter == "I") {
 			list[i].Times++

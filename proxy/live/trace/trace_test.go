@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestStories tells what happened to keys in one line each.
+// TestStories checks the one-line summaries of keys.
 func TestStories(t *testing.T) {
 	s := NewStories(2, 64)
 	add := func(key, letter, cause string, times int) {
@@ -42,7 +42,7 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// TestFold joins equal hits of a key that follow each other, and nothing else.
+// TestFold checks that consecutive equal hits of a key are merged, and nothing else.
 func TestFold(t *testing.T) {
 	var rows []Row
 	for _, one := range []string{"aH", "bH", "aH", "aM", "aM", "aH", "aI", "aI", "bH"} {
