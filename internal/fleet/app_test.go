@@ -61,7 +61,7 @@ type op struct {
 	floors  []int64 // floors of the keys when it was sent
 	kepts   []int64
 	calms   []int64
-	acks    []int64 // when the writes behind the floors were acknowledged
+	acks    []int64 // when the writes that set the floors were acknowledged
 	w       *fwrite
 	token   casToken
 	count   uint64 // highest known number of a counter when it was sent

@@ -40,7 +40,7 @@ type scenario struct {
 	apps     int // clients of each proxy; 0: three, -1: none
 	callers  int // clients of each proxy that count replies: see replies_test.go
 	servers  int
-	gutter   int  // number of servers in the gutter pool
+	gutter   int  // number of servers in the gutter pool, which store no other keys; 0: no gutter
 	beside   bool // a second pool without requests has the same servers
 
 	mode    table.Mode
@@ -70,7 +70,7 @@ type scenario struct {
 	keeps  bool  // promise: no acknowledged value is missed
 	newer  bool  // keeps is also promised if an earlier write has failed
 	undone bool  // keeps is also promised if a later set has failed
-	shown  bool  // promise: no client reads a value if its writer then gets NOT_STORED
+	shown  bool  // promise: no client reads a value if its writer is then told that nothing was stored
 	calm   bool  // no fault lasts long enough for an ejection
 	asks   []ask // requests to choose from, weighted by repetition; nil: all kinds
 	pace   int64 // average time between two requests of a client; 0: 12 ms

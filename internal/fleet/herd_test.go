@@ -297,8 +297,8 @@ func (a *app) judgeStored(o *op, k *fkey) {
 	}
 }
 
-// replaces checks whether a server stores a value that is older than the one it has
-// acknowledged.
+// replaces records that a server has stored a value. It also checks that no rebuild's value is
+// stored if an acknowledged change has outdated it.
 func (f *fleet) replaces(request []byte, answer string) {
 	line, body, _ := strings.Cut(string(request), "\r\n")
 	if f.herd == nil || !strings.HasPrefix(line, "ms ") || !strings.HasPrefix(answer, "HD") || !strings.HasPrefix(body, "w") {

@@ -319,7 +319,7 @@ func (c *pipe) comeBack(k *packet) {
 	}
 }
 
-// reset is the reply of a node's kernel if the process has ended.
+// reset simulates the reset that a node's kernel sends if the process has ended.
 func (c *pipe) reset() {
 	c.dropped = true
 	c.back = nil

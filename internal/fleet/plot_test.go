@@ -14,7 +14,7 @@ import (
 type plot func(f *fleet, i int)
 
 var plots = map[string]plot{
-	// No fault: a violation occurs without one.
+	// No fault: violations must not occur without one either; only the timing varies.
 	"nothing": func(f *fleet, _ int) { f.lasts(5 * second) },
 
 	// Too short for an ejection.

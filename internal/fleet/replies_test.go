@@ -41,7 +41,7 @@ var replyFaults = []string{"cut", "links", "hang", "hang", "kill", "slow", "rest
 func TestReplies(t *testing.T) {
 	from, to := seedRange(t)
 	if os.Getenv("RINGSIDE_SEEDS") == "" {
-		to = min(to, from+7) // each runs for a minute with up to 18 clients
+		to = min(to, from+7) // each has up to 18 clients and simulates 20 s, or a minute in a full run
 	}
 	for seed := from; seed < to; seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -48,7 +48,7 @@ func (s spoiler) spoil(request []byte) []byte {
 	return request
 }
 
-// after returns the reply as the client receives it.
+// after returns the reply as the proxy's engine receives it.
 func (s spoiler) after(server *memnode.Line, request, answer []byte) []byte {
 	switch {
 	case s == goneIsFree && bytes.HasPrefix(request, []byte("ms ")) && bytes.HasPrefix(answer, []byte("NF")):
