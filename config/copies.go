@@ -54,7 +54,7 @@ func defaultBuffer() Buffer {
 // Autocreate is how incr and decr create a missing counter.
 type Autocreate struct {
 	On      bool
-	Initial int           // the value before the incr that creates the counter, or after the decr that does
+	Initial int           // the counter's value before the incr that creates it; if a decr creates it, the value after that decr
 	TTL     time.Duration // of the counter; 0: it does not expire
 }
 

@@ -66,8 +66,8 @@ func newData(w Workload) *data {
 func (d *data) key(i int) []byte   { return d.heads[i][d.keyAt : d.keyAt+d.keySize] }
 func (d *data) value(i int) []byte { return d.noise[i : i+d.size] }
 
-// number returns the key's number from the first line of a hit. ok is false unless the line is
-// exactly the head of that key.
+// number returns the number of a key, parsed from the first line of a hit. ok is false unless the
+// line is exactly the VALUE line of that key.
 func (d *data) number(line []byte) (int, bool) {
 	end := d.keyAt + d.keySize
 	if len(line) < end {
