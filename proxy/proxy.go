@@ -340,7 +340,8 @@ func (e *Engine) Snapshot(into *stats.Snapshot) {
 	}
 }
 
-// Watched returns what the engines have sampled of keys. It fails as Snapshot does.
+// Watched returns what the engines have recorded about the sampled keys. It returns an
+// error in the same cases as Snapshot.
 func (p *Proxy) Watched() (*watch.Report, error) {
 	is := &watch.Report{} // a late loop may still add to it
 	if err := p.waited(func(e *Engine) { e.Watch.AddTo(is, e.Now) }); err != nil {

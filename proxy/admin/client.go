@@ -149,7 +149,8 @@ func (c *Client) Reload(ctx context.Context) (Reloaded, error) {
 	return done, err
 }
 
-// Ready checks whether clients should use this instance, and returns its text if they should.
+// Ready checks whether clients should use this instance. If they should, it returns the text of the
+// page /readyz.
 func (c *Client) Ready(ctx context.Context) (string, error) { return c.probe(ctx, "/readyz") }
 
 // Alive checks whether every loop answers.

@@ -232,7 +232,8 @@ func TestWatchersAreBounded(t *testing.T) {
 	}
 }
 
-// A key is displayed as by ringside route, whatever its bytes.
+// TestRouteOfThePage checks that the page displays the same as the command `ringside
+// route`, whatever bytes the key has.
 func TestRouteOfThePage(t *testing.T) {
 	p := newProxy(pool("main"))
 	newLoop(p)

@@ -99,7 +99,8 @@ func (s *Session) MayGoOn() bool {
 	return s.InFlight+s.more <= s.e.inFlight()/2
 }
 
-// mustWait reports whether a paced client must wait for replies before its next request.
+// mustWait reports whether a paced client, which may have at most window keys in flight, must
+// wait for replies before its next request.
 func (s *Session) mustWait() bool {
 	if s.Head == nil {
 		s.chooseConns()

@@ -29,7 +29,7 @@ import (
 type Endpoint struct {
 	Name   string
 	Link   *link.Link    // nil: no connection
-	Got    bytes.Buffer  // received, and not checked by the file yet
+	Got    bytes.Buffer  // received, and not yet compared with the file of the conversation
 	State  string        // "closed" or "aborted" after the engine did that to the connection
 	Mode   string        // of a server: "refuses", "hangs", "silent"
 	Full   bool          // the socket accepts no more bytes from the engine

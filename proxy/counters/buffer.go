@@ -27,7 +27,7 @@ type sum struct {
 	route    *routing.Route // the route of the key
 	hash     uint64
 
-	warm     bool   // known is a reply of the server that is younger than the interval
+	warm     bool   // known is from a reply of the server, and that reply is younger than the interval
 	known    uint64 // the counter's value in the last reply of the server
 	inFlight uint64 // increments in a flush without a reply so far
 	pending  uint64 // increments after that

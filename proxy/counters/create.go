@@ -51,7 +51,7 @@ func (e *Counters) count(t *task.Task, patient bool, then func(r *upstream.Resul
 		return
 	}
 	c := &creation{Autocreate: *t.Route.Autocreate, then: then}
-	if t.Rule = nil; patient { // a rule of the client's loop belongs to a table that was replaced
+	if t.Rule = nil; patient { // the previous rule may belong to a table that was replaced
 		t.Rule = c
 	}
 	c.Begin(t)
@@ -86,7 +86,8 @@ func (c *creation) Begin(t *task.Task) {
 	})
 }
 
-// Told is never called, because all requests of c are steps.
+// Told is never called. c sends all its requests with Task.Step, which passes the reply to a
+// callback instead.
 func (c *creation) Told(*task.Task, int, *upstream.Result) {}
 
 // create creates the missing counter.

@@ -48,10 +48,12 @@ const (
 // often its request may be sent while others change the key. The model sets smaller ones.
 var mostMet, mostTries uint8 = 5, 30
 
-// building decides what one command asks of a server that may have a placeholder.
+// building decides which requests one command sends to a server that may have a
+// placeholder.
 //
-// A guarded command is bound by cas to the value of a look. Other commands run unchanged,
-// and a refusal counts only if a placeholder can't be its cause.
+// A guarded command first reads the item (a look), and then runs only if the item still has
+// the same cas. Other commands run unchanged, and a refusal counts only if a placeholder
+// can't be its cause.
 type building struct {
 	class class
 	warm  bool // this instance is in WARM: it copies values back itself

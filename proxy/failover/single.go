@@ -123,9 +123,10 @@ func (l *Spot) Sure(t *task.Task) bool {
 	return v.N(l.Owner) == l.n
 }
 
-// single is the rule of a command on an unreplicated key. The main ask has the client's
-// reply. If the key is between two servers, a write also deletes it at the other server,
-// and the client gets its reply when both are done.
+// single is the rule of a command on an unreplicated key. It sends several requests
+// (asks); the client gets the reply to the main ask. While the key's value may be on the
+// own or on the substitute server, a write also deletes it at the other one. The client
+// then gets its reply when both are done.
 type single struct {
 	Spot
 	read bool // the command changes nothing
@@ -144,7 +145,7 @@ type single struct {
 	failed  *upstream.Result // the first ask without a reply; nil: all got one
 
 	building            // of a command that depends on the existing value, while First may have placeholders
-	next      step      // next step of building, when no ask is in flight
+	next      step      // what to do when no ask is in flight, as the embedded building has decided
 	sideAsked bool      // the substitute server was asked to delete the key
 	respelled bool      // the main ask is not spelled as the client's request
 	told      wire.Kind // the reply for the client; NoReply: that of main

@@ -226,5 +226,5 @@ func (k *Stake) over() {
 	k.n.free = k
 }
 
-// manyKeys limits the number of keys for which an unused Stake keeps memory.
+// manyKeys is the maximum capacity of keys that an unused Stake keeps for its next use.
 const manyKeys = 64

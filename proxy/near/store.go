@@ -1,6 +1,6 @@
 package near
 
-// The values of one route that one loop keeps.
+// Store: the values that one loop keeps for one route.
 
 import (
 	"strconv"
@@ -67,7 +67,7 @@ func (s *Store) early() int64 { return int64(s.TTL / 4 * 3) }
 // read in that wakeup may have been sent a moment later. So life is a little less than the ttl.
 func (s *Store) life() int64 { return int64(s.TTL - min(s.TTL/10, 250*time.Millisecond)) }
 
-// How is how a read must use the near cache.
+// How tells a read how to use the near cache.
 type How uint8
 
 const (

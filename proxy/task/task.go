@@ -260,7 +260,7 @@ func (t *Task) release() {
 // Count counts t and its request against limits.memory, until they are not needed any more.
 func (t *Task) Count() { t.hold(TaskSize + len(t.Raw)) }
 
-// hold counts n more bytes, or fewer if n is negative.
+// hold adds n to the bytes that t counts against limits.memory. n may be negative.
 func (t *Task) hold(n int) {
 	t.held += n
 	t.Loop.Buffers.Hold(n)
@@ -297,8 +297,8 @@ func (t *Task) AskAs(internal bool, id int, srv *upstream.Server, line []byte) {
 }
 
 // AskParsed is like AskAs, for a line that has been parsed into Servers.Plain. If seen is not
-// nil, the line is sent only to the server process that sent the earlier reply. Otherwise
-// AskParsed returns false and has not sent it.
+// nil, the line is sent only to the server process that sent the earlier reply `seen`. If
+// that process can't be reached any more, AskParsed sends nothing and returns false.
 func (t *Task) AskParsed(internal bool, id int, srv *upstream.Server, line []byte, seen *upstream.Via) bool {
 	c, why, o := srv.Pick(t.Asker, internal)
 	switch {

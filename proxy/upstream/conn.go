@@ -73,7 +73,7 @@ type lateWork struct {
 	Lingering   bool              // the connection accepts no new requests, and stays open for those in its queue
 	dead        bool              // it lingers because it was found dead: it ends when no client waits any more
 	Until       int64             // when a lingering connection without waiting clients is closed
-	lastOf      map[uint64]uint64 // of a lingering one: the position of the last request of each waiting client
+	lastOf      map[uint64]uint64 // of a lingering connection: the position of the last request of each waiting client
 }
 
 type connState uint8
@@ -113,8 +113,9 @@ func (c *Conn) Enqueue(a *Attempt, t *table.Timeouts, needs wire.Features, line 
 	c.Give(a, len(line))
 }
 
-// EnqueueDelete is Enqueue for a delete of the decoded key. Every server understands it, unless
-// the key must be written in base64 (encoded).
+// EnqueueDelete is like Enqueue, but sends a delete of key, which is decoded. It uses the text
+// command, which every server understands. If encoded is set, the key must be sent in base64,
+// so it uses md instead.
 func (c *Conn) EnqueueDelete(a *Attempt, t *table.Timeouts, key []byte, encoded bool) {
 	c.Begin(a, t)
 	c.giveBehind(a, key, encoded, Delete)

@@ -61,7 +61,7 @@ func (a *Attempt) Unguarded() bool { return a.LeavesValue && a.To == nil && a.be
 
 // deleteLate adds a delete to the end of c for each unguarded mutation.
 func (c *Conn) deleteLate() {
-	for a := c.Head; a != nil; a = a.Next { // the deletes that the loop appends are not unguarded
+	for a := c.Head; a != nil; a = a.Next { // Unguarded is false for the deletes that this loop appends
 		if a.Unguarded() {
 			c.deleteLateOne(a)
 		}

@@ -73,7 +73,7 @@ func (c *Conn) Slowest(a *Attempt) string {
 	return phase
 }
 
-// FailedIn returns the phase in which a failed.
+// FailedIn returns the phase in which the attempt a has failed.
 func (c *Conn) FailedIn(a *Attempt, f Failure) string {
 	switch {
 	case f.Unsent && c.State != ConnUp:

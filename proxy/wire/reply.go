@@ -138,8 +138,9 @@ func (r *Reply) whole(buf []byte, size, dataLen int) (int, error) {
 }
 
 // plain parses the most frequent lines of the reply to a text get: END, or a VALUE
-// without unusual bytes. This takes a third of the time of any. For everything else
-// it returns size 0 and does not modify r. dataLen is -1 if no data block follows.
+// without unusual bytes. It takes a third of the time that the function `any` takes.
+// For everything else it returns size 0 and does not modify r. dataLen is -1 if no data
+// block follows.
 func (r *Reply) plain(awaited, buf []byte) (size, dataLen int) {
 	const start = len("VALUE ")
 	if len(buf) < start || string(buf[:start]) != "VALUE " {

@@ -15,7 +15,7 @@ type Reason uint8
 
 // The reasons.
 const (
-	Unsure Reason = iota // the cause is not known, or the key is in the sample only since a short time
+	Unsure Reason = iota // the cause is not known, or the key has been in the sample only for a short time
 	Never
 	Expired
 	Deleted
