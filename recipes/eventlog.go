@@ -62,7 +62,7 @@ type EventLogOptions struct {
 	Chunk  time.Duration // time per key, in whole seconds; 0 is 1 minute
 	Chunks int           // whole chunks that are kept; 0 is 10, at most 1000
 	Parts  int           // keys that one chunk may fill; 0 is 4, at most 64. A read requests Chunks × Parts keys
-	Late   time.Duration // greatest age of an event at its Put; 0 is the length of the log. A Poll skips chunks that ended longer than this before the previous Poll
+	Late   time.Duration // greatest age of an event at its Put; 0 is the length of the log. A Poll skips the chunks that had ended for longer than Late at the previous Poll
 }
 
 const (

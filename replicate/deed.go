@@ -6,7 +6,7 @@ package replicate
 type Deed uint8
 
 // The deeds. Each is one request to one server. <M> are the flags of a tombstone and <T>
-// its TTL. A deed requests c if its cas is needed later.
+// its TTL. A deed requests the meta flag c if a later request needs the item's cas.
 const (
 	Forward Deed = iota // the client's own request, but its reply must be complete: incr and decr must show their number (ma: v)
 	Put                 // the client's value, flags and exptime, unconditionally: set, ms without C, E, I and mode
