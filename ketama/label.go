@@ -101,8 +101,8 @@ func trimPort(address string) string {
 	return address[:len(address)-len(":")-len(strconv.Itoa(ring.DefaultPort))]
 }
 
-// javaAddress returns before + ip:port. Java adds the resolved address to a host
-// name. This package does not resolve names, so a host name is an error.
+// javaAddress returns ip:port with the prefix `before`. Java adds the resolved address
+// to a host name. This package does not resolve names, so a host name is an error.
 func javaAddress(s ring.Server, before string) (string, error) {
 	ip, err := netip.ParseAddr(s.Host)
 	if err != nil {

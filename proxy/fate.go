@@ -130,8 +130,9 @@ func (e *Engine) placed(t *task.Task) {
 	at.Served = t.Route.Member(served).Number
 }
 
-// lost reports to the book that the contents of a server are lost at the time at. The
-// server was flushed, or it is out and its contents are unknown when it rejoins.
+// lost reports to the book, which explains misses, that a server has lost its contents.
+// The server was flushed, or it is out and its contents are unknown when it rejoins.
+// The parameter at is the time of the loss.
 func (e *Engine) lost(srv *upstream.Server, at int64, flushed bool) {
 	switch b := e.Shared.book.Load(); {
 	case b == nil:

@@ -256,8 +256,8 @@ func exportedOf(p *types.Package) (n int) {
 	return n
 }
 
-// foreignField returns 1 if to is a field, or part of a field, of a struct that another
-// package of this module declares, and 0 otherwise.
+// foreignField returns 1 if the expression `to` is a field, or part of a field, of a
+// struct that another package of this module declares. Otherwise it returns 0.
 func foreignField(info *types.Info, here *types.Package, to ast.Expr) int {
 	for {
 		switch x := to.(type) {

@@ -55,8 +55,8 @@ type Result struct {
 	Exceeded []string `json:"exceeded,omitempty"` // limits that were exceeded
 }
 
-// other records the other servers that were not up: known before the fault, seen during
-// and after it.
+// other records which other servers were not up. The parameter known has the states
+// before the fault, and seen those during and after it.
 func (r *Result) other(known []live.ServerState, seen ...[]live.ServerState) {
 	noted := map[[2]string]bool{}
 	note := func(s *live.ServerState, to *[]string) {

@@ -211,7 +211,8 @@ func (r *ringside) steer(t testing.TB, method, path, body string) {
 	}
 }
 
-// fault injects a fault into r's connections to a server. more holds further fields.
+// fault injects a fault into r's connections to a server. The parameter more has further
+// fields of the request.
 func (r *ringside) fault(t testing.TB, server int, kind string, more ...any) {
 	t.Helper()
 	fields := map[string]any{"server": serverName(server), "kind": kind}

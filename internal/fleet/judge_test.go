@@ -137,7 +137,7 @@ func (f *fleet) copied(request []byte) {
 }
 
 // brought reports whether a repair copied a value between two times: it read the value
-// before to and stored it after from.
+// before the time `to` and stored it after the time `from`.
 func (k *fkey) brought(value string, from, to int64) bool {
 	return slices.ContainsFunc(k.fills, func(x fill) bool { return x.value == value && from < x.at && x.from < to })
 }

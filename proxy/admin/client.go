@@ -273,7 +273,7 @@ func (c *Client) refused(w *http.Response, answer []byte) error {
 	return &StatusError{w.StatusCode, said.Error}
 }
 
-// ask is send, and decodes the reply into to.
+// ask is like send, and decodes the reply into the parameter `to`.
 func (c *Client) ask(ctx context.Context, method, path string, body, to any) error {
 	w, err := c.send(ctx, method, path, body)
 	if err != nil {

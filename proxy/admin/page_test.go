@@ -126,7 +126,7 @@ func TestOrdersOfBrowsers(t *testing.T) {
 	}
 }
 
-// stream opens the stream of the server at a and reads it.
+// stream opens the stream of the server with the address a, and reads it.
 func stream(t *testing.T, a net.Addr, query string) (*http.Response, *bufio.Reader) {
 	t.Helper()
 	w, err := http.Get("http://" + a.String() + "/api/stream" + query)

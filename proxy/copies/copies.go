@@ -189,8 +189,8 @@ func (e *Copies) lead(t *task.Task) {
 // and the replies of other members.
 const lateAfter = deed.MarkWait / 2
 
-// hedge sends a hedged request: a read without a reply at the time at asks one more
-// member. It waits longer while bytes of a reply arrive. Another reply would then
+// hedge sends a hedged request: if a read has no reply at the time `at`, it asks one
+// more member. It waits longer while bytes of a reply arrive. Another reply would then
 // arrive later, and cost the same bytes again.
 func (c *command) hedge(t *task.Task, at int64) {
 	c.e.After(at, func() {

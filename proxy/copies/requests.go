@@ -138,9 +138,9 @@ func (c *command) expired(t *task.Task) bool {
 	return divert.CapTTL(wire.Signed(t.Req.Exptime.Of(t.Raw)), 1, c.e.Wall) < 0
 }
 
-// after returns what t's command makes of an item: the size after an append, or the
-// number after an incr. seen is the reply to a Preview of the item, and size the
-// item's size there.
+// after returns the result of t's command on an item: the size after an append, or the
+// number after an incr. The parameter seen is the reply to a Preview of the item, and
+// size the item's size there.
 func after(t *task.Task, seen []byte, rep *wire.Reply, size uint64) uint64 {
 	if t.Op == wire.Append || t.Op == wire.Prepend {
 		return size + uint64(len(t.Body()))

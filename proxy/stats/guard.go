@@ -82,7 +82,8 @@ func (g *Guard) TookTooLong(age, most time.Duration, now int64) {
 	g.fadedAt = now
 }
 
-// Lease returns how long a rebuild may take: the learned time, but at least least.
+// Lease returns how long a rebuild may take: the learned time, but not less than the
+// parameter least.
 func (g *Guard) Lease(least time.Duration) time.Duration {
 	return max(least, time.Duration(g.lease.Load()))
 }

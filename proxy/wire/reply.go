@@ -178,7 +178,8 @@ func (r *Reply) plain(awaited, buf []byte) (size, dataLen int) {
 	return end + 2, dataLen
 }
 
-// plainUnique parses the cas id of a VALUE, which begins at at, after the length.
+// plainUnique parses the cas id of a VALUE. It begins after the length, at the offset
+// `at`.
 // It returns the end of the line, or 0 if the rest of the line is not a plain cas
 // id.
 func (r *Reply) plainUnique(buf []byte, at int) (end int) {
@@ -358,7 +359,7 @@ func (r *Reply) meta(op Op, buf []byte) (dataLen int, ok bool) {
 	return dataLen, r.flags(buf, at)
 }
 
-// flags parses the meta flags of a reply, which begin at at.
+// flags parses the meta flags of a reply, which begin at the offset `at`.
 func (r *Reply) flags(buf []byte, at uint32) bool {
 	end := r.Line.End
 	p := skipSpaces(buf, at, end)

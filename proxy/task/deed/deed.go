@@ -22,8 +22,8 @@ import (
 // MarkWait is the time that the owner of a tombstone gets to finish.
 const MarkWait = 20 * time.Millisecond
 
-// Spell returns the request line of the deed d, which must not be one that repeats the
-// client's own request. key is the key as the server knows it. guard is the meta flag that
+// Spell returns the request line of the deed d, which must not need anything from the
+// client's request. key is the key as the server knows it. guard is the meta flag that
 // makes the request depend on an item's cas (see Guard). life is the TTL of a tombstone in
 // seconds. The comments at the constants of replicate.Deed say which meta flags each reply
 // must contain.
