@@ -293,7 +293,7 @@ func (s *Server) host() string {
 	return strings.TrimSuffix(strings.ToLower(host), ".")
 }
 
-// apart returns the host, the zone or the address of the server; the parameter a says which.
+// apart returns the host, the zone or the address of the server; the parameter `a` says which.
 // Two replicas of a key must differ in it. It is empty if the server has no zone.
 func (s *Server) apart(a replicate.Apart) string {
 	t := s.target()
@@ -307,7 +307,7 @@ func (s *Server) target() table.Target {
 	}
 }
 
-// distinct returns the set of the hosts, zones or addresses of servers; the parameter a says
+// distinct returns the set of the hosts, zones or addresses of servers; the parameter `a` says
 // which.
 func distinct(servers []Server, a replicate.Apart) map[string]bool {
 	all := map[string]bool{}

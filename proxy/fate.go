@@ -132,7 +132,7 @@ func (e *Engine) placed(t *task.Task) {
 
 // lost reports to the book, which explains misses, that a server has lost its contents.
 // The server was flushed, or it is out and its contents are unknown when it rejoins.
-// The parameter at is the time of the loss.
+// The parameter `at` is the time of the loss.
 func (e *Engine) lost(srv *upstream.Server, at int64, flushed bool) {
 	switch b := e.Shared.book.Load(); {
 	case b == nil:

@@ -55,7 +55,7 @@ type Result struct {
 	Exceeded []string `json:"exceeded,omitempty"` // limits that were exceeded
 }
 
-// other records which other servers were not up. The parameter known has the states
+// other records which other servers were not up. The parameter `known` has the states
 // before the fault, and seen those during and after it.
 func (r *Result) other(known []live.ServerState, seen ...[]live.ServerState) {
 	noted := map[[2]string]bool{}

@@ -161,7 +161,7 @@ func (r *ringside) phase(server string) string {
 }
 
 // went returns the phases of a server that r has logged. It skips the start of the log:
-// the parameter since is a number of bytes.
+// the parameter `since` is a number of bytes.
 func (r *ringside) went(server string, since int) (phases []string) {
 	line := regexp.MustCompile(fmt.Sprintf(`"failover of a server" pool=main server=%s from=[A-Z]+ to=([A-Z]+)`, server))
 	for _, change := range line.FindAllStringSubmatch(r.out.String()[since:], -1) {
@@ -211,8 +211,8 @@ func (r *ringside) steer(t testing.TB, method, path, body string) {
 	}
 }
 
-// fault injects a fault into r's connections to a server. The parameter more has further
-// fields of the request.
+// fault injects a fault into r's connections to a server. The parameter `more` has
+// further fields of the request.
 func (r *ringside) fault(t testing.TB, server int, kind string, more ...any) {
 	t.Helper()
 	fields := map[string]any{"server": serverName(server), "kind": kind}

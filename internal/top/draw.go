@@ -319,7 +319,7 @@ func (d *drawing) columns() []column {
 }
 
 // servers adds the table of servers and returns the number of its rows. The parameter
-// most limits that number.
+// `most` limits that number.
 func (d *drawing) servers(most int) int {
 	columns := d.columns()
 	var head strings.Builder
@@ -482,7 +482,7 @@ func (d *drawing) slabs(title string, classes []live.Class) {
 	d.rule()
 }
 
-// hot adds the keys with the most requests. The parameter most limits their number.
+// hot adds the keys with the most requests. The parameter `most` limits their number.
 // Wide screens also have the prefixes. It returns the number of lines.
 func (d *drawing) hot(most int) int {
 	hot := d.now.Hot

@@ -10,7 +10,7 @@ import (
 )
 
 // routes adds lines that say which servers lack replicas, and what guards, tags, near
-// caches and replication have done. The parameter most limits the number of lines.
+// caches and replication have done. The parameter `most` limits the number of lines.
 func (d *drawing) routes(most int) {
 	r := d.now.Routes
 	if r == nil {
@@ -62,7 +62,7 @@ func routeName(label []byte) string {
 	return live.Clean(string(label))
 }
 
-// roll adds lines about the peers; the parameter most limits their number. Peers that
+// roll adds lines about the peers; the parameter `most` limits their number. Peers that
 // differ or are silent come first.
 func (d *drawing) roll(most int) {
 	r := d.now.Roll

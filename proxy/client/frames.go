@@ -249,7 +249,7 @@ func (f *framed) More(_ *upstream.Conn, a *upstream.Attempt, b []byte, last bool
 	return taken
 }
 
-// sendMore appends b to q. b is the next part of a value and its line end; the parameter left
+// sendMore appends b to q. b is the next part of a value and its line end; the parameter `left`
 // is the number of bytes that are still to come. If q is nil, the client is gone.
 func (x *Exchange) sendMore(q *link.Queue, left *int, b []byte) (taken int) {
 	n := min(len(b), *left)

@@ -46,7 +46,7 @@ type pacing struct {
 	bulky  bool   // it should use the connections of bulky clients
 }
 
-// behind reports whether the client does not read its replies. The parameter more is the size
+// behind reports whether the client does not read its replies. The parameter `more` is the size
 // of its replies that are not in Out yet.
 func (s *Session) behind(more int) bool { return s.Full && s.Out.Size+more >= s.e.Limits.Output }
 

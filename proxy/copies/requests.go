@@ -139,7 +139,7 @@ func (c *command) expired(t *task.Task) bool {
 }
 
 // after returns the result of t's command on an item: the size after an append, or the
-// number after an incr. The parameter seen is the reply to a Preview of the item, and
+// number after an incr. The parameter `seen` is the reply to a Preview of the item, and
 // size the item's size there.
 func after(t *task.Task, seen []byte, rep *wire.Reply, size uint64) uint64 {
 	if t.Op == wire.Append || t.Op == wire.Prepend {

@@ -222,7 +222,7 @@ func (s *sum) read(e *Counters, t *task.Task) {
 	})
 }
 
-// withSum returns the reply r to the read t. It adds the parameter more to the number in that
+// withSum returns the reply r to the read t. It adds the parameter `more` to the number in that
 // reply.
 func withSum(t *task.Task, r *upstream.Result, more uint64) *upstream.Result {
 	rep := &r.Reply
@@ -323,7 +323,7 @@ func (e *Counters) Flush() {
 	}
 }
 
-// flush sends the increments to the server, and then calls the function then. A flush that may
+// flush sends the increments to the server, and then calls the function `then`. A flush that may
 // have reached the server is never sent again, because it may have counted.
 func (s *sum) flush(e *Counters, then func()) {
 	counted, since := s.counted, s.since

@@ -42,9 +42,9 @@ func (e *Counters) Lead(t *task.Task) bool {
 	return true
 }
 
-// count executes t, an increment or decrement, and calls the function then with the result.
-// The key may be missing at first, and then have a value that is not a number. If patient is
-// set, it then tries again.
+// count executes t, an increment or decrement, and calls the function `then` with the
+// result. The key may be missing at first, and then have a value that is not a number. If
+// patient is set, it then tries again.
 func (e *Counters) count(t *task.Task, patient bool, then func(r *upstream.Result, token task.Token)) {
 	if t.Route.Autocreate == nil {
 		t.Step(t.Raw, then)

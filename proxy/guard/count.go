@@ -33,8 +33,8 @@ func (l *rule) count(t *task.Task) {
 }
 
 // noNumber handles the cases in which there may be no value to count. If there is one,
-// it calls the function value. A placeholder is not a value. A meta command that
-// creates its item deletes the placeholder, and then the function again is called.
+// it calls the function `value`. A placeholder is not a value. A meta command that
+// creates its item deletes the placeholder, and then the function `again` is called.
 func (l *rule) noNumber(t *task.Task, s *item.Seen, via upstream.Via, value, again func()) {
 	switch creates := t.Req.Dialect == wire.Meta && t.Req.Letters.Has('N'); {
 	case !l.gone(s):

@@ -255,7 +255,7 @@ func (l *rule) tooLate(t *task.Task, b *misses.Bound, k wire.Kind) {
 	}
 }
 
-// leave forgets a client that has gone, and cancels its leases. The parameter sets
+// leave forgets a client that has gone, and cancels its leases. The parameter `sets`
 // contains the hashes of the keys for which the client has a set in progress; it keeps
 // the misses of these keys.
 func (g *Guard) leave(p *party, sets []uint64) {

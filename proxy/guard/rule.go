@@ -62,7 +62,7 @@ func (l *rule) server(t *task.Task) *upstream.Server {
 	return t.Route.Member(l.Place(l.at).Server)
 }
 
-// ask sends line to the server of the key. The function then gets the reply.
+// ask sends line to the server of the key. The function `then` gets the reply.
 func (l *rule) ask(t *task.Task, line []byte, then func(r *upstream.Result)) {
 	l.askAt(t, l.at, line, then)
 }

@@ -68,7 +68,7 @@ func (tg *tagged) mine() []stamp.Tag {
 }
 
 // renamed returns the number that a server adds to the names of its keys, and so to its
-// tags; 0: none. The parameter at selects the server, as rule.at does.
+// tags; 0: none. The parameter `at` selects the server, as rule.at does.
 func (l *rule) renamed(at int) uint64 {
 	if l.View == nil {
 		return 0
@@ -124,7 +124,7 @@ func (l *rule) inspect(t *task.Task, at int, line []byte, then func(r *upstream.
 // unreadable is the verdict on a value if its head can't be parsed.
 const unreadable = stamp.Unknown
 
-// judged calls the function then with the verdict on the value that a read has found,
+// judged calls the function `then` with the verdict on the value that a read has found,
 // and with the reply without the head. If the versions of some tags are missing, it
 // requests these first.
 func (l *rule) judged(t *task.Task, at int, r *upstream.Result, then func(r *upstream.Result, v stamp.Verdict)) {

@@ -119,7 +119,7 @@ func (k *Keeper) waited(i int, now int64) (done bool, until int64) {
 	return k.stood(i, k.servers[i].since, k.servers[i].held, now)
 }
 
-// stood is like waited, for any content of the records. The parameter since is when
+// stood is like waited, for any content of the records. The parameter `since` is when
 // that content was published. For each server, held is the time from which its record
 // has contained it; 0: it does not. The content is about server i, or about no server
 // if i is -1.

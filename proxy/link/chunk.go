@@ -113,7 +113,7 @@ func (q *Queue) Append(p *Buffers, b []byte) {
 	q.appendOver(p, b)
 }
 
-// AppendTwo appends b and, after it, the parameter end.
+// AppendTwo appends b and, after it, the parameter `end`.
 func (q *Queue) AppendTwo(p *Buffers, b []byte, end string) {
 	if t := q.Tail; t != nil {
 		if room := t.Data[t.End:]; len(b)+len(end) <= len(room) {

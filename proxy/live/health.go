@@ -223,7 +223,7 @@ func (w *wording) trouble(bad []int, gone int) Health {
 }
 
 // fate describes where the keys of unavailable servers are, and for how long. The
-// parameter until is the wording for one server, untilAll that for several.
+// parameter `until` is the wording for one server, untilAll that for several.
 func (w *wording) fate(list []int, gone int, until, untilAll string) string {
 	its, until := oneOrAll(list, "Its", "Their"), oneOrAll(list, until, untilAll)
 	if w.pool.Failover.Mode == table.FailFast {

@@ -33,7 +33,7 @@ var steps = map[string]Told{
 	"SETTLE>IN":   {Tone: Good, Kind: Up, Text: "%s is back in full", Mark: true},
 }
 
-// tell describes a log record. The parameter is has its attributes, including msg and
+// tell describes a log record. The parameter `is` has its attributes, including msg and
 // level.
 func tell(is map[string]any) Told {
 	word := func(key string) string {

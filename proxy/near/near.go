@@ -43,7 +43,8 @@ func (n *Near) Begin(marks *Marks) {
 	}
 }
 
-// Store returns the store of a route on this loop. The parameter most is its maximum size in bytes.
+// Store returns the store of a route on this loop. The parameter `most` is its maximum size in
+// bytes.
 func (n *Near) Store(name Name, settings *table.Near, most int, learned *stats.Near) *Store {
 	s := n.stores[name]
 	if s == nil {

@@ -106,7 +106,8 @@ func (s *Store) over(v *Value) bool { return s.io.Now-v.Asked >= s.life() }
 // mostWaiting is how many reads may wait for a value. Further reads ask the server.
 const mostWaiting = 10_000
 
-// keep stores a value. The parameter was is the mark that the key had when the value was requested.
+// keep stores a value. The parameter `was` is the mark that the key had when the value was
+// requested.
 func (s *Store) keep(hash uint64, was mark, asked int64, key, flags, data []byte, known bool) {
 	old := s.values[hash]
 	switch {

@@ -74,7 +74,7 @@ func (g *Guard) Snapshot() GuardSnapshot {
 
 // TookTooLong handles a set that was rejected because it was late: `age` is the time
 // since its miss. Rebuilds take longer than the lease, so the lease becomes twice that
-// age, limited by the parameter most.
+// age, limited by the parameter `most`.
 func (g *Guard) TookTooLong(age, most time.Duration, now int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -83,7 +83,7 @@ func (g *Guard) TookTooLong(age, most time.Duration, now int64) {
 }
 
 // Lease returns how long a rebuild may take: the learned time, but not less than the
-// parameter least.
+// parameter `least`.
 func (g *Guard) Lease(least time.Duration) time.Duration {
 	return max(least, time.Duration(g.lease.Load()))
 }

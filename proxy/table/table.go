@@ -140,7 +140,7 @@ type Target struct {
 	Zone    string // with replicate.Zones, replicas are in different ones; empty: none
 }
 
-// Apart returns the host, the zone or the address of t; the parameter a says which. Two
+// Apart returns the host, the zone or the address of t; the parameter `a` says which. Two
 // replicas of a key must differ in it.
 func (t *Target) Apart(a replicate.Apart) string {
 	switch a {

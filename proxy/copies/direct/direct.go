@@ -47,10 +47,10 @@ type door interface {
 	Copied() *copies.Copies
 }
 
-// Ask sends the read of one key of x on c. The parameter share says which part of x the
-// key belongs to (see client.Exchange.Share). name is the key as servers know it, and
-// hash the hash of name. raw is the request in Clients.Req; if that has many keys, raw
-// is not used.
+// Ask sends the read of one key of x on c. The parameter `share` says which part of x
+// the key belongs to (see client.Exchange.Share). name is the key as servers know it,
+// and hash the hash of name. raw is the request in Clients.Req; if that has many keys,
+// raw is not used.
 func Ask(x *client.Exchange, share int32, rt *routing.Route, c *upstream.Conn, e *copies.Copies, raw, key, name []byte, hash uint64) {
 	a, before := x.Attempt(), c.Tail
 	a.To, a.Share = (*Reader)(x), share

@@ -63,8 +63,8 @@ func At(rt *routing.Guard, now int64) Event {
 	return Event{Now: now, Lease: int64(rt.Learned.Lease(rt.Lease)), LeaseMax: int64(rt.LeaseMax)}
 }
 
-// Record records a miss. The parameter most is the maximum number of entries; if there
-// are more, it drops the oldest ones. It returns nil if the scope is Pooled.
+// Record records a miss. The parameter `most` is the maximum number of entries; if
+// there are more, it drops the oldest ones. It returns nil if the scope is Pooled.
 func (t *Table) Record(s Scope, c *Client, name string, seen Seen, most int) *Miss {
 	if s.Pooled {
 		return nil
@@ -224,7 +224,7 @@ func (t *Table) age(now int64) {
 
 // Leave drops the misses of a client that has gone, and returns them. It keeps a miss
 // if a set of the key is in flight, or is pending because its hash is in the parameter
-// sets. If that set does not end the miss, lease_max does.
+// `sets`. If that set does not end the miss, lease_max does.
 func (t *Table) Leave(c *Client, sets []uint64) (list []*Miss) {
 	for _, m := range slices.Clone(t.clients[c]) {
 		if m.Busy || slices.Contains(sets, m.Hash) {

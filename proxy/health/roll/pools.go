@@ -44,7 +44,7 @@ func (p *Pools) NextRound() {
 	}
 }
 
-// Hear evaluates the item. value is nil if there is none. The parameter own contains
+// Hear evaluates the item. value is nil if there is none. The parameter `own` contains
 // the names of this instance's pools that have the server. Those that do not eject it
 // have the prefix Keeps.
 func (p *Pools) Hear(value []byte, own []string) {

@@ -271,7 +271,7 @@ func (m *Moderator) judge(now int64) {
 }
 
 // worthiest returns the pace with the most worth. It considers the pace best, and those that served
-// at least as many requests as the parameter least divided by 100.
+// at least as many requests as the parameter `least` divided by 100.
 func (m *Moderator) worthiest(best int, least uint64) int {
 	for i, n := range m.served {
 		if n*100 >= least && m.worth(i) > m.worth(best) {
