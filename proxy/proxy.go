@@ -297,7 +297,7 @@ func (p *Proxy) waited(add func(*Engine)) error {
 }
 
 // Bounds returns how often each limit was reached since the start. It costs the loops
-// little, and fails as Snapshot does.
+// little. It returns an error in the same cases as Snapshot.
 func (p *Proxy) Bounds() (stats.Bounds, error) {
 	sum := &stats.Bounds{} // a late loop may still add to it
 	err := p.waited(func(e *Engine) {

@@ -214,7 +214,7 @@ func (l *EventLog) Fetch(ctx context.Context, first, last time.Time) ([]Event, e
 	return events, err
 }
 
-// keys returns the keys of all parts of chunks from to to.
+// keys returns the keys of all parts of the chunks with the numbers `from` to `to`.
 func (l *EventLog) keys(from, to int64) (keys []string) {
 	for chunk := from; chunk <= to; chunk++ {
 		for part := range l.o.Parts {

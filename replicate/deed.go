@@ -2,7 +2,7 @@ package replicate
 
 // The deeds: the kinds of requests that a rule sends to one member.
 
-// Deed is the kind of request that an ask sends.
+// Deed is the kind of a request (Ask).
 type Deed uint8
 
 // The deeds. Each is one request to one server. <M> are the flags of a tombstone and <T>

@@ -26,7 +26,7 @@ type backfill struct {
 	asks []fillAsk         // by their number
 }
 
-// fillAsk is an ask of a backfill, and its reply.
+// fillAsk is one request of a backfill, and its reply.
 type fillAsk struct {
 	replicate.Ask
 	result upstream.Result
@@ -54,8 +54,8 @@ func (l *single) backfill(t *task.Task, then func(fillOutcome)) {
 	f.advance()
 }
 
-// advance sends the asks of the rule, and ends the backfill when the rule is over. An ask
-// that can't be sent is reported to the rule at once, which may add more asks.
+// advance sends the requests (asks) of the rule, and ends the backfill when the rule is
+// over. A request that can't be sent is reported to the rule at once, which may add more.
 func (f *backfill) advance() {
 	for next := f.rule.Next(nil); len(next) > 0; next = f.rule.Next(nil) {
 		for _, a := range next {

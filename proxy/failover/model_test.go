@@ -243,8 +243,8 @@ func (c *modelClient) send(kind uint8) {
 	c.n++
 }
 
-// modelDeeds are the asks of backfills. A modelAsk of kind askFill has the index in its
-// number.
+// modelDeeds are the requests (asks) of backfills. The number of a modelAsk of kind askFill
+// is an index in modelDeeds.
 var modelDeeds []replicate.Ask
 
 func (c *modelClient) deed(number uint8) replicate.Deed { return modelDeeds[number].Deed }
@@ -634,7 +634,7 @@ func (x *modelExplorer) fill(w *modelWorld, i int) {
 	}
 }
 
-// filled executes an ask of a backfill.
+// filled executes one request of a backfill.
 func (x *modelExplorer) filled(w *modelWorld, i int, number uint8) string {
 	c := &w.clients[i]
 	a := modelDeeds[number]

@@ -151,7 +151,7 @@ type single struct {
 	told      wire.Kind // the reply for the client; NoReply: that of main
 }
 
-// The ask numbers of a single.
+// The numbers of the requests (asks) that a single sends.
 const (
 	mainAsk    = iota
 	sideAsk    // delete at the other server
@@ -264,7 +264,7 @@ func (l *single) request(t *task.Task, at int) (line []byte, ok bool) {
 	return t.WithKey(l.Keys[at], edits...), true
 }
 
-// Told continues after an ask has ended.
+// Told continues after the request with the number id has ended.
 func (l *single) Told(t *task.Task, id int, r *upstream.Result) {
 	switch {
 	case id == undoAsk:

@@ -53,8 +53,8 @@ func (l *rule) noNumber(t *task.Task, s *item.Seen, via upstream.Via, value, aga
 	}
 }
 
-// countOver counts only if the item is still the one that a look has found, so it does
-// not change a deleted value.
+// countOver reads the item, and increments or decrements it only if it is still the
+// same. So it does not change a deleted value.
 func (l *rule) countOver(t *task.Task) {
 	l.look(t, func(s *item.Seen, via upstream.Via) {
 		l.noNumber(t, s, via, func() {

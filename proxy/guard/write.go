@@ -277,7 +277,7 @@ func (l *rule) replace(t *task.Task) {
 	})
 }
 
-// extend appends or prepends to the value that a look has found. It must not change a
+// extend appends or prepends to the value that an earlier read has found. It must not change a
 // newer item, because appending to a deleted value would restore that.
 func (l *rule) extend(t *task.Task) {
 	mode := byte('A')

@@ -192,7 +192,7 @@ func (c *Conn) routeToLingering(client uint64) *Conn {
 	return c
 }
 
-// forgetWaiter is called when no client waits any more for a, on a lingering connection.
+// forgetWaiter is called when no client waits any more for the attempt a, on a lingering connection.
 func (c *Conn) forgetWaiter(a *Attempt) {
 	if client, ok := a.client(); ok && c.lastOf[client] == a.Start {
 		delete(c.lastOf, client)

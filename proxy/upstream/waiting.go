@@ -37,8 +37,8 @@ func (c *Conn) waits(tell func(client uint64, w stats.Wait)) {
 	}
 }
 
-// phase returns what a waits for now, and why. before is the number of attempts before it in
-// the queue.
+// phase returns what the attempt a waits for now, and why. The parameter `before` is the number
+// of attempts before it in the queue.
 func (c *Conn) phase(a *Attempt, before int) (phase, why string) {
 	switch {
 	case c.State != ConnUp:
@@ -53,7 +53,7 @@ func (c *Conn) phase(a *Attempt, before int) (phase, why string) {
 	return stats.Answer, "the server's answer"
 }
 
-// Slowest returns the phase of a that lasted longest. The reply to a has just become complete.
+// Slowest returns the phase of the attempt a that lasted longest. The reply to a has just become complete.
 func (c *Conn) Slowest(a *Attempt) string {
 	connected := max(a.sentAt, c.upAt)
 	first := max(connected, c.headAt)

@@ -254,7 +254,7 @@ func (p *parser) flags(at uint32) (wrong []byte) {
 	return nil
 }
 
-// number stores value in to if fits accepts it, else it returns fault.
+// number stores value in `to` if the function fits accepts it, else it returns fault.
 func (p *parser) number(value Span, fits func([]byte) bool, to *Span, fault []byte) []byte {
 	if !fits(value.Of(p.buf)) {
 		return fault

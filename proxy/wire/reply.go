@@ -204,7 +204,7 @@ func same(a, b []byte) bool {
 	}
 }
 
-// number parses the digits of b from at on. It returns the position after them and
+// number parses the digits of b from the offset `at` on. It returns the position after them and
 // their value. With more than nine digits the value is undefined.
 func number(b []byte, at int) (end, n int) {
 	for uint(at) < uint(len(b)) { // the uint comparison saves the bounds check

@@ -37,7 +37,7 @@ func TestKeysAreDivertedAndComeBack(t *testing.T) {
 }
 
 // TestNamesFit checks the names that keys have on their substitute servers. For keys of
-// any length, memcached must accept the name, also in base64.
+// any length, memcached must accept such a name, also in base64.
 func TestNamesFit(t *testing.T) {
 	seen := map[string]int{}
 	for n := 1; n <= 250; n++ {

@@ -46,7 +46,7 @@ func Spell(t *task.Task, d replicate.Deed, key []byte, guard string, life int) [
 	return t.Meta("mg", key, " s f c", nil) // Look, Weigh, Review, Check, Preview
 }
 
-// Fill returns the request that stores what the reply from has fetched, like Spell. With
+// Fill returns the request that stores the item in the reply `from`, like Spell. With
 // chosen, the copy gets the cas that was fetched, too.
 func Fill(t *task.Task, key []byte, guard string, from *upstream.Result, chosen bool) []byte {
 	ttl := Arg(from, 't')

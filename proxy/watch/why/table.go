@@ -281,7 +281,7 @@ func (t *Table) Counted(now int64, number uint16, is Counters) {
 	s.counted, s.counters = now, is
 }
 
-// Flush records that all values of a server are gone at that time, which may be in the future.
+// Flush records that all values of a server are gone at the time `at`, which may be in the future.
 func (t *Table) Flush(at int64, number uint16) {
 	t.mu.Lock()
 	t.server(number).flushed = at
