@@ -332,12 +332,12 @@ func (c *command) countMarks(t *task.Task, a *copyAsk) {
 	}
 }
 
-// behind returns what to send after a request (ask) that has timed out and may still
-// run. Nothing is sent after a claim (an add of a tombstone), or after a write that
-// depends on the cas of an item: it can't run after that item is gone. An unconditional set needs a tombstone after it, which
-// replaces what the set stores late. In relaxed mode the primary gets no tombstone if
-// no replica has stored the value. The tombstone would remove the old value, which may
-// be the only one.
+// behind returns what to send after a request (ask) that has timed out and may still run.
+// Nothing is sent after a claim (an add of a tombstone), or after a write that depends on the
+// cas of an item: it can't run after that item is gone. An unconditional set needs a tombstone
+// after it, which replaces what the set stores late. In relaxed mode the primary gets no
+// tombstone if no replica has stored the value. The tombstone would remove the old value, which
+// may be the only one.
 func (c *command) behind(t *task.Task, a *copyAsk) upstream.Behind {
 	switch a.Deed {
 	case replicate.Forward, replicate.Put:

@@ -127,7 +127,8 @@ func (c *command) forward(t *task.Task, a *copyAsk, key []byte, chosen string) [
 	return t.WithKey(key, edits...)
 }
 
-// ofSet reports whether the request number ask is the client's own set, which has no cas in its reply.
+// ofSet reports whether the request number ask is the client's own set, which has no cas in its
+// reply.
 func (c *command) ofSet(t *task.Task, ask int) bool {
 	return c.asks[ask].Deed == replicate.Forward && t.Op == wire.Set
 }

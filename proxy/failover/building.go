@@ -142,9 +142,9 @@ func (b *building) dropped() step {
 	return again
 }
 
-// meet returns the step after a look at the item has found a placeholder. A refill waits for the owner
-// of the placeholder and then takes it over. An instance in SETTLE does not refill. It
-// waits once, and then removes the placeholder; its owner notices that and begins again. A
+// meet returns the step after a look at the item has found a placeholder. A refill waits for
+// the owner of the placeholder and then takes it over. An instance in SETTLE does not refill.
+// It waits once, and then removes the placeholder; its owner notices that and begins again. A
 // placeholder with an extended TTL is removed at once.
 func (b *building) meet() step {
 	switch b.met++; {

@@ -71,7 +71,7 @@ type Route struct {
 
 // Autocreate is how incr and decr create a missing counter.
 type Autocreate struct {
-	Initial uint64        // the value before the incr that creates the counter, or after the decr that does
+	Initial uint64        // the value before the incr that creates the counter; if a decr creates it, the value after that decr
 	TTL     time.Duration // whole seconds, at most 30 days; 0: it does not expire
 }
 

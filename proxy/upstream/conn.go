@@ -88,8 +88,8 @@ const (
 // InternalFull reports whether c has no room for another of Ringside's own requests.
 func (c *Conn) InternalFull() bool { return c.Internal >= maxInternal }
 
-// Begin adds the attempt a to the queue, with the deadline from t. The caller then appends the request's
-// bytes to c.Out and calls Give.
+// Begin adds the attempt a to the queue, with the deadline from t. The caller then appends the
+// request's bytes to c.Out and calls Give.
 func (c *Conn) Begin(a *Attempt, t *table.Timeouts) {
 	e := c.Server.e
 	c.push(a)
@@ -121,8 +121,8 @@ func (c *Conn) EnqueueDelete(a *Attempt, t *table.Timeouts, key []byte, encoded 
 	c.giveBehind(a, key, encoded, Delete)
 }
 
-// giveBehind appends the request of the attempt a, which is last in the queue: a delete of key or, if b is
-// positive, a placeholder that replaces the value.
+// giveBehind appends the request of the attempt a, which is last in the queue: a delete of key
+// or, if b is positive, a placeholder that replaces the value.
 func (c *Conn) giveBehind(a *Attempt, key []byte, encoded bool, b Behind) {
 	e := c.Server.e
 	command, end := "delete ", ""
@@ -359,7 +359,8 @@ func (c *Conn) AskFirst(to Asker, t *table.Timeouts, line []byte) {
 	c.putFirst(a, int64(t.Request), line)
 }
 
-// putFirst puts the attempt a, with the request line, before all others in the queue. Its timeout is wait.
+// putFirst puts the attempt a, with the request line, before all others in the queue. Its
+// timeout is wait.
 func (c *Conn) putFirst(a *Attempt, wait int64, line []byte) {
 	e := c.Server.e
 	a.Size = len(line)

@@ -40,8 +40,8 @@ func (c *Conn) EndLine(a *Attempt) {
 	}
 }
 
-// joinLine makes a, which has no bytes yet, continue the line of the attempt `before`, if a key of that
-// length can be added there: see names.Line. It reports whether it did.
+// joinLine makes a, which has no bytes yet, continue the line of the attempt `before`, if a key
+// of that length can be added there: see names.Line. It reports whether it did.
 func (c *Conn) joinLine(a, before *Attempt, gets bool, key int) bool {
 	const end = len("\r\n")
 	if !c.Server.joinGets || before == nil || before.Start < c.Taken || !before.Fits(gets, key) || !c.Out.Unappend(end) {
@@ -77,8 +77,8 @@ func withoutOpaque(b []byte, r *wire.Reply) []byte {
 	return slices.Concat(bytes.TrimRight(b[:r.Opaque.Start-1], " "), b[r.Opaque.End:])
 }
 
-// names reports whether the reply b can be the reply to a, by the key and opaque in it. b is a VALUE or a
-// meta reply that was parsed into e.rep.
+// names reports whether the reply b can be the reply to a, by the key and opaque in it. b is a
+// VALUE or a meta reply that was parsed into e.rep.
 func (c *Conn) names(a *Attempt, b []byte) bool {
 	r := &c.Server.e.rep
 	switch {
@@ -157,7 +157,8 @@ func (c *Conn) divide(a *Attempt, r *wire.Reply, buf []byte) bool {
 	return false
 }
 
-// pass completes the reply to a, the first request in the queue, with END: its other keys are misses.
+// pass completes the reply to a, the first request in the queue, with END: its other keys are
+// misses.
 func (c *Conn) pass(a *Attempt) {
 	r := &c.Server.e.rep
 	c.passing--

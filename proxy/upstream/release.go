@@ -31,8 +31,8 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Require records what the server must understand for the attempt a, which is last in the queue. If it is
-// not known whether the server does, a is held.
+// Require records what the server must understand for the attempt a, which is last in the
+// queue. If it is not known whether the server does, a is held.
 func (c *Conn) Require(a *Attempt, needs wire.Features) {
 	if needs&^c.Speech != 0 {
 		c.hold(a, needs)
@@ -227,8 +227,9 @@ func (c *Conn) refuse(a *Attempt) {
 	}
 }
 
-// toMeta appends b to the reply to the text request of the attempt a. When that reply is complete, it
-// returns the equivalent meta reply, parsed into e.rep. Before that it returns nil.
+// toMeta appends b to the reply to the text request of the attempt a. When that reply is
+// complete, it returns the equivalent meta reply, parsed into e.rep. Before that it returns
+// nil.
 func (c *Conn) toMeta(a *Attempt, b []byte) []byte {
 	e, m := c.Server.e, a.AsText
 	m.answer = append(m.answer, b...)

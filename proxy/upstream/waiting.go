@@ -53,7 +53,8 @@ func (c *Conn) phase(a *Attempt, before int) (phase, why string) {
 	return stats.Answer, "the server's answer"
 }
 
-// Slowest returns the phase of the attempt a that lasted longest. The reply to a has just become complete.
+// Slowest returns the phase of the attempt a that lasted longest. The reply to a has just
+// become complete.
 func (c *Conn) Slowest(a *Attempt) string {
 	connected := max(a.sentAt, c.upAt)
 	first := max(connected, c.headAt)
