@@ -200,7 +200,8 @@ func prefixText() value[string] { return visible("the beginning of keys", maxNam
 
 func zoneText() value[string] { return visible("the name of a zone", maxName) }
 
-// visible is text without spaces and control characters, of at most most bytes.
+// visible is text without spaces and control characters. The parameter `most` is its maximum
+// length in bytes.
 func visible(what string, most int) value[string] {
 	v := text(what)
 	read := v.read

@@ -90,7 +90,7 @@ func (d *document) checkListeners(f *File) {
 	}
 }
 
-// everywhere reports whether a is every address of this machine.
+// everywhere reports whether the address a stands for all addresses of this machine.
 func (a *Address) everywhere() bool {
 	host, _, err := net.SplitHostPort(a.Address)
 	ip, ipErr := netip.ParseAddr(host)

@@ -54,7 +54,7 @@ func defaultBuffer() Buffer {
 // Autocreate is how incr and decr create a missing counter.
 type Autocreate struct {
 	On      bool
-	Initial int           // the value before the incr that creates the counter, or after the decr that does
+	Initial int           // the counter's value before the incr that creates it; if a decr creates it, the value after that decr
 	TTL     time.Duration // of the counter; 0: it does not expire
 }
 
@@ -293,8 +293,8 @@ func (s *Server) host() string {
 	return strings.TrimSuffix(strings.ToLower(host), ".")
 }
 
-// apart returns the host, zone or address of the server, as a selects. Two replicas of a key
-// must differ in it. It is empty if the server has no zone.
+// apart returns the host, the zone or the address of the server; the parameter `a` says which.
+// Two replicas of a key must differ in it. It is empty if the server has no zone.
 func (s *Server) apart(a replicate.Apart) string {
 	t := s.target()
 	return t.Apart(a)
@@ -307,7 +307,8 @@ func (s *Server) target() table.Target {
 	}
 }
 
-// distinct returns the set of hosts, zones or addresses of servers, as a selects.
+// distinct returns the set of the hosts, zones or addresses of servers; the parameter `a` says
+// which.
 func distinct(servers []Server, a replicate.Apart) map[string]bool {
 	all := map[string]bool{}
 	for i := range servers {

@@ -188,7 +188,8 @@ func (p *Preset) place(as string, servers []ring.Server, o PlacementOptions) (ri
 	return ring.Placement{Part: part, Hash: hash, Ring: r, Dear: ring.Dear(c.key, r), Fingerprint: p.fingerprint(servers, o, part)}, nil
 }
 
-// choose checks the options of the rule itself and returns them.
+// choose checks the options that depend on the preset's rule. It returns the arguments from
+// which the preset is built.
 func (p *Preset) choose(o PlacementOptions) (choice, error) {
 	c := choice{points: p.Points, order: ring.Listed, seed: o.Seed, salt: o.Salt}
 	if p.needs != "" && o.Hash == "" {

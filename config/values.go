@@ -238,8 +238,8 @@ func duration(least, most time.Duration) value[time.Duration] {
 	return durationOr(least == 0, least, most)
 }
 
-// durationOr is duration, but off decides whether off and 0 are accepted, whatever the minimum
-// is.
+// durationOr is like duration, but the parameter `off` decides whether the texts off and 0 are
+// accepted, whatever the minimum is.
 func durationOr(off bool, least, most time.Duration) value[time.Duration] {
 	example := "500ms"
 	if most > time.Hour { // an expiry, which memcached counts in seconds
@@ -354,7 +354,8 @@ func bytesText(v int64) string {
 	return strconv.FormatInt(v, 10)
 }
 
-// listOf is a list of at least least values. least is 0, 1 or 2.
+// listOf is a list with a minimum number of values. The parameter `least` is that number: 0, 1
+// or 2.
 func listOf[V any](item value[V], least int) value[[]V] {
 	return value[[]V]{
 		read: func(d *document, n *node, path string, to *[]V) {

@@ -34,13 +34,15 @@ var (
 	// short is libmemcached's label: the host alone on memcached's port, else
 	// host:port, without brackets. Its C API uses port 0 for a socket.
 	short = Label{shortAddress, func(path string) string { return path + ":0" }}
-	// shortPHP is short with another label for sockets: PHP's addServer("/path", 0)
-	// replaces port 0 by the default port, which is then omitted.
+	// shortPHP differs from the label `short` only for sockets: PHP's
+	// addServer("/path", 0) replaces port 0 by the default port, which is then
+	// omitted.
 	shortPHP = Label{shortAddress, samePath}
-	// shortTwemproxy is short with another label for sockets: of "/path:1",
+	// shortTwemproxy differs from the label `short` only for sockets: of "/path:1",
 	// twemproxy keeps everything before the weight, including the colon.
 	shortTwemproxy = Label{shortAddress, func(path string) string { return path + ":" }}
-	// shortText is short for clients that keep the brackets of IPv6.
+	// shortText is the variant of the label `short` for clients that keep the brackets
+	// of IPv6.
 	shortText = Label{func(s ring.Server) (string, error) {
 		if s.Port != ring.DefaultPort {
 			return s.Address(), nil
@@ -99,8 +101,8 @@ func trimPort(address string) string {
 	return address[:len(address)-len(":")-len(strconv.Itoa(ring.DefaultPort))]
 }
 
-// javaAddress returns before + ip:port. Java adds the resolved address to a host
-// name. This package does not resolve names, so a host name is an error.
+// javaAddress returns ip:port with the prefix `before`. Java adds the resolved address
+// to a host name. This package does not resolve names, so a host name is an error.
 func javaAddress(s ring.Server, before string) (string, error) {
 	ip, err := netip.ParseAddr(s.Host)
 	if err != nil {

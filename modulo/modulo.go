@@ -42,7 +42,7 @@ var (
 	// Libmemcached ignores weights, as do php-memcached and pylibmc.
 	Libmemcached = Rule{}
 	// Perl is Cache::Memcached: up to 20 lookups. Each retry adds the hash of try
-	// number and key to a sum, which is never cut.
+	// number and key to a sum. The client does not reduce the sum to 15 bits.
 	Perl = Rule{Repeat: true, Walk: ring.AddTryBefore(ring.CRC15, 1, 20, 63)}
 	// PerlFast is Cache::Memcached::Fast, where a dead server's keys miss.
 	PerlFast = Rule{Repeat: true}

@@ -74,8 +74,8 @@ func (e *Engine) adopt(cur *failover.Published) {
 	e.Soon(link.IdleTimer)
 }
 
-// bindPools binds the pools of the new table to servers and reuses the servers in
-// before. Servers that the new table does not name stay Retired.
+// bindPools binds the pools of the new table to servers. It reuses the servers in the
+// parameter `before`. Servers that the new table does not name stay Retired.
 func (e *Engine) bindPools(before []*upstream.Server) map[*table.Pool]*routing.BoundPool {
 	for _, srv := range before {
 		srv.Retired = true
@@ -175,8 +175,8 @@ func (e *Engine) taggedPools() (list []*routing.BoundPool) {
 	return list
 }
 
-// letGo releases the servers in before that the new table does not name. Each of their
-// connections completes its requests in flight before it is closed.
+// letGo releases those servers in the parameter `before` that the new table does not
+// name. Each of their connections completes its requests in flight before it is closed.
 func (e *Engine) letGo(before []*upstream.Server) {
 	for _, srv := range before {
 		if srv.Retired {

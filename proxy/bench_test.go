@@ -155,8 +155,9 @@ func bothCopies(s *conversation.Harness, request, answer string) (from []*conver
 	return from
 }
 
-// TestTagsOneWrite checks that a get of a value with two known tags costs one write to
-// its server and one read. Its replies are parsed as they arrive, and complete the get.
+// TestTagsOneWrite checks that a get of a value with two known tags writes once to the
+// connection of its server, and reads once from it. The replies are parsed as they
+// arrive, and the last one completes the get.
 func TestTagsOneWrite(t *testing.T) {
 	s := &conversation.Harness{T: t, Now: int64(time.Hour), Endpoints: map[string]*conversation.Endpoint{}, Quiet: true}
 	s.Blank()

@@ -168,7 +168,7 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 		x.Miss = wire.AppendAnswer(x.Miss[:0], raw, r, wire.Miss)
 	}
 	if e.near.On && e.near.Serve(x, 0, rt, raw, key) {
-		// near has answered it, or makes it wait for a refresh
+		// The near cache has served the get, or makes it wait for a refresh.
 	} else if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) {
 		if !rt.Direct || !e.readCopy(s, x, 0, rt, srv, raw, key) {
 			e.admit(s, x, e.NewTask(x, 0, rt, raw, r.Key.Of(raw), key))

@@ -100,8 +100,8 @@ func (q *statsErrand) Answered(id int, r *upstream.Result) {
 	q.done(q.answers, q.why)
 }
 
-// counted passes evictions and flushes from a server's general stats to the book of
-// misses.
+// counted passes evictions and flushes from a server's general stats to the book,
+// which explains misses.
 func (e *Engine) counted(srv *upstream.Server, answer []byte) {
 	b := e.Shared.book.Load()
 	if b == nil {
@@ -128,7 +128,7 @@ func (e *Engine) counted(srv *upstream.Server, answer []byte) {
 
 // Doubtful returns the addresses of servers that should be asked for their stats,
 // because values are missing there for an unknown reason. AskStats passes the replies
-// to the book.
+// to the book, which explains misses.
 func (p *Proxy) Doubtful() []string {
 	if b := p.book.Load(); b != nil {
 		return b.Doubtful()

@@ -27,8 +27,8 @@ func (p *Proxy) keepBook(on bool, now int64) {
 	}
 }
 
-// Misses returns the account of misses of the route with this label, or nil if there is
-// no book.
+// Misses returns the account of misses of the route with this label. It returns nil if
+// there is no book, so that misses are not explained.
 func (p *Proxy) Misses(label string) *why.Account {
 	if b := p.book.Load(); b != nil {
 		return b.Route(label)
@@ -37,7 +37,8 @@ func (p *Proxy) Misses(label string) *why.Account {
 }
 
 // Judged returns the report of why keys missed and how long their values took to
-// rebuild. It returns nil if there is no book. It fails as Snapshot does.
+// rebuild. It returns nil if there is no book, so that misses are not explained. It
+// returns an error in the same cases as Snapshot.
 func (p *Proxy) Judged() (is *why.Report, err error) {
 	b := p.book.Load()
 	if b == nil {
@@ -129,8 +130,9 @@ func (e *Engine) placed(t *task.Task) {
 	at.Served = t.Route.Member(served).Number
 }
 
-// lost reports to the book that the contents of a server are lost at the time at. The
-// server was flushed, or it is out and its contents are unknown when it rejoins.
+// lost reports to the book, which explains misses, that a server has lost its contents.
+// The server was flushed, or it is out and its contents are unknown when it rejoins.
+// The parameter `at` is the time of the loss.
 func (e *Engine) lost(srv *upstream.Server, at int64, flushed bool) {
 	switch b := e.Shared.book.Load(); {
 	case b == nil:

@@ -297,7 +297,7 @@ func (p *Proxy) waited(add func(*Engine)) error {
 }
 
 // Bounds returns how often each limit was reached since the start. It costs the loops
-// little, and fails as Snapshot does.
+// little. It returns an error in the same cases as Snapshot.
 func (p *Proxy) Bounds() (stats.Bounds, error) {
 	sum := &stats.Bounds{} // a late loop may still add to it
 	err := p.waited(func(e *Engine) {
@@ -340,7 +340,8 @@ func (e *Engine) Snapshot(into *stats.Snapshot) {
 	}
 }
 
-// Watched returns what the engines have sampled of keys. It fails as Snapshot does.
+// Watched returns what the engines have recorded about the sampled keys. It returns an
+// error in the same cases as Snapshot.
 func (p *Proxy) Watched() (*watch.Report, error) {
 	is := &watch.Report{} // a late loop may still add to it
 	if err := p.waited(func(e *Engine) { e.Watch.AddTo(is, e.Now) }); err != nil {

@@ -137,8 +137,8 @@ func conflicts(is *roll.Pools, ejects bool) []string {
 	return slices.DeleteFunc(is.Others(), func(name string) bool { return !ejects && strings.HasPrefix(name, roll.Keeps) })
 }
 
-// logShared logs the conflicts that are new in now, and those in before that have
-// ended.
+// logShared logs the conflicts in the list `now` that are new, and those in the list
+// `before` that have ended.
 func (e *Engine) logShared(srv *upstream.Server, before, now []string) {
 	var own []string
 	for _, pool := range e.Shared.Table().Pools {

@@ -69,8 +69,8 @@ func (e *Engine) stats(s *client.Session, raw []byte) {
 	}
 }
 
-// askStats sends stats what to every server and answers with what merge makes of the
-// replies.
+// askStats sends the command stats with the argument `what` to every server. It answers
+// with the result of merge on the replies.
 func (e *Engine) askStats(s *client.Session, what string, merge mergeFunc) {
 	line := append([]byte("stats "), what...)
 	line = append(bytes.TrimRight(line, " "), wire.CRLF...)

@@ -174,8 +174,8 @@ func appendClients(dst []byte, list *stats.ClientList, asking uint64) []byte {
 	return r.Dst
 }
 
-// Clients describes the first clients in the order by, at most most of them (0: all).
-// It fails as Snapshot does.
+// Clients describes the clients that are first in the order `by`. The parameter `most`
+// limits their number; 0: all. It returns an error in the same cases as Snapshot.
 func (p *Proxy) Clients(by stats.ClientOrder, most int) (*stats.ClientList, error) {
 	list := newClientList(by, most)
 	if err := p.waited(func(e *Engine) { e.describe(list) }); err != nil {

@@ -38,7 +38,7 @@ func event(s *conversation.Harness, f func()) {
 func manyKeys(n int) []byte { return []byte("get" + strings.Repeat(" k1", n) + "\r\n") }
 
 // between returns how many keys and bytes of other clients a server received before
-// mark.
+// the text mark.
 func between(t *testing.T, srv *conversation.Endpoint, before int, mark string) (keys, bytesOf int) {
 	got := srv.Got.Bytes()[before:]
 	at := bytes.Index(got, []byte(mark))

@@ -193,8 +193,8 @@ func (a *Array) Update(ctx context.Context, change func([]string) []string) erro
 	})
 }
 
-// compact drops dead marks if there are at least least of them. It reports whether
-// the key has more room now.
+// compact drops the dead marks if their number is not below the parameter `least`. It
+// reports whether the key has more room now.
 func (a *Array) compact(ctx context.Context, key string, least int) (shrunk bool, err error) {
 	err = a.s.again(ctx, "compact", key, func() (bool, error) {
 		item, err := a.s.get(ctx, key)

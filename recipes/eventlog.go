@@ -62,7 +62,7 @@ type EventLogOptions struct {
 	Chunk  time.Duration // time per key, in whole seconds; 0 is 1 minute
 	Chunks int           // whole chunks that are kept; 0 is 10, at most 1000
 	Parts  int           // keys that one chunk may fill; 0 is 4, at most 64. A read requests Chunks × Parts keys
-	Late   time.Duration // greatest age of an event at its Put; 0 is the length of the log. A Poll skips chunks that ended longer than this before the previous Poll
+	Late   time.Duration // greatest age of an event at its Put; 0 is the length of the log. A Poll skips the chunks that had ended for longer than Late at the previous Poll
 }
 
 const (
@@ -214,7 +214,7 @@ func (l *EventLog) Fetch(ctx context.Context, first, last time.Time) ([]Event, e
 	return events, err
 }
 
-// keys returns the keys of all parts of chunks from to to.
+// keys returns the keys of all parts of the chunks with the numbers `from` to `to`.
 func (l *EventLog) keys(from, to int64) (keys []string) {
 	for chunk := from; chunk <= to; chunk++ {
 		for part := range l.o.Parts {

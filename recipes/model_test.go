@@ -84,7 +84,8 @@ func TestArrayModel(t *testing.T) {
 	})
 }
 
-// TestArrayMarks checks how memcached stores the article's example.
+// TestArrayMarks checks what an Array stores in memcached, with the example in the
+// comment of recipes.Array.
 func TestArrayMarks(t *testing.T) {
 	s := newStage(t)
 	a := must(recipes.NewArray(s.Store, "a", recipes.ArrayOptions{}))

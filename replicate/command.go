@@ -80,7 +80,7 @@ type Member struct {
 	ChosenCAS bool
 }
 
-// Kind is the outcome of an ask.
+// Kind is the kind of the outcome of a request (Ask).
 type Kind uint8
 
 // The kinds. A server's ERROR counts as ClientError.
@@ -104,7 +104,7 @@ const (
 	NumKinds
 )
 
-// Outcome is the result of an ask.
+// Outcome is the result of a request (Ask).
 type Outcome struct {
 	Kind Kind
 	// Value is the number of a Number. For other asks it is

@@ -2,11 +2,11 @@ package replicate
 
 // The deeds: the kinds of requests that a rule sends to one member.
 
-// Deed is the kind of request that an ask sends.
+// Deed is the kind of a request (Ask).
 type Deed uint8
 
 // The deeds. Each is one request to one server. <M> are the flags of a tombstone and <T>
-// its TTL. A deed requests c if its cas is needed later.
+// its TTL. A deed requests the meta flag c if a later request needs the item's cas.
 const (
 	Forward Deed = iota // the client's own request, but its reply must be complete: incr and decr must show their number (ma: v)
 	Put                 // the client's value, flags and exptime, unconditionally: set, ms without C, E, I and mode

@@ -78,8 +78,9 @@ func undeleted(s *scene) string {
 	return ""
 }
 
-// outlived reports a value that survived an acknowledged delete. It was stored only in the
-// place of another value, so the delete must have run after the store.
+// outlived reports a value that survived an acknowledged delete. In these scenes the value
+// can be stored only if it replaces another value, so the delete must have run after the
+// store.
 func outlived(s *scene) string {
 	for m := range 2 {
 		if s.acked[1] && s.has(m, fresh) {

@@ -436,8 +436,9 @@ func TestAnAddSeesWhatIsLeft(t *testing.T) {
 	t.Log(x.visited, "states")
 }
 
-// agreeing calls f with states that all proxies see alike, and with a world. In it the
-// complete members have the value, and the others any value that is possible.
+// agreeing calls f with all member states on which the proxies agree. It also passes the
+// items of the members (world): complete members have the value, and the others any value
+// that is possible.
 func agreeing(n int, value uint32, f func(string, []Member, world)) {
 	kinds := []State{In, Warming, Returning, Dirty, Out}
 	members := make([]Member, n)

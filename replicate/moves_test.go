@@ -12,7 +12,7 @@ import (
 // errand is what a client does around its rule. A command that changes the key first moves
 // it off its former holder. A get does that after a miss, and then reads again.
 type errand struct {
-	moves bool // the rule is that of the move; the command follows
+	moves bool // the rule is now that of the move; when it is over, the command `then` begins
 	reads bool // a get that has not moved the key yet
 	then  Op
 	moved bool // the command has begun, and its result counts

@@ -554,7 +554,7 @@ func (r *Rule) Settled() (Settlement, bool) {
 // behind returns the members that become dirty if a write doesn't reach them.
 func (r *Rule) behind() Mask {
 	if r.class == alone || r.deed() == Extend {
-		return 0 // they have the value, with a shorter TTL
+		return 0 // members without the write have the same value, only with a shorter TTL
 	}
 	return ^Mask(0)
 }

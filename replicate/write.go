@@ -34,9 +34,11 @@ func (r *Rule) conditional() bool {
 	return r.c.Conditional && (r.class == all && r.c.Op == Set || r.c.Op == Delete)
 }
 
-// approach continues a conditional command at the member of an ask: first a look, then what
-// was seen is replaced by its cas. If nothing was seen, a claim comes before that. It
-// reports whether it has asked the member again.
+// approach continues a conditional command at the member of an ask. The first request
+// (Look) reads the item. The next one replaces it, on the condition that its cas is
+// unchanged. If there was no item, a Claim first stores a tombstone. A set then replaces
+// the tombstone, and a delete leaves it. approach reports whether it has sent another
+// request to the member.
 //
 // If another proxy has written in between, the member is looked at again. After maxRounds
 // times it is asked without a condition: see Late writes in the package doc. A set that has

@@ -1,6 +1,7 @@
 package ring
 
-// Memo: it agrees with Locate, it rests and resumes, and its cost.
+// Tests that Memo returns the same as Locate, and that it switches itself off and on
+// again; benchmarks of its cost.
 
 import (
 	"encoding/binary"

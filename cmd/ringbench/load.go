@@ -55,7 +55,8 @@ func loadCommand(ctx context.Context, args []string) error {
 	return out.Encode(result)
 }
 
-// loadFlags declares the flags of a workload with the defaults of scenario a.
+// loadFlags declares the flags of a workload. The defaults are those of the scenario
+// with the ID "a".
 func loadFlags(flags *flag.FlagSet) (*load.Workload, *load.Bounds) {
 	w, b := new(load.Workload), new(load.Bounds)
 	flags.IntVar(&w.Conns, "conns", 50, "connections")

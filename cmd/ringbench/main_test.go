@@ -2,8 +2,8 @@
 
 package main
 
-// The commands with real memcached and nutcracker, and with a fake Ringside: this test binary,
-// which forwards and changes replies.
+// Tests of the commands with real memcached and nutcracker, and with a fake Ringside. The fake is
+// this test binary, which forwards and changes replies.
 
 import (
 	"bytes"
@@ -45,8 +45,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// lyingProxy forwards every client to the first server of a Ringside file; of
-// each connection's replies it changes one byte, after the first 2,000.
+// lyingProxy forwards every client to the first server of a Ringside file. It changes one byte of
+// the replies on each connection, after the first 2,000 bytes.
 func lyingProxy(file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -341,8 +341,8 @@ func buildRingside(t *testing.T) string {
 	return ringside
 }
 
-// TestVariants measures Ringside twice with different settings, and the floor only if others are
-// compared with it.
+// TestVariants measures Ringside twice with different settings. The load directly on a server
+// (the floor) is measured only if the scenario compares other peers with it.
 func TestVariants(t *testing.T) {
 	if !inFull(t) {
 		return

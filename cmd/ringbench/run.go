@@ -120,7 +120,8 @@ func checkSlow(s slow.Server) error {
 	return nil
 }
 
-// slowCommand is the command that tails starts as a proxy for a server.
+// slowCommand is the subcommand "slow". The subcommand "tails" starts it as a proxy for a
+// server.
 func slowCommand(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("ringbench slow", flag.ContinueOnError)
 	s := slowFlags(flags)

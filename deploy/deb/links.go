@@ -14,7 +14,7 @@ import (
 // where the package installs the pages. A link to a file that the package does not contain is
 // replaced by the file's path in the source. The rewritten pages are stored in dir.
 func relink(contents files.Contents, dir string) error {
-	installed := map[string]string{} // destination by path in the source; the path of a directory refers to its file if the package has exactly one
+	installed := map[string]string{} // destination by path in the source; a directory has an entry if exactly one installed file is in it: the destination of that file
 	several := map[string]bool{}
 	for _, c := range contents {
 		if c.Source == "" {
@@ -50,8 +50,9 @@ func relink(contents files.Contents, dir string) error {
 
 var link = regexp.MustCompile(`\[([^\]]*)\]\(([^)#\s]+)(#[^)\s]*)?\)`)
 
-// relinked returns the text of page with its links rewritten for the package. c is the page,
-// and installed has the destinations by path in the source.
+// relinked returns the Markdown text page with its links rewritten for the package. c is the
+// packaged file with this text. installed maps a path in the source to its destination in the
+// package.
 func relinked(page string, c *files.Content, installed map[string]string) string {
 	return link.ReplaceAllStringFunc(page, func(whole string) string {
 		m := link.FindStringSubmatch(whole)

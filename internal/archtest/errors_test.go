@@ -25,10 +25,10 @@ var errorTexts = []string{
 	"abort", "desync", "failAll", "failOne", "giveUp", "goDown", "rejectGreeting", "unavailable",
 }
 
-// errorFields are fields and variables that contain such a text.
+// errorFields are fields and variables that contain the text of an error for clients.
 var errorFields = []string{"Why", "why", "WaitReason", "queueFull", "refusal"}
 
-// errorResults are functions that return such a text.
+// errorResults are functions that return the text of an error for clients.
 var errorResults = []string{"Refusal", "unfitKey"}
 
 // errorsOf are files with errors that are sent to clients unchanged.

@@ -1,7 +1,7 @@
 package archtest
 
-// Figures of size, coupling and language. make figures prints them; they never fail a
-// test.
+// Figures about the code: its size, the coupling of its packages, and the language of
+// its comments. `make figures` prints them. No figure fails a test.
 
 import (
 	"bytes"
@@ -256,8 +256,8 @@ func exportedOf(p *types.Package) (n int) {
 	return n
 }
 
-// foreignField returns 1 if to is a field, or part of a field, of a struct that another
-// package of this module declares, and 0 otherwise.
+// foreignField returns 1 if the expression `to` is a field, or part of a field, of a
+// struct that another package of this module declares. Otherwise it returns 0.
 func foreignField(info *types.Info, here *types.Package, to ast.Expr) int {
 	for {
 		switch x := to.(type) {

@@ -136,9 +136,9 @@ func (m mutant) source() (string, error) {
 	return strings.Replace(string(b), m.old, m.new, 1), nil
 }
 
-// test runs the tests of m's package with source instead of its file. It does not
-// change the tree, because the go command reads source through an overlay. found
-// reports that the tests fail.
+// test runs the tests of m's package with the text `source` in place of m's file. It does not
+// change the tree, because the go command reads that text through an overlay. The result
+// found is true if the tests fail, so they detect the mutant.
 func (m mutant) test(t *testing.T, source string) (out []byte, found bool) {
 	path, err := m.path()
 	if err != nil {

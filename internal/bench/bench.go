@@ -60,7 +60,7 @@ import (
 // Config says what to measure, with which programs, and on which CPUs.
 type Config struct {
 	Command string // the command line, for the report
-	Self    string // path of the ringbench binary, which is also the load
+	Self    string // path of the ringbench binary, which is also the load generator
 	peers.Binaries
 	NoFloor bool // do not measure the load directly on a server
 

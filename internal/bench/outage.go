@@ -33,7 +33,8 @@ const (
 
 // Outages removes one of three servers in each of three ways, with each proxy in turn: Ringside
 // with its defaults, and nutcracker with auto_eject_hosts. Each client waits for a reply before its
-// next request. Their request rate is measured before the outage, and for the same time during it.
+// next request. The request rate of all clients is measured before the outage, and for the same
+// time during it.
 func Outages(ctx context.Context, c Config, each time.Duration) (*report.Report, error) {
 	if each < 2*time.Second {
 		return nil, fmt.Errorf("an outage of %v shows nothing: use at least 2s", each)

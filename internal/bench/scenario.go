@@ -20,7 +20,7 @@ type scenario struct {
 	Base string // the peer that others are compared with
 	Work load.Workload
 
-	routes string                  // routes of Ringside's configuration; empty: one without settings
+	routes string                  // routes of Ringside's configuration; empty: one route without settings
 	socket bool                    // the load connects to a unix socket
 	slow   *slow.Server            // delays before the first server; nil: none
 	hoard  bool                    // other clients send large requests and read no replies
@@ -158,7 +158,7 @@ func (s scenario) fits(p *peers.Peer) bool {
 		return false
 	case s.only != "":
 		return s.only == p.Name || s.floor && p.Name == "memcached"
-	case p.Direct: // j keeps another number of replicas
+	case p.Direct: // direct stores one replica of each key, so it is not compared in scenario j, in which Ringside keeps two
 		return strings.HasPrefix(s.Base, "nutcracker") && s.routes == "" && !s.hoard && !s.Work.Lossy
 	}
 	return !s.hoard || p.Name != "memcached"

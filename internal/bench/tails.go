@@ -16,8 +16,8 @@ import (
 // while others wait for the slow server. Otherwise reads from the other servers would wait, too.
 const tailConns = 500
 
-// Tails measures scenarios a and h, paced at rate requests a second. The first of three servers has
-// the delays of s, or none, in turn.
+// Tails measures scenarios a and h, paced at rate requests a second. In alternate runs, the first
+// of three servers has the delays of s or no delays.
 func Tails(ctx context.Context, c Config, s slow.Server, rate float64) (*report.Report, error) {
 	b, err := c.open(ctx, "ringside", "nutcracker", report.Direct)
 	if err != nil {

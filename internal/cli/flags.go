@@ -27,7 +27,7 @@ const (
 	EachJSON = "print one JSON object per line"
 )
 
-// Counted returns "1 what", or "n whats" for other numbers.
+// Counted returns a number with a noun, in the plural if n is not 1: "1 key", "2 keys".
 func Counted(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -129,7 +129,7 @@ func NoFile(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// WantArgs accepts between least and most arguments.
+// WantArgs accepts any number of arguments from least to most.
 func WantArgs(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		form := cmd.Parent().CommandPath() + " " + cmd.Use

@@ -128,8 +128,8 @@ const (
 // ErrNotAllowed is returned by Run if the proxy does not allow faults.
 var ErrNotAllowed = errors.New("faults are not allowed there: set admin.allow_faults to true in its configuration and start it again")
 
-// Run runs the drills one after the other and calls each with every result. An error
-// means that there is no result. The fault is lifted in any case.
+// Run runs the drills one after the other. It passes every result to the function
+// `each`. An error means that there is no result. The fault is lifted in any case.
 func Run(ctx context.Context, o Options, each func(*Result)) error {
 	for _, c := range o.Control {
 		if _, allowed, err := c.Faults(ctx); err != nil {

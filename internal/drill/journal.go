@@ -23,7 +23,7 @@ type journal struct {
 	begun, acked uint64          // number of the last set, and of the last acknowledged set
 	whole        bool            // the last set was acknowledged, and as far as the writer knows the journal exists
 	last         uint64          // number of the last entry sent
-	entries      []uint64        // entries acknowledged since the set acked
+	entries      []uint64        // acknowledged entries that were appended after the set with number `acked`
 	doubtful     map[uint64]bool // unanswered entries: they may still appear, once, at any time
 }
 

@@ -35,8 +35,8 @@ func (k *key) value(n uint64) string {
 	return v + strings.Repeat(fill, max(1, (k.size-len(v))/len(fill)))
 }
 
-// judge evaluates a read that returned value, or a miss. acked was the last
-// acknowledged change when the read was sent.
+// judge evaluates a read that returned the parameter `value`, or a miss. The parameter
+// `acked` is the last change that was acknowledged when the read was sent.
 func (k *key) judge(value string, found bool, acked uint64) ending {
 	k.mu.Lock()
 	sent := k.sent

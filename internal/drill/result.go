@@ -55,8 +55,8 @@ type Result struct {
 	Exceeded []string `json:"exceeded,omitempty"` // limits that were exceeded
 }
 
-// other records the other servers that were not up: known before the fault, seen during
-// and after it.
+// other records which other servers were not up. The parameter `known` has the states
+// before the fault, and seen those during and after it.
 func (r *Result) other(known []live.ServerState, seen ...[]live.ServerState) {
 	noted := map[[2]string]bool{}
 	note := func(s *live.ServerState, to *[]string) {
@@ -121,7 +121,7 @@ const (
 	staleRead         // an older value
 	repeated          // a number that the counter had before
 	torn              // a journal that lacks an entry, or contains one twice
-	twice             // a lock that another client has
+	twice             // a lock that was granted although another client has it
 	wrongValue        // a value that was never written
 )
 
@@ -269,7 +269,7 @@ func (r *Result) times(began, lifted, first, last time.Time, during, after watch
 // Limits defines an acceptable result. A negative number and a zero time mean no limit.
 type Limits struct {
 	Stale, Errors, Misses, Refused int
-	Twice                          int // maximum number of locks held twice: the locks of a server without replicas are lost with it
+	Twice                          int // maximum number of locks granted while another client has them: a server without replicas loses its locks when it fails
 	Failed, Notice, Eject, Return  time.Duration
 	BelowHalf                      time.Duration
 }

@@ -55,7 +55,8 @@ func (d *tardy) holds(b []byte) chan struct{} {
 	return d.free
 }
 
-// before starts a listener that forwards to the server at to, and returns its address.
+// before starts a listener that forwards to the server with the address `to`, and returns its own
+// address.
 func (d *tardy) before(t testing.TB, to string) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", net.JoinHostPort(ownHost(), "0"))

@@ -178,9 +178,9 @@ func asOf(history []porcupine.Operation, n int) []porcupine.Operation {
 
 func compareReturns(a, b porcupine.Operation) int { return cmp.Compare(a.Return, b.Return) }
 
-// printAround prints the operations around first, the first reply that cannot be
-// explained. It also prints those around against, the operation that first contradicts,
-// if there is one.
+// printAround prints the operations around `first`, the first reply that cannot be
+// explained. If first contradicts another operation, that one is `against`, and the
+// operations around it are printed, too.
 func printAround(b *strings.Builder, history []porcupine.Operation, first int, against *porcupine.Operation) {
 	other := -1
 	if against != nil {

@@ -381,8 +381,9 @@ func TestCopiesOfModes(t *testing.T) {
 	})
 }
 
-// TestCopiesOfLongKeys checks that keys of the maximum base64 length work. It includes a
-// server that is out: its keys have longer names on their substitute servers.
+// TestCopiesOfLongKeys checks that keys of the maximum length in base64 work. It also
+// checks them while a server is out, because keys have longer names on their substitute
+// servers.
 func TestCopiesOfLongKeys(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		servers := startMemcacheds(t, 3)

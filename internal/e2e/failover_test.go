@@ -160,8 +160,8 @@ func (r *ringside) phase(server string) string {
 	return "IN"
 }
 
-// went returns the phases of a server that r logged after the first since bytes of its
-// log.
+// went returns the phases of a server that r has logged. It skips the start of the log:
+// the parameter `since` is a number of bytes.
 func (r *ringside) went(server string, since int) (phases []string) {
 	line := regexp.MustCompile(fmt.Sprintf(`"failover of a server" pool=main server=%s from=[A-Z]+ to=([A-Z]+)`, server))
 	for _, change := range line.FindAllStringSubmatch(r.out.String()[since:], -1) {
@@ -211,7 +211,8 @@ func (r *ringside) steer(t testing.TB, method, path, body string) {
 	}
 }
 
-// fault injects a fault into r's connections to a server. more holds further fields.
+// fault injects a fault into r's connections to a server. The parameter `more` has
+// further fields of the request.
 func (r *ringside) fault(t testing.TB, server int, kind string, more ...any) {
 	t.Helper()
 	fields := map[string]any{"server": serverName(server), "kind": kind}

@@ -213,8 +213,8 @@ func briskLoad(t testing.TB, address, hot string) (turn func(key string)) {
 	return func(key string) { now.Store(key) }
 }
 
-// hotLoad sends half of its requests for first, a tenth for second, and the rest for one
-// of 200 keys, until the test ends.
+// hotLoad sends requests until the test ends: half of them for the key `first`, a tenth
+// for the key `second`, and the rest for one of 200 keys.
 func hotLoad(t testing.TB, address, first, second string) {
 	t.Helper()
 	c, err := dialError(address)

@@ -132,7 +132,7 @@ func measureMisses(t testing.TB) {
 		prefix string
 		cost   time.Duration
 		times  int
-		took   [2][]float64 // seconds from the miss to the set: without and with both round trips
+		took   [2][]float64 // seconds from the miss to the set: [0] excludes the round trips of the get and of the set, [1] includes both
 	}
 	origins := []*origin{{"fast:", 10 * time.Millisecond, 100, [2][]float64{}}, {"usual:", 100 * time.Millisecond, 40, [2][]float64{}}, {"slow:", time.Second, 4, [2][]float64{}}}
 	var all sync.WaitGroup

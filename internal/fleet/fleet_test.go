@@ -70,7 +70,7 @@ type scenario struct {
 	keeps  bool  // promise: no acknowledged value is missed
 	newer  bool  // keeps is also promised if an earlier write has failed
 	undone bool  // keeps is also promised if a later set has failed
-	shown  bool  // promise: no client reads a value if its writer is then told that nothing was stored
+	shown  bool  // promise: no client reads a value if its writer gets the reply that nothing was stored
 	calm   bool  // no fault lasts long enough for an ejection
 	asks   []ask // requests to choose from, weighted by repetition; nil: all kinds
 	pace   int64 // average time between two requests of a client; 0: 12 ms

@@ -137,7 +137,7 @@ func (f *fleet) copied(request []byte) {
 }
 
 // brought reports whether a repair copied a value between two times: it read the value
-// before to and stored it after from.
+// before the time `to` and stored it after the time `from`.
 func (k *fkey) brought(value string, from, to int64) bool {
 	return slices.ContainsFunc(k.fills, func(x fill) bool { return x.value == value && from < x.at && x.from < to })
 }
@@ -300,7 +300,7 @@ func (a *app) acked(o *op) {
 		f.isStale(f.exact, w.key, "a%d p%d: cas on %s succeeds with a token of %.4f though %s began at %.4f and was acknowledged before",
 			a.id, a.s.id, w.key.name, sec(o.token.at), w.key.by, sec(o.floors[0]))
 	}
-	if w.read != 0 { // the client that changed the origin since records that itself
+	if w.read != 0 { // this set stores a rebuilt value: the client that changed the value's origin records the change
 		return
 	}
 	w.key.changes = append(w.key.changes, change{w.invoked, f.now, w})

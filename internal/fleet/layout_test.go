@@ -106,8 +106,9 @@ func (f *fleet) table() *table.Table {
 func (f *fleet) bound() int64 { return 5*int64(f.request) + 100*milli }
 
 // around assigns a key to server h mod n, and its replicas and substitutes to the next
-// servers. It skips the server that is not configured. If the ring was rebuilt, it
-// assigns keys to the live servers by another remainder.
+// servers. It skips the server `gone`, which is not configured. If the ring was
+// rebuilt, it assigns a key to the live server with the index h mod the number of live
+// servers.
 type around struct {
 	n         int
 	live      []int

@@ -276,7 +276,7 @@ func (f *fleet) lasts(d int64) { f.trouble = max(f.trouble, f.now+d) }
 // between returns a random time between least and most.
 func (f *fleet) between(least, most int64) int64 { return least + f.upTo(most-least) }
 
-// other returns another server than i.
+// other returns a random server that is not i.
 func (f *fleet) other(i int) int { return (i + 1 + f.rand.IntN(f.servers-1)) % f.servers }
 
 func (f *fleet) hangFor(i int, least, most int64) (long int64) {

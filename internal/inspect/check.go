@@ -221,8 +221,8 @@ func poolNames(r *table.Route) []string {
 	return names
 }
 
-// hasZone reports whether a server of the route's pools is in the route's zone. If none is,
-// read: nearest has no effect.
+// hasZone reports whether a server of the route's pools is in the route's zone. If no server
+// is, the setting `read: nearest` has no effect.
 func hasZone(r *table.Route) bool {
 	for _, p := range append([]*table.Pool{r.Pool}, r.Also...) {
 		if slices.ContainsFunc(p.Servers, func(t table.Target) bool { return t.Zone == r.Zone }) {

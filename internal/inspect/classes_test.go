@@ -153,7 +153,7 @@ func TestRouteSaysMatch(t *testing.T) {
 	out, _ := runFile(t, classesFile, "route", "3:options:alloptions", "views:alloptions", "views:3:alloptions")
 	for _, want := range []string{
 		"3:options:alloptions\n  pool        pages, by the match \"*:alloptions\"\n",
-		"views:alloptions\n  pool        pages, by the match \"*:alloptions\"\n", // the match has 11 literal bytes, the prefix views: has 6
+		"views:alloptions\n  pool        pages, by the match \"*:alloptions\"\n", // the match wins, because it has 11 literal bytes and the prefix views: has 6
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("route lacks %q:\n%s", want, out)

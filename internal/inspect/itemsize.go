@@ -23,11 +23,11 @@ const askedWithin = 2 * time.Second
 // usualItemSize is the item_size_max of a memcached that was started without -I, in bytes.
 const usualItemSize = 1 << 20
 
-// ItemSizes asks each server of t for the size of the largest item that it stores, and returns
-// a warning for each address with a size that does not fit limits.value. A server with a
-// smaller size is reported only if the size is below memcached's default. Other servers reject
-// values that are too large themselves, and the default of limits.value is larger than
-// memcached's default.
+// ItemSizes asks each server of t for the size of the largest item that it stores. It returns
+// a warning for each address with a size that does not fit limits.value. A smaller size than
+// limits.value is reported only if it is also below memcached's default. Otherwise every usual
+// server would be reported, because the default of limits.value is larger than memcached's
+// default. Such a server itself rejects a value that is too large.
 func ItemSizes(ctx context.Context, t *table.Table) []string {
 	return itemSizes(ctx, t, askItemSize)
 }

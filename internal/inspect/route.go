@@ -92,7 +92,7 @@ func pickListener(t *table.Table, address string) (*table.Listener, error) {
 }
 
 // eachKey calls f for each key of the command line. If the only argument is -, it calls f for
-// each line of in instead.
+// each line of the reader `in` instead.
 func eachKey(args []string, in io.Reader, f func(key string) error) error {
 	if slices.Contains(args, "-") && len(args) > 1 {
 		return cli.Usage(errors.New("- stands for the keys on standard input: give it alone"))

@@ -303,8 +303,8 @@ func (c *conn) fail(line string) {
 
 func (c *conn) endLine() { c.out = append(c.out, '\r', '\n') }
 
-// takes reports whether the command has between least and most words, including
-// its name. If not, it writes an error.
+// takes reports whether the number of the command's words, including its name, is from
+// least to most. If not, it writes an error.
 func (c *conn) takes(least, most int) bool {
 	if n := len(c.tokens); n < least || n > most {
 		c.reply("ERROR")

@@ -520,7 +520,8 @@ func compareStreams(t *testing.T, streams []wiretest.Stream, recorded map[string
 	}
 }
 
-// TestSameLimits compares the two at the largest item and the longest number.
+// TestSameLimits compares memnode with a real memcached at the largest item and the
+// longest number.
 func TestSameLimits(t *testing.T) {
 	p := newPair(t)
 	const largest = 1<<20 - 48 - 2 - 2 - 8 // with a key of one byte and no flags

@@ -87,8 +87,8 @@ type store struct {
 	bytes int    // weight of all items
 	cas   uint64 // the last cas number assigned
 	flush struct {
-		second uint32 // once this second has come, items last used at or before it are flushed; 0 is no flush
-		cas    uint64 // items with a lower cas number are flushed too; 0 is none
+		second uint32 // once this second has come, items last used at or before it are flushed; 0: no flush is due
+		cas    uint64 // items with a lower cas number are flushed too; 0: no items
 	}
 	counters
 }

@@ -21,8 +21,8 @@ func filling(s *live.ServerState) string {
 	return ""
 }
 
-// warnOfCopies warns how many replicas remain of keys that have one on a server that will
-// be out.
+// warnOfCopies warns about the keys that have a replica on a server that will be out. It
+// says how many replicas of these keys remain.
 func warnOfCopies(say cli.Remarks, out *live.ServerState) {
 	left := out.Copies.Left
 	copies := fmt.Sprintf("%d copies", left)
@@ -58,7 +58,7 @@ func waitForCopies(ctx context.Context, c *admin.Client, say cli.Remarks, back *
 		say.Note(back.Server + " comes back empty, and repair is off: a key has its copy there again when it is written")
 		return nil
 	}
-	if back.Failover == nil || back.Failover.Phase != health.In.String() { // in phase IN it was not out, so it is not empty
+	if back.Failover == nil || back.Failover.Phase != health.In.String() { // a server in phase IN was not out, so it is not empty
 		say.Note(back.Server + " comes back empty and is filled from the others; until then some keys have a copy less")
 	}
 	stuck, before := 0, [2]string{}

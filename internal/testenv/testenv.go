@@ -15,7 +15,7 @@ import (
 )
 
 // Full reports whether RINGSIDE_FULL is set, as in `make full`. Tests then run
-// everything. A test without a smaller selection ignores it.
+// everything. A test that always runs everything does not call Full.
 func Full() bool { return os.Getenv("RINGSIDE_FULL") != "" }
 
 // OnlyFull skips a test outside of the full tier. why says what makes the test

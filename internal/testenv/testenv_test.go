@@ -26,7 +26,7 @@ func TestUndisturbed(t *testing.T) {
 	}{
 		{"success", time.Hour, nil, 0},
 		{"failure on a quiet machine", time.Hour, wrong, 1},
-		{"failure on a disturbed machine", -1, wrong, 0}, // every wake-up is later than that
+		{"failure on a disturbed machine", -1, wrong, 0}, // every wake-up is later than a negative tolerance allows
 	} {
 		rounds, f := 0, &failures{TB: t}
 		Undisturbed(f, 3, c.tolerance, func() error { rounds++; return c.err })

@@ -318,8 +318,8 @@ func (d *drawing) columns() []column {
 	}
 }
 
-// servers adds the table of servers, with at most most rows. It returns the number
-// of rows.
+// servers adds the table of servers and returns the number of its rows. The parameter
+// `most` limits that number.
 func (d *drawing) servers(most int) int {
 	columns := d.columns()
 	var head strings.Builder
@@ -482,8 +482,8 @@ func (d *drawing) slabs(title string, classes []live.Class) {
 	d.rule()
 }
 
-// hot adds the keys with the most requests, at most most of them. Wide screens
-// also have the prefixes. It returns the number of lines.
+// hot adds the keys with the most requests. The parameter `most` limits their number.
+// Wide screens also have the prefixes. It returns the number of lines.
 func (d *drawing) hot(most int) int {
 	hot := d.now.Hot
 	switch {

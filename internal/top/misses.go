@@ -14,9 +14,9 @@ import (
 // space.
 const mostMisses = 20
 
-// misses adds a line for each route with recorded misses, at most most lines,
-// those with the most misses first. A line has the reasons, and the cost of
-// rebuilding values.
+// misses adds a line for each route with recorded misses. The parameter `most` limits
+// the number of lines; routes with the most misses are first. A line has the reasons,
+// and the cost of rebuilding values.
 func (d *drawing) misses(most int) {
 	m := d.now.Misses
 	if m == nil || m.Off {

@@ -9,8 +9,8 @@ import (
 	"ringside/proxy/live"
 )
 
-// routes adds at most most lines: which servers lack replicas, and what guards,
-// tags, near caches and replication have done.
+// routes adds lines that say which servers lack replicas, and what guards, tags, near
+// caches and replication have done. The parameter `most` limits the number of lines.
 func (d *drawing) routes(most int) {
 	r := d.now.Routes
 	if r == nil {
@@ -62,8 +62,8 @@ func routeName(label []byte) string {
 	return live.Clean(string(label))
 }
 
-// roll adds at most most lines about the peers. Those that differ or are silent
-// come first.
+// roll adds lines about the peers; the parameter `most` limits their number. Peers that
+// differ or are silent come first.
 func (d *drawing) roll(most int) {
 	r := d.now.Roll
 	if r == nil || r.Of < 2 {

@@ -21,8 +21,9 @@ const (
 	traceLife   = time.Hour // longest duration of one trace; after it, a new one starts
 )
 
-// traced adds a line for each traced key, at most most lines in all. Keys with the
-// earliest first event are first. The newest letter is at the right.
+// traced adds a line for each traced key. The parameter `most` limits the number of
+// lines. Keys with the earliest first event are first. Each letter of a line is an
+// event; the newest is at the right.
 func (d *drawing) traced(most int) {
 	if len(d.Patterns) == 0 || most < 2 {
 		return

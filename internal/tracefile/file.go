@@ -51,8 +51,8 @@ func (f *file) open() error {
 	return nil
 }
 
-// regular returns an error unless is describes a regular file; nil stands for a
-// symbolic link.
+// regular returns an error unless the parameter `is` describes a regular file. For a
+// symbolic link the caller passes nil.
 func (f *file) regular(is fs.FileInfo) error {
 	if is == nil || !is.Mode().IsRegular() {
 		return fmt.Errorf("%s is no regular file: name another one", f.path)

@@ -16,8 +16,8 @@ import (
 	"ringside/proxy/table"
 )
 
-// A trace uses at most keep + 1 times max. Lines are not split, and only the
-// oldest file is lost.
+// TestRotation checks that the files of a trace have at most (keep + 1) × most bytes.
+// Lines are not split, and only the oldest file is lost.
 func TestRotation(t *testing.T) {
 	for keep := range 4 {
 		path := filepath.Join(t.TempDir(), "keys.trace")

@@ -137,7 +137,7 @@ func (c *framer) frame() (f frame, first bool, casOf int) {
 		f.opcode = [][2]byte{{opAppend, opAppendQ}, {opPrepend, opPrependQ}}[draw.n(2)][draw.n(2)]
 		f.value = draw.piece()
 		casOf = []int{0, 0, 1, 2}[draw.n(4)]
-	case 9, 10: // no number of 64 bits: see value
+	case 9, 10: // no stored number needs all 64 bits: see client.value
 		f.opcode = [][2]byte{{opIncrement, opIncrementQ}, {opDecrement, opDecrementQ}}[draw.n(2)][draw.n(2)]
 		f.extras = long([]uint64{1, 9, 10, 1000}[draw.n(4)]) + long([]uint64{10, 7, 1 << 62}[draw.n(3)]) + word([]uint32{0, 1000, 1<<32 - 1}[draw.n(3)])
 		casOf = []int{0, 0, 1, 2}[draw.n(4)]

@@ -14,8 +14,9 @@ func FuzzTwin(f *testing.F) {
 	f.Fuzz(run)
 }
 
-// addStreams adds random streams to the seeds: each streams for each of ways
-// variants. A stream has least bytes, plus fewer than more.
+// addStreams adds random streams to the seeds. For each of `ways` variants it adds as
+// many streams as `each` says. The length of a stream is at least `least` bytes, and
+// less than least + more.
 func addStreams(f *testing.F, source rand.Source, each, ways, least, more int) {
 	random := rand.New(source)
 	for i := range each * ways {

@@ -98,7 +98,7 @@ type variant struct {
 	guard   string // guard of its route; empty is none
 	casless bool   // its only server has no cas
 	single  bool   // concurrent gets are not merged into one line
-	near    bool   // it has a near cache; all writes pass through it, so clients must not notice
+	near    bool   // it has a near cache; all writes pass through this instance, so clients get the same replies as without the cache
 
 	once    sync.Once
 	err     error

@@ -111,8 +111,8 @@ func (c *client) spelled(answer []byte) []byte {
 }
 
 // value returns a value that looks like commands and replies, like a number, or is
-// long. Appends cannot turn it into a number of 64 bits, for which memcached would
-// search for a minus in the memory after the item.
+// long. Appends cannot turn it into a number that needs all 64 bits. For such a number
+// memcached would search for a minus in the memory after the item.
 func (c *client) value() string {
 	if c.one(4) {
 		return c.of("10", "9", "100", "1", "0", "99")

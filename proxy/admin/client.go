@@ -149,7 +149,8 @@ func (c *Client) Reload(ctx context.Context) (Reloaded, error) {
 	return done, err
 }
 
-// Ready checks whether clients should use this instance, and returns its text if they should.
+// Ready checks whether clients should use this instance. If they should, it returns the text of the
+// page /readyz.
 func (c *Client) Ready(ctx context.Context) (string, error) { return c.probe(ctx, "/readyz") }
 
 // Alive checks whether every loop answers.
@@ -272,7 +273,7 @@ func (c *Client) refused(w *http.Response, answer []byte) error {
 	return &StatusError{w.StatusCode, said.Error}
 }
 
-// ask is send, and decodes the reply into to.
+// ask is like send, and decodes the reply into the parameter `to`.
 func (c *Client) ask(ctx context.Context, method, path string, body, to any) error {
 	w, err := c.send(ctx, method, path, body)
 	if err != nil {

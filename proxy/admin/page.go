@@ -176,8 +176,8 @@ func timeOf(r *http.Request, usual, least, most time.Duration) (time.Duration, e
 	return is, nil
 }
 
-// sendEvents sends first, and then what take appends each time ready receives. It returns when
-// ready is closed, ctx ends, or the client does not read.
+// sendEvents sends the parameter `first`. Each time ready receives, it sends what the function
+// take appends. It returns when ready is closed, ctx ends, or the client does not read.
 func sendEvents(ctx context.Context, w http.ResponseWriter, first []byte, ready <-chan struct{}, take func(dst []byte) []byte) {
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	out := http.NewResponseController(w)

@@ -126,7 +126,7 @@ func TestOrdersOfBrowsers(t *testing.T) {
 	}
 }
 
-// stream opens the stream of the server at a and reads it.
+// stream opens the stream of the server with the address a, and reads it.
 func stream(t *testing.T, a net.Addr, query string) (*http.Response, *bufio.Reader) {
 	t.Helper()
 	w, err := http.Get("http://" + a.String() + "/api/stream" + query)
@@ -232,7 +232,8 @@ func TestWatchersAreBounded(t *testing.T) {
 	}
 }
 
-// A key is displayed as by ringside route, whatever its bytes.
+// TestRouteOfThePage checks that the page displays the same as the command `ringside
+// route`, whatever bytes the key has.
 func TestRouteOfThePage(t *testing.T) {
 	p := newProxy(pool("main"))
 	newLoop(p)

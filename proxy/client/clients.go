@@ -35,7 +35,7 @@ type Clients struct {
 	slow       slowLog
 	pacedUntil int64  // clients that connect earlier than this are paced: see pace.go
 	Awaiting   int    // number of sessions that wait for a reply
-	More       int    // keys in flight beyond the first of each command, of all clients
+	More       int    // keys in flight of all clients, without the first key of each command
 	Share      int    // keys that a client may have in flight however busy the loop is: see SetShare
 	left       turn   // the work that is left in this round of the loop, for all clients
 	restLine   []byte // scratch: the next piece of a multi-key read

@@ -152,8 +152,8 @@ func (x *Exchange) drop() {
 	}
 }
 
-// Emit sends b towards the client, as part of the reply to a, or of Ringside's own reply if a
-// is nil.
+// Emit sends b towards the client, as part of the reply to the attempt a. If a is nil, b is
+// part of Ringside's own reply.
 func (x *Exchange) Emit(a *upstream.Attempt, b []byte) {
 	if x.Flags&wire.Binary != 0 {
 		x.emitFrames(a, b)
@@ -165,7 +165,7 @@ func (x *Exchange) Emit(a *upstream.Attempt, b []byte) {
 	}
 }
 
-// dest returns the queue for bytes of a; nil if the client is gone.
+// dest returns the queue for bytes of the attempt a; nil if the client is gone.
 func (x *Exchange) dest(a *upstream.Attempt) *link.Queue {
 	switch {
 	case x.Session == nil:
@@ -194,7 +194,7 @@ func (x *Exchange) Attempt() *upstream.Attempt {
 	return a
 }
 
-// of returns what is stored of a's value, which waits for its turn.
+// of returns what is stored of the value of the attempt a, which waits for its turn.
 func (st *streams) of(a *upstream.Attempt) *heldPart {
 	return st.Next[slices.IndexFunc(st.Next, func(b *heldPart) bool { return b.a == a })]
 }
@@ -206,7 +206,7 @@ func (st *streams) remove(a *upstream.Attempt) *heldPart {
 	return b
 }
 
-// begin records that a has received part of a value.
+// begin records that the attempt a has received part of a value.
 func (x *Exchange) begin(a *upstream.Attempt) {
 	a.Streams = true
 	if x.Streaming == nil {
@@ -219,8 +219,8 @@ func (x *Exchange) begin(a *upstream.Attempt) {
 	}
 }
 
-// end records that the value of a is complete. If a had the turn, the values that other parts
-// stored follow, and the next part with an incomplete value gets the turn.
+// end records that the value of the attempt a is complete. If a had the turn, the values that
+// other parts stored follow, and the next part with an incomplete value gets the turn.
 func (x *Exchange) end(a *upstream.Attempt) {
 	if x.Session == nil { // the client is gone, and the stored bytes were freed
 		return

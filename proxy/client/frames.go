@@ -112,7 +112,7 @@ type framed struct {
 	head frame.Head // what the reply repeats of the request frame
 }
 
-// Reply handles one reply to a: a line or value with the bytes b.
+// Reply handles one reply to the attempt a: a line or value with the bytes b.
 func (f *framed) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
 	x := f.Exchange
 	switch {
@@ -249,8 +249,8 @@ func (f *framed) More(_ *upstream.Conn, a *upstream.Attempt, b []byte, last bool
 	return taken
 }
 
-// sendMore appends b to q. b is the next part of a value, of which left bytes are still to
-// come, and its line end. If q is nil, the client is gone.
+// sendMore appends b to q. b is the next part of a value and its line end; the parameter `left`
+// is the number of bytes that are still to come. If q is nil, the client is gone.
 func (x *Exchange) sendMore(q *link.Queue, left *int, b []byte) (taken int) {
 	n := min(len(b), *left)
 	*left -= n

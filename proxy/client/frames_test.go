@@ -31,7 +31,8 @@ c1 <f get #2 cas=9 x=5 v=%[2]s
 }
 
 // TestFrameWithoutRoom checks that batched gets are sent before a later frame is rejected for
-// lack of memory. The delete for that frame was once written into the middle of their line.
+// lack of memory. The proxy deletes the key of a set that it rejects. Once, it wrote that delete
+// into the middle of the line of the batched gets.
 func TestFrameWithoutRoom(t *testing.T) {
 	s := conversation.New(t)
 	s.Play("frames", "pool main servers=s1\nlimits memory=1000000\nc2 > get a1\ns1 < get a1\ns1 > END\nc2 < END")

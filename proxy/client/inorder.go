@@ -296,7 +296,8 @@ func (q *quiet) keyShown(a *upstream.Attempt, r *wire.Reply, b []byte) []byte {
 	return q.x.e.Line
 }
 
-// Reply handles one VALUE, END or error line with the bytes b, from the reply to a.
+// Reply handles one VALUE, END or error line from the reply to the attempt a. b contains its
+// bytes.
 func (q *quiet) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
 	switch r.Kind {
 	case wire.Value:

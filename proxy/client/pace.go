@@ -46,8 +46,8 @@ type pacing struct {
 	bulky  bool   // it should use the connections of bulky clients
 }
 
-// behind reports whether the client does not read its replies. more is the size of its replies
-// that are not in Out yet.
+// behind reports whether the client does not read its replies. The parameter `more` is the size
+// of its replies that are not in Out yet.
 func (s *Session) behind(more int) bool { return s.Full && s.Out.Size+more >= s.e.Limits.Output }
 
 // fallBehind paces a client that does not read its replies, and all clients that connect within
@@ -99,7 +99,8 @@ func (s *Session) MayGoOn() bool {
 	return s.InFlight+s.more <= s.e.inFlight()/2
 }
 
-// mustWait reports whether a paced client must wait for replies before its next request.
+// mustWait reports whether a paced client, which may have at most window keys in flight, must
+// wait for replies before its next request.
 func (s *Session) mustWait() bool {
 	if s.Head == nil {
 		s.chooseConns()

@@ -1,6 +1,6 @@
 package client_test
 
-// The reply to a command that a bug leaves without one.
+// The error reply that a client gets if a bug ends its command without a reply.
 
 import (
 	"bytes"

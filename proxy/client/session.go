@@ -29,7 +29,7 @@ type Session struct {
 	InFlight   int       // number of exchanges in that list
 	Tasks      int       // number of parts in that list that tasks answer
 	Reads      []uint64  // key hashes of reads in flight that need no task, on routes where other commands use tasks: see package task
-	Companion  Companion // is notified of other events of this client; nil: nothing is
+	Companion  Companion // is notified when the client sends a request before its earlier ones are answered, and when it leaves; nil: nothing is notified
 
 	activity
 	TryAt   int   // length from which a line without an end is parsed again; 0: any length
@@ -164,8 +164,8 @@ func (s *Session) hasInput() bool {
 	return true
 }
 
-// fenced reports whether op must wait until all earlier commands are answered. There must be
-// one.
+// fenced reports whether the command op must wait until all earlier commands are answered. The
+// session must have at least one earlier command.
 func (s *Session) fenced(op wire.Op) bool {
 	return (op == wire.FlushAll || s.Tail.Op == wire.FlushAll) && s.Handler.NeedsFence()
 }

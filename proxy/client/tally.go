@@ -44,8 +44,8 @@ func (x *Exchange) Share(count *stats.RouteCounters) int32 {
 	return x.shareOfSeveral(count, before)
 }
 
-// shareOfSeveral is Share for a read with keys of several routes. before is the number of keys
-// before this one.
+// shareOfSeveral is Share for a read with keys of several routes. The parameter `before` is
+// the number of keys before this one.
 func (x *Exchange) shareOfSeveral(count *stats.RouteCounters, before int) int32 {
 	if x.several == nil {
 		x.several = x.e.freeShares.take()

@@ -151,7 +151,7 @@ type Harness struct {
 
 	ShowOpaques bool              // the file includes the opaques of Ringside's own meta commands
 	RunKeepers  bool              // keepers run; if not set, only SetPhase changes phases
-	OnEnd       func(a *Endpoint) // called after the engine has ended the connection of a; may be nil
+	OnEnd       func(a *Endpoint) // called after the engine has ended the connection of this endpoint; may be nil
 
 	users *table.Users
 	ready bool // Begin has applied Table

@@ -29,7 +29,7 @@ import (
 type Endpoint struct {
 	Name   string
 	Link   *link.Link    // nil: no connection
-	Got    bytes.Buffer  // received, and not checked by the file yet
+	Got    bytes.Buffer  // received, and not yet compared with the file of the conversation
 	State  string        // "closed" or "aborted" after the engine did that to the connection
 	Mode   string        // of a server: "refuses", "hangs", "silent"
 	Full   bool          // the socket accepts no more bytes from the engine
@@ -99,7 +99,7 @@ func (s *Harness) Begin() {
 // engines returns all loops.
 func (s *Harness) engines() []*proxy.Engine { return append([]*proxy.Engine{s.Engine}, s.more...) }
 
-// loopOf returns the loop that has the connection of a.
+// loopOf returns the loop that has the connection of the endpoint a.
 func (s *Harness) loopOf(a *Endpoint) *proxy.Engine { return cmp.Or(a.loop, s.Engine) }
 
 // Leader returns the number of the loop, from 1, that executes the commands on a key.
@@ -285,7 +285,8 @@ func (s *Harness) older(a *Endpoint) *Endpoint {
 	return fresh
 }
 
-// Send sends the engine's pending output to a. If a is a server, Send also replies to the greeting.
+// Send sends the engine's pending output to the endpoint a. If that is a server, Send also replies
+// to the greeting.
 func (s *Harness) Send(a *Endpoint) {
 	if a == nil || a.Link == nil {
 		return

@@ -189,8 +189,8 @@ func (e *Copies) lead(t *task.Task) {
 // and the replies of other members.
 const lateAfter = deed.MarkWait / 2
 
-// hedge sends a hedged request: a read without a reply at the time at asks one more
-// member. It waits longer while bytes of a reply arrive. Another reply would then
+// hedge sends a hedged request: if a read has no reply at the time `at`, it asks one
+// more member. It waits longer while bytes of a reply arrive. Another reply would then
 // arrive later, and cost the same bytes again.
 func (c *command) hedge(t *task.Task, at int64) {
 	c.e.After(at, func() {
@@ -332,12 +332,12 @@ func (c *command) countMarks(t *task.Task, a *copyAsk) {
 	}
 }
 
-// behind returns what follows an ask that has timed out and may still run. A claim,
-// and a write guarded by a claim or a look, needs nothing: it can't run after the
-// guarding item is gone. An unconditional set needs a tombstone after it, which
-// replaces what the set stores late. In relaxed mode the primary gets no tombstone if
-// no replica has stored the value. The tombstone would remove the old value, which may
-// be the only one.
+// behind returns what to send after a request (ask) that has timed out and may still run.
+// Nothing is sent after a claim (an add of a tombstone), or after a write that depends on the
+// cas of an item: it can't run after that item is gone. An unconditional set needs a tombstone
+// after it, which replaces what the set stores late. In relaxed mode the primary gets no
+// tombstone if no replica has stored the value. The tombstone would remove the old value, which
+// may be the only one.
 func (c *command) behind(t *task.Task, a *copyAsk) upstream.Behind {
 	switch a.Deed {
 	case replicate.Forward, replicate.Put:
@@ -417,8 +417,8 @@ func stub(r *upstream.Result) bool {
 	return r.Reply.Body.Len() == 0 && deed.Arg(r, 'f') == "0" && (r.Reply.Letters.Has('W') || r.Reply.Letters.Has('Z'))
 }
 
-// replyTo translates the outcome of an ask that was not in the client's own words to
-// the client's reply.
+// replyTo translates the outcome of a request that was not the client's own one to the
+// client's reply.
 var replyTo = map[replicate.Kind]wire.Kind{
 	replicate.Stored: wire.Stored, replicate.NotStored: wire.NotStored, replicate.Exists: wire.Exists, replicate.NotFound: wire.NotFound,
 }

@@ -78,8 +78,8 @@ func (e *Copies) homes(key []byte) iter.Seq2[*routing.Route, []copyOf] {
 	}
 }
 
-// shared finds a route on which to is a replica of key, and from is one or was one
-// before a handover.
+// shared finds a route on which the server `to` keeps a replica of key, and the server
+// `from` keeps one or kept one before a handover.
 func (e *Copies) shared(key []byte, from, to *upstream.Server) (rt *routing.Route, a, b copyOf, ok bool) {
 	for rt, members := range e.homes(key) {
 		found := 0

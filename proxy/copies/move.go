@@ -118,7 +118,7 @@ func (e *Copies) enter() {
 	})
 }
 
-// every reports whether is returns true for every member.
+// every reports whether the function `is` returns true for every member.
 func (e *Copies) every(is func(m *account) bool) bool {
 	for _, w := range e.Ledgers {
 		for i := range w.Members {

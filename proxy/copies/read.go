@@ -77,8 +77,8 @@ func (e *Copies) doubt() {
 	}
 }
 
-// reassure ends the doubt of this loop, if no entry of a member and no late delete is
-// left.
+// reassure ends what doubt has announced. It does so only if the ledgers have no
+// entries, that is, keys that a member may have wrong, and if no late delete is left.
 func (e *Copies) reassure() {
 	if !e.doubts || e.LateDeletes > 0 {
 		return

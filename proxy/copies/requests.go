@@ -14,7 +14,7 @@ import (
 	"ringside/replicate"
 )
 
-// line returns the request of an ask. It records the op and dialect by which the reply
+// line returns the bytes of the request a. It records the op and dialect by which the reply
 // is parsed, which may differ from the client's.
 func (c *command) line(t *task.Task, a *copyAsk) []byte {
 	line := c.spell(t, a)
@@ -28,8 +28,8 @@ func (c *command) line(t *task.Task, a *copyAsk) []byte {
 	return line
 }
 
-// spell formats the request of an ask. The comments of the deeds in package replicate
-// say what each reply must show.
+// spell formats the request a. The comments at the constants of replicate.Deed say what
+// each reply must contain.
 func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 	r, key := &t.Req, c.keyAt(t, a.Member)
 	chosen := ""
@@ -127,7 +127,8 @@ func (c *command) forward(t *task.Task, a *copyAsk, key []byte, chosen string) [
 	return t.WithKey(key, edits...)
 }
 
-// ofSet reports whether an ask is the client's own set, which has no cas in its reply.
+// ofSet reports whether the request number ask is the client's own set, which has no cas in its
+// reply.
 func (c *command) ofSet(t *task.Task, ask int) bool {
 	return c.asks[ask].Deed == replicate.Forward && t.Op == wire.Set
 }
@@ -138,9 +139,9 @@ func (c *command) expired(t *task.Task) bool {
 	return divert.CapTTL(wire.Signed(t.Req.Exptime.Of(t.Raw)), 1, c.e.Wall) < 0
 }
 
-// after returns what t's command makes of an item: the size after an append, or the
-// number after an incr. seen is the reply to a Preview of the item, and size the
-// item's size there.
+// after returns the result of t's command on an item: the size after an append, or the
+// number after an incr. The parameter `seen` is the reply to a Preview of the item, and
+// size the item's size there.
 func after(t *task.Task, seen []byte, rep *wire.Reply, size uint64) uint64 {
 	if t.Op == wire.Append || t.Op == wire.Prepend {
 		return size + uint64(len(t.Body()))
@@ -152,7 +153,7 @@ func after(t *task.Task, seen []byte, rep *wire.Reply, size uint64) uint64 {
 	return n - min(n, t.Delta())
 }
 
-// show is deed.Show for an ask. It records the added flag, which settle removes from
+// show is deed.Show for the request a. It records the added flag, which settle removes from
 // the reply.
 func (a *copyAsk) show(t *task.Task, letter byte, more string) (edit task.Edit) {
 	edit, a.added = deed.Show(t, letter, more)

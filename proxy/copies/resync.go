@@ -82,7 +82,7 @@ type resync struct {
 	found     int    // keys that were copied, in this round
 	gaps      bool   // a listing of this round may have omitted keys
 
-	at, wait int64  // at: nothing is done before it, on the loop's clock; wait: the next delay, which grows with each failure
+	at, wait int64  // at: earliest time of the next step, on the loop's clock; wait: delay before the next step, which grows with each failure
 	why      string // the last reason that was logged
 }
 

@@ -27,7 +27,7 @@ type sum struct {
 	route    *routing.Route // the route of the key
 	hash     uint64
 
-	warm     bool   // known is a reply of the server that is younger than the interval
+	warm     bool   // known is from a reply of the server, and that reply is younger than the interval
 	known    uint64 // the counter's value in the last reply of the server
 	inFlight uint64 // increments in a flush without a reply so far
 	pending  uint64 // increments after that
@@ -222,7 +222,8 @@ func (s *sum) read(e *Counters, t *task.Task) {
 	})
 }
 
-// withSum returns the reply r to the read t, with more added to its number.
+// withSum returns the reply r to the read t. It adds the parameter `more` to the number in that
+// reply.
 func withSum(t *task.Task, r *upstream.Result, more uint64) *upstream.Result {
 	rep := &r.Reply
 	if more == 0 || rep.Kind != wire.Value {
@@ -322,8 +323,8 @@ func (e *Counters) Flush() {
 	}
 }
 
-// flush sends the increments to the server, and then calls then. A flush that may have reached
-// the server is never sent again, because it may have counted.
+// flush sends the increments to the server, and then calls the function `then`. A flush that may
+// have reached the server is never sent again, because it may have counted.
 func (s *sum) flush(e *Counters, then func()) {
 	counted, since := s.counted, s.since
 	s.inFlight, s.pending, s.counted = s.pending, 0, 0

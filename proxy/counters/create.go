@@ -42,16 +42,16 @@ func (e *Counters) Lead(t *task.Task) bool {
 	return true
 }
 
-// count executes t, an increment or decrement, and calls then with the result. The key may be
-// missing at first, and then have a value that is not a number. If patient is set, it then
-// tries again.
+// count executes t, an increment or decrement, and calls the function `then` with the
+// result. The key may be missing at first, and then have a value that is not a number. If
+// patient is set, it then tries again.
 func (e *Counters) count(t *task.Task, patient bool, then func(r *upstream.Result, token task.Token)) {
 	if t.Route.Autocreate == nil {
 		t.Step(t.Raw, then)
 		return
 	}
 	c := &creation{Autocreate: *t.Route.Autocreate, then: then}
-	if t.Rule = nil; patient { // a rule of the client's loop belongs to a table that was replaced
+	if t.Rule = nil; patient { // the previous rule may belong to a table that was replaced
 		t.Rule = c
 	}
 	c.Begin(t)
@@ -86,7 +86,8 @@ func (c *creation) Begin(t *task.Task) {
 	})
 }
 
-// Told is never called, because all requests of c are steps.
+// Told is never called. c sends all its requests with Task.Step, which passes the reply to a
+// callback instead.
 func (c *creation) Told(*task.Task, int, *upstream.Result) {}
 
 // create creates the missing counter.

@@ -10,12 +10,12 @@ import (
 	"ringside/replicate"
 )
 
-// backfill copies one key from its substitute server (Interim) to its own server (First),
-// by the rule replicate.Mend. The placeholder that it leaves at the own server guards the
-// copy: a delete removes it and a write replaces it. So a value stored there in between
-// stays, and a deleted key stays deleted.
+// backfill copies one key from its substitute server (Interim) to its own server (First).
+// The replication rule replicate.Mend decides its requests. The placeholder that it leaves
+// at the own server guards the copy: a delete removes it and a write replaces it. So a
+// value stored there in between stays, and a deleted key stays deleted.
 //
-//	own         ms k 0 ME F<M> T1 c    a placeholder; or an item is there already: mg k s f c
+//	own         ms k 0 ME F<M> T1 c    stores a placeholder; if there is an item already: mg k s f c
 //	substitute  mg key' v f t s c
 //	own         ms k C F T             or md k C if there is nothing to copy
 type backfill struct {
@@ -26,7 +26,7 @@ type backfill struct {
 	asks []fillAsk         // by their number
 }
 
-// fillAsk is an ask of a backfill, and its reply.
+// fillAsk is one request of a backfill, and its reply.
 type fillAsk struct {
 	replicate.Ask
 	result upstream.Result
@@ -54,8 +54,8 @@ func (l *single) backfill(t *task.Task, then func(fillOutcome)) {
 	f.advance()
 }
 
-// advance sends the asks of the rule, and ends the backfill when the rule is over. An ask
-// that can't be sent is reported to the rule at once, which may add more asks.
+// advance sends the requests (asks) of the rule, and ends the backfill when the rule is
+// over. A request that can't be sent is reported to the rule at once, which may add more.
 func (f *backfill) advance() {
 	for next := f.rule.Next(nil); len(next) > 0; next = f.rule.Next(nil) {
 		for _, a := range next {

@@ -48,10 +48,12 @@ const (
 // often its request may be sent while others change the key. The model sets smaller ones.
 var mostMet, mostTries uint8 = 5, 30
 
-// building decides what one command asks of a server that may have a placeholder.
+// building decides which requests one command sends to a server that may have a
+// placeholder.
 //
-// A guarded command is bound by cas to the value of a look. Other commands run unchanged,
-// and a refusal counts only if a placeholder can't be its cause.
+// A guarded command first reads the item (a look), and then runs only if the item still has
+// the same cas. Other commands run unchanged, and a refusal counts only if a placeholder
+// can't be its cause.
 type building struct {
 	class class
 	warm  bool // this instance is in WARM: it copies values back itself
@@ -99,8 +101,8 @@ func (b *building) answered(k wire.Kind, placeholder bool) step {
 	return sendLook
 }
 
-// looked returns the step after a look. cas is that of the value that it found, 0 if there
-// is none. placeholder reports whether it found a placeholder.
+// looked returns the step after a look, which reads the item. cas is that of the value, 0
+// if there is none. placeholder reports whether the item is a placeholder.
 func (b *building) looked(cas uint64, placeholder bool) step {
 	before := b.seen
 	b.seen = cas
@@ -140,9 +142,9 @@ func (b *building) dropped() step {
 	return again
 }
 
-// meet returns the step after a look that found a placeholder. A refill waits for the owner
-// of the placeholder and then takes it over. An instance in SETTLE does not refill. It
-// waits once, and then removes the placeholder; its owner notices that and begins again. A
+// meet returns the step after a look at the item has found a placeholder. A refill waits for
+// the owner of the placeholder and then takes it over. An instance in SETTLE does not refill.
+// It waits once, and then removes the placeholder; its owner notices that and begins again. A
 // placeholder with an extended TTL is removed at once.
 func (b *building) meet() step {
 	switch b.met++; {
@@ -222,7 +224,7 @@ func (l *single) askSide(t *task.Task) {
 	t.Ask(sideAsk, t.Route.Member(l.Interim.Server), t.Meta("md", l.Keys[1], "", nil))
 }
 
-// built continues after an ask of a command that depends on the existing value.
+// built continues after one request of a command that depends on the existing value.
 func (l *single) built(t *task.Task, id int, r *upstream.Result) {
 	l.waiting--
 	switch {

@@ -1,6 +1,7 @@
 package failover
 
-// The hosts of keepers: one loop runs them, and all loops read their decisions.
+// The agents of the pools' keepers. One loop runs the keepers, and all loops read their
+// decisions.
 
 import (
 	"bytes"

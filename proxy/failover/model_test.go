@@ -79,7 +79,7 @@ type modelClient struct {
 	main    wire.Kind
 	on      bool  // the request ran on a placeholder
 	lookCas uint8 // of the item at the last look
-	marked  bool  // a look or a read found a placeholder
+	marked  bool  // the client has found a placeholder, by its read or by the look before its request
 	seq     uint8 // of the value that it wrote or read
 	side    bool  // the substitute server was asked to delete the key
 	took    bool  // that has removed the last value there
@@ -220,7 +220,8 @@ func (x *modelExplorer) expand(w *modelWorld) {
 	}
 }
 
-// at returns the place of an ask: 0 the key's own server, 1 the substitute server, 2 none.
+// at returns the server that gets the request q: 0 the key's own server, 1 the substitute
+// server, 2 none.
 func (w *modelWorld) at(c *modelClient, q modelAsk) int {
 	switch q.kind {
 	case askSide, askInterim:
@@ -242,8 +243,8 @@ func (c *modelClient) send(kind uint8) {
 	c.n++
 }
 
-// modelDeeds are the asks of backfills. A modelAsk of kind askFill has the index in its
-// number.
+// modelDeeds are the requests (asks) of backfills. The number of a modelAsk of kind askFill
+// is an index in modelDeeds.
 var modelDeeds []replicate.Ask
 
 func (c *modelClient) deed(number uint8) replicate.Deed { return modelDeeds[number].Deed }
@@ -633,7 +634,7 @@ func (x *modelExplorer) fill(w *modelWorld, i int) {
 	}
 }
 
-// filled executes an ask of a backfill.
+// filled executes one request of a backfill.
 func (x *modelExplorer) filled(w *modelWorld, i int, number uint8) string {
 	c := &w.clients[i]
 	a := modelDeeds[number]

@@ -123,9 +123,10 @@ func (l *Spot) Sure(t *task.Task) bool {
 	return v.N(l.Owner) == l.n
 }
 
-// single is the rule of a command on an unreplicated key. The main ask has the client's
-// reply. If the key is between two servers, a write also deletes it at the other server,
-// and the client gets its reply when both are done.
+// single is the rule of a command on an unreplicated key. It sends several requests
+// (asks); the client gets the reply to the main ask. While the key's value may be on the
+// own or on the substitute server, a write also deletes it at the other one. The client
+// then gets its reply when both are done.
 type single struct {
 	Spot
 	read bool // the command changes nothing
@@ -144,13 +145,13 @@ type single struct {
 	failed  *upstream.Result // the first ask without a reply; nil: all got one
 
 	building            // of a command that depends on the existing value, while First may have placeholders
-	next      step      // next step of building, when no ask is in flight
+	next      step      // what to do when no ask is in flight, as the embedded building has decided
 	sideAsked bool      // the substitute server was asked to delete the key
 	respelled bool      // the main ask is not spelled as the client's request
 	told      wire.Kind // the reply for the client; NoReply: that of main
 }
 
-// The ask numbers of a single.
+// The numbers of the requests (asks) that a single sends.
 const (
 	mainAsk    = iota
 	sideAsk    // delete at the other server
@@ -263,7 +264,7 @@ func (l *single) request(t *task.Task, at int) (line []byte, ok bool) {
 	return t.WithKey(l.Keys[at], edits...), true
 }
 
-// Told continues after an ask has ended.
+// Told continues after the request with the number id has ended.
 func (l *single) Told(t *task.Task, id int, r *upstream.Result) {
 	switch {
 	case id == undoAsk:

@@ -32,9 +32,9 @@ func (l *rule) count(t *task.Task) {
 	})
 }
 
-// noNumber handles the cases in which there may be no value to count. It calls value
-// if there is one. A placeholder counts as none. A meta command that creates its item
-// deletes the placeholder and calls again.
+// noNumber handles the cases in which there may be no value to count. If there is one,
+// it calls the function `value`. A placeholder is not a value. A meta command that
+// creates its item deletes the placeholder, and then the function `again` is called.
 func (l *rule) noNumber(t *task.Task, s *item.Seen, via upstream.Via, value, again func()) {
 	switch creates := t.Req.Dialect == wire.Meta && t.Req.Letters.Has('N'); {
 	case !l.gone(s):
@@ -53,8 +53,8 @@ func (l *rule) noNumber(t *task.Task, s *item.Seen, via upstream.Via, value, aga
 	}
 }
 
-// countOver counts only if the item is still the one that a look has found, so it does
-// not change a deleted value.
+// countOver reads the item, and increments or decrements it only if it is still the
+// same. So it does not change a deleted value.
 func (l *rule) countOver(t *task.Task) {
 	l.look(t, func(s *item.Seen, via upstream.Via) {
 		l.noNumber(t, s, via, func() {

@@ -200,8 +200,8 @@ func (l *rule) bind(t *task.Task, m *misses.Miss, mode byte, cas uint64) {
 	})
 }
 
-// release ends the bound set of t, if there is one, and runs the sets that have waited
-// for it.
+// release ends the pending set of t that was bound to the cas of a miss, if there is
+// one. It then runs the sets that have waited for it.
 func (l *rule) release(o misses.Outcome, cas uint64, via upstream.Via) {
 	b := l.bound
 	if b == nil {
@@ -255,8 +255,9 @@ func (l *rule) tooLate(t *task.Task, b *misses.Bound, k wire.Kind) {
 	}
 }
 
-// leave forgets a client that has gone, and cancels its leases. It keeps the misses of
-// the keys in sets, because these have pending sets.
+// leave forgets a client that has gone, and cancels its leases. The parameter `sets`
+// contains the hashes of the keys for which the client has a set in progress; it keeps
+// the misses of these keys.
 func (g *Guard) leave(p *party, sets []uint64) {
 	g.endWaits(p)
 	for _, m := range g.misses.Leave(&p.Client, sets) {

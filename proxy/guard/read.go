@@ -118,7 +118,7 @@ func (l *rule) foundCopy(t *task.Task, r *upstream.Result) {
 type FastAnswer struct {
 	*upstream.Result             // nil: there was none
 	Name             []byte      // the key as it was sent to the server
-	Known            stamp.Known // versions of tags that were read with it
+	Known            stamp.Known // versions of tags that were read together with the value
 }
 
 // Resume starts a task for a read if the reply is not simply a value.

@@ -32,7 +32,7 @@ type rule struct {
 	quiet     bool   // the client sends its next request without waiting for this reply
 
 	at   int    // server that is used: 0 First, 1 Interim
-	name []byte // of the key on that server
+	name []byte // name of the key on the server that `at` selects
 
 	fast FastAnswer
 
@@ -62,7 +62,7 @@ func (l *rule) server(t *task.Task) *upstream.Server {
 	return t.Route.Member(l.Place(l.at).Server)
 }
 
-// ask sends line to the server of the key. then gets the reply.
+// ask sends line to the server of the key. The function `then` gets the reply.
 func (l *rule) ask(t *task.Task, line []byte, then func(r *upstream.Result)) {
 	l.askAt(t, l.at, line, then)
 }
@@ -202,8 +202,8 @@ func (l *rule) gone(s *item.Seen) bool {
 	return s.Nothing() || l.Stale > 0 && s.Left() <= int64(l.Stale/time.Second)
 }
 
-// again starts the command once more by f, because the item has changed in between.
-// After maxTries it fails t.
+// again starts the command once more by calling f, because the item has changed in
+// between. After maxTries it fails t.
 func (l *rule) again(t *task.Task, f func()) {
 	if l.tries++; l.tries > maxTries {
 		const why = "others change this key all the time"

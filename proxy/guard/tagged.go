@@ -67,8 +67,8 @@ func (tg *tagged) mine() []stamp.Tag {
 	return list
 }
 
-// renamed returns the number that the server at a place adds to the names of its keys,
-// and so to its tags; 0: none.
+// renamed returns the number that a server adds to the names of its keys, and so to its
+// tags; 0: none. The parameter `at` selects the server, as rule.at does.
 func (l *rule) renamed(at int) uint64 {
 	if l.View == nil {
 		return 0
@@ -124,9 +124,9 @@ func (l *rule) inspect(t *task.Task, at int, line []byte, then func(r *upstream.
 // unreadable is the verdict on a value if its head can't be parsed.
 const unreadable = stamp.Unknown
 
-// judged calls then with the verdict on the value that a read has found, and with the
-// reply without the head. If the versions of some tags are missing, it requests these
-// first.
+// judged calls the function `then` with the verdict on the value that a read has found,
+// and with the reply without the head. If the versions of some tags are missing, it
+// requests these first.
 func (l *rule) judged(t *task.Task, at int, r *upstream.Result, then func(r *upstream.Result, v stamp.Verdict)) {
 	tg, rep := l.tags, &r.Reply
 	if tg == nil || !rep.Kind.Answered() {

@@ -256,7 +256,8 @@ func (q *poll) take(i int) *held {
 	return h
 }
 
-// end ends the wait of h without a value. over: the wait has timed out.
+// end ends the wait of h without a value. The parameter `over` means that the wait has
+// timed out.
 func (q *poll) end(h *held, over bool) {
 	q.take(slices.Index(q.held, h))
 	q.g.Soon(link.GuardTimer)

@@ -148,9 +148,9 @@ func (l *rule) storeLine(t *task.Task, mode byte, cas string, token bool) []byte
 	return t.Meta("ms", l.name, flags, body)
 }
 
-// store sends a storeLine and calls then with the result. Errors end t. If a tag of
-// the value may have changed, nothing is stored, and then gets Exists and a nil
-// result.
+// store sends a storeLine and calls the function `then` with the result. Errors end t.
+// If a tag of the value may have changed, nothing is stored, and the function gets
+// Exists and a nil result.
 func (l *rule) store(t *task.Task, mode byte, cas string, token bool, then func(k wire.Kind, r *upstream.Result)) {
 	switch {
 	case l.tags == nil:
@@ -277,7 +277,7 @@ func (l *rule) replace(t *task.Task) {
 	})
 }
 
-// extend appends or prepends to the value that a look has found. It must not change a
+// extend appends or prepends to the value that an earlier read has found. It must not change a
 // newer item, because appending to a deleted value would restore that.
 func (l *rule) extend(t *task.Task) {
 	mode := byte('A')
@@ -307,8 +307,8 @@ func (l *rule) extend(t *task.Task) {
 	})
 }
 
-// over stores over the item that a look has found. If the item has changed since, it
-// calls again.
+// over stores a value over the item that a look has found. If the item has changed
+// since, it calls the function `again`.
 func (l *rule) over(t *task.Task, mode byte, s *item.Seen, again func()) {
 	l.store(t, mode, string(s.Cas), false, func(k wire.Kind, r *upstream.Result) {
 		if k == wire.Stored {
@@ -320,7 +320,7 @@ func (l *rule) over(t *task.Task, mode byte, s *item.Seen, again func()) {
 }
 
 // remove deletes the key, or marks its value as stale so that it is served during the
-// rebuild. then is called with true if the key had a value.
+// rebuild. It calls the function `then` with true if the key had a value.
 func (l *rule) remove(t *task.Task, then func(found bool)) {
 	if l.Stale == 0 || l.Hide || t.Removal() {
 		l.erase(t, then)

@@ -119,7 +119,7 @@ func (k *Keeper) judgeGone(now int64) {
 	}
 }
 
-// any reports whether is(i) is true for any server i.
+// any reports whether the function `is` returns true for any server.
 func (k *Keeper) any(is func(i int) bool) bool {
 	for i := range k.servers {
 		if is(i) {

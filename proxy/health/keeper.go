@@ -307,8 +307,8 @@ func (k *Keeper) Warmed(server int, asks, hits uint64, now int64) {
 	k.step(now)
 }
 
-// Part tells the keeper whether the pool no longer moves keys. If is is true, no server
-// is ejected or flushed, not even a stranger, and servers that are out rejoin.
+// Part tells the keeper whether the pool no longer moves keys. If so, no server is
+// ejected or flushed, not even a stranger, and servers that are out rejoin.
 func (k *Keeper) Part(is bool) {
 	k.parting = is
 	for i := range k.servers {

@@ -238,10 +238,12 @@ func (k *Keeper) read(i int, r record, sent, now int64) {
 	}
 }
 
-// foreignPings is how many pings a record with another membership list suspends the
-// guarantee. It does not apply to the first record of a server that was away. Each side
-// overwrites the other's hash four times in that period, so both keep seeing each
-// other. After a rolling change the hash of the last proxy remains.
+// foreignPings is the number of pings for which a record with another membership list
+// has an effect: this proxy then does nothing that requires all proxies to have the
+// same list. The first record of a server that was away has no such effect. While two
+// proxies have different lists, each writes its hash over the other's four times in
+// that period, so both keep noticing the other. After a rolling change the records keep
+// the hash of the proxy that was changed last.
 const foreignPings = 20
 
 // covers reports whether a record contains everything that this proxy knows.

@@ -135,8 +135,8 @@ func parseEntry(f []byte) (name string, e entry, err error) {
 	return name, e, nil
 }
 
-// withDeparted returns others, the entries of servers that this proxy does not know. It
-// adds that servers which a reload has removed are out.
+// withDeparted returns the parameter others, the entries of servers that this proxy
+// does not know. It adds to them that the servers which a reload has removed are out.
 func (k *Keeper) withDeparted(others []byte) []byte {
 	if len(k.departed) == 0 {
 		return others

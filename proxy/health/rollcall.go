@@ -21,7 +21,7 @@ type rollCall struct {
 	at    int64      // when the next round is due
 	heard bool       // a server has replied in this round
 	tries int
-	apart string // a peer that keeps replicas on other servers, as last logged; empty: none
+	apart string // name of a peer that keeps replicas on other servers than this proxy, as last logged; empty: none
 }
 
 // introduce sets what this proxy publishes about itself. A change is published at once.
@@ -36,7 +36,7 @@ func (k *Keeper) introduce(self roll.Entry, now int64) {
 type Roll struct {
 	Self   roll.Entry   // ID 0: the roll call is not running
 	Others []roll.Entry // peers that are alive, sorted by name
-	All    int          // number of proxies, by the item or by the votes
+	All    int          // number of proxies: those in the list of package roll, or, if that list is full, as estimated from counters (package tally)
 	Bad    int          // unreadable items and entries so far
 	Where  bool         // a server has the item, or can store it
 }

@@ -113,7 +113,7 @@ func (q *Queue) Append(p *Buffers, b []byte) {
 	q.appendOver(p, b)
 }
 
-// AppendTwo appends b and then end.
+// AppendTwo appends b and, after it, the parameter `end`.
 func (q *Queue) AppendTwo(p *Buffers, b []byte, end string) {
 	if t := q.Tail; t != nil {
 		if room := t.Data[t.End:]; len(b)+len(end) <= len(room) {
@@ -189,7 +189,7 @@ func (q *Queue) link(c *Chunk) {
 	q.Tail = c
 }
 
-// MoveTo moves all bytes of q to the end of to.
+// MoveTo moves all bytes of q to the end of the queue `to`.
 func (q *Queue) MoveTo(p *Buffers, to *Queue) {
 	if q.Head != nil {
 		q.moveAll(p, to)
@@ -233,7 +233,7 @@ func (q *Queue) pop(p *Buffers) {
 	p.Put(c)
 }
 
-// Transfer moves the first n bytes to the end of to, by copying.
+// Transfer moves the first n bytes to the end of the queue `to`, by copying.
 func (q *Queue) Transfer(p *Buffers, to *Queue, n int) {
 	for n > 0 {
 		b := q.Head.Bytes()

@@ -235,8 +235,9 @@ func (io *IO) Take(n int) *Chunk {
 	return c
 }
 
-// Wrote reports that the socket of l accepted n bytes. full means that it accepts no more until it
-// is writable. The driver then sends the bytes of Pending without another effect.
+// Wrote reports that the socket of l accepted n bytes. full means that the socket accepts no more
+// bytes until the kernel reports it as writable. The driver then sends the bytes of Pending without
+// a further request of the engine.
 func (io *IO) Wrote(l *Link, n int, full bool) {
 	l.Full = full
 	if n > 0 {

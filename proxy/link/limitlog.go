@@ -36,10 +36,10 @@ const (
 	logKinds = 4096 // kinds remembered at most: those without a line in the last logEvery are forgotten first
 )
 
-// LogLimited writes a line, unless a line with the same what and of was written in the last ten
-// seconds. In that case the line waits until they have passed. If more lines follow in that time,
-// only the last one is written, so that the log ends with the current state. The attribute count is
-// the number of lines that it replaces.
+// LogLimited writes a line, unless a line with the same arguments `of` and `what` was written in
+// the last ten seconds. In that case the line waits until they have passed. If more lines follow in
+// that time, only the last one is written, so that the log ends with the current state. The
+// attribute count is the number of lines that it replaces.
 func (io *IO) LogLimited(level slog.Level, of, what string, args ...any) {
 	if due := io.logLimit.Log(io.Log, io.Now, level, of, what, args...); due > 0 {
 		io.At(LogTimer, due)

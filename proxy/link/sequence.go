@@ -39,8 +39,8 @@ func (s *Sequence) Settled() bool { return s.turn == len(s.parts) }
 // IsSettled reports whether part i is settled.
 func (s *Sequence) IsSettled(i int) bool { return s.parts[i].settled }
 
-// Dest returns the queue for bytes of part i: out if it is its turn, else a queue that keeps them.
-// It returns nil if out is nil.
+// Dest returns the queue for bytes of part i: the queue `out` if it is the part's turn, else a
+// queue that keeps them. It returns nil if `out` is nil.
 func (s *Sequence) Dest(i int, out *Queue) *Queue {
 	if i == s.turn || out == nil {
 		return out

@@ -30,7 +30,8 @@ type event struct {
 	data []byte // the whole record, as JSON
 }
 
-// Tee returns a handler that passes all records to next and keeps them in ev.
+// Tee returns a handler that passes all records to the handler `next` and keeps them in
+// ev.
 func (ev *Events) Tee(next slog.Handler) slog.Handler { return tee{ev, next, nil} }
 
 // Last returns the kept events as JSON objects, oldest first.

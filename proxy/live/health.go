@@ -222,8 +222,8 @@ func (w *wording) trouble(bad []int, gone int) Health {
 	return h
 }
 
-// fate describes where the keys of unavailable servers are and until when. until is the
-// wording for one server, untilAll for several.
+// fate describes where the keys of unavailable servers are, and for how long. The
+// parameter `until` is the wording for one server, untilAll that for several.
 func (w *wording) fate(list []int, gone int, until, untilAll string) string {
 	its, until := oneOrAll(list, "Its", "Their"), oneOrAll(list, until, untilAll)
 	if w.pool.Failover.Mode == table.FailFast {

@@ -153,8 +153,8 @@ func (c *Class) called(name string) *float64 {
 	}[name]
 }
 
-// rates computes the eviction rates of the classes since the earlier report before.
-// Without a report of the same process they stay 0.
+// rates computes the eviction rates of the classes since an earlier report, the
+// parameter `before`. Without a report of the same process they stay 0.
 func (s *Said) rates(before *Said) {
 	seconds, same := s.since(before)
 	for i, n := range s.classNumbers {
@@ -165,8 +165,8 @@ func (s *Said) rates(before *Said) {
 	}
 }
 
-// since returns the seconds since the earlier report before. same is false if there is
-// none, or if another process sent it.
+// since returns the seconds since an earlier report, the parameter `before`. The result
+// same is false if there is none, or if another process sent it.
 func (s *Said) since(before *Said) (seconds float64, same bool) {
 	if before == nil || s.Uptime < before.Uptime {
 		return 0, false

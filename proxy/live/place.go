@@ -128,8 +128,8 @@ func RouteOf(l *table.Listener, limits *table.Limits, key []byte) *Routed {
 	return is
 }
 
-// firstPoint returns the first point of a server, starting at the point at, in the
-// direction in which the ring is searched.
+// firstPoint returns the first point of a server. It starts at the point with the index
+// `at`, in the direction in which the ring is searched.
 func firstPoint(d *ring.Drawing, at, server int) int {
 	step, n := 1, len(d.Owners)
 	if d.Before {

@@ -93,7 +93,8 @@ func (is *Roll) trouble() (text []string) {
 	return text
 }
 
-// those names the n instances that satisfy are, followed by the verb do.
+// those names the n instances for which the function `are` returns true, followed by
+// the verb `do`.
 func (is *Roll) those(n int, are func(*RollRow) bool, do string) string {
 	i := 0
 	for !are(&is.List[i]) {

@@ -148,7 +148,7 @@ func (s *Sampler) run() {
 	}
 }
 
-// keep stores now as the last sample.
+// keep stores the sample `now` as the last one.
 func (s *Sampler) keep(now *Sample) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

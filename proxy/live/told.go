@@ -33,7 +33,8 @@ var steps = map[string]Told{
 	"SETTLE>IN":   {Tone: Good, Kind: Up, Text: "%s is back in full", Mark: true},
 }
 
-// tell describes the log record with the attributes is, which include msg and level.
+// tell describes a log record. The parameter `is` has its attributes, including msg and
+// level.
 func tell(is map[string]any) Told {
 	word := func(key string) string {
 		if v, ok := is[key]; ok {

@@ -105,8 +105,9 @@ func readOf(n, size int) (read, answer string) {
 	return r.String() + "\r\n", a.String() + "END\r\n"
 }
 
-// ask starts a server that the test plays and a Ringside instance with hasty timeouts, and connects
-// to it. It sends the read and then mn, whose reply marks the end of the replies.
+// ask starts a server that m simulates, and a Ringside instance with the short timeouts `hasty`. It
+// connects to the instance, and sends the read and then mn, whose reply marks the end of the
+// replies.
 func (m slowServer) ask(t *testing.T, o Options, read string) net.Conn {
 	t.Helper()
 	m.values = map[string][]byte{}

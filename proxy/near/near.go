@@ -43,7 +43,8 @@ func (n *Near) Begin(marks *Marks) {
 	}
 }
 
-// Store returns the store of a route, limited to most bytes on this loop.
+// Store returns the store of a route on this loop. The parameter `most` is its maximum size in
+// bytes.
 func (n *Near) Store(name Name, settings *table.Near, most int, learned *stats.Near) *Store {
 	s := n.stores[name]
 	if s == nil {
@@ -112,9 +113,10 @@ func (n *Near) Stake() *Stake {
 	return k
 }
 
-// Asks records that the command requests a key, and s may keep its value. hash is the hash of the key
-// as servers know it. alone means that the command has no other key. Only then may other reads wait
-// for it: a part of the same command could otherwise wait for the command itself.
+// Asks records that the command requests a key, and s may keep its value. hash is the hash of
+// the key as servers know it. alone means that the command has no other key. Only then may
+// other reads wait for it: a part of the same command could otherwise wait for the command
+// itself.
 func (k *Stake) Asks(s *Store, hash uint64, share int32, alone bool) {
 	m := s.marks.of(hash)
 	if !m.quiet() {
@@ -153,8 +155,8 @@ func (k *Stake) found(share int32, key, flags, data []byte, known bool) {
 	}
 }
 
-// FoundText keeps the value of the VALUE reply r, which was parsed from b. Most commands have no Stake,
-// so the nil check is inlined here.
+// FoundText keeps the value of the VALUE reply r, which was parsed from b. Most commands have
+// no Stake, so the nil check is inlined here.
 func (k *Stake) FoundText(share int32, r *wire.Reply, b []byte) {
 	if k != nil {
 		k.foundText(share, r, b)
@@ -178,8 +180,8 @@ func (k *Stake) FoundShown(share int32, asked Named, flags, data []byte) {
 	}
 }
 
-// FoundMeta keeps the value of the meta reply r, which was parsed from b. It does nothing if r has no
-// value or no flags, or if the server marks the value as stale or to be regenerated.
+// FoundMeta keeps the value of the meta reply r, which was parsed from b. It does nothing if r
+// has no value or no flags, or if the server marks the value as stale or to be regenerated.
 func (k *Stake) FoundMeta(share int32, asked Named, r *wire.Reply, b []byte) {
 	if k != nil {
 		k.foundMeta(share, asked, r, b)
@@ -226,5 +228,5 @@ func (k *Stake) over() {
 	k.n.free = k
 }
 
-// manyKeys limits the number of keys for which an unused Stake keeps memory.
+// manyKeys is the maximum capacity of keys that an unused Stake keeps for its next use.
 const manyKeys = 64

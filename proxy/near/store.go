@@ -1,6 +1,6 @@
 package near
 
-// The values of one route that one loop keeps.
+// Store: the values that one loop keeps for one route.
 
 import (
 	"strconv"
@@ -67,7 +67,7 @@ func (s *Store) early() int64 { return int64(s.TTL / 4 * 3) }
 // read in that wakeup may have been sent a moment later. So life is a little less than the ttl.
 func (s *Store) life() int64 { return int64(s.TTL - min(s.TTL/10, 250*time.Millisecond)) }
 
-// How is how a read must use the near cache.
+// How tells a read how to use the near cache.
 type How uint8
 
 const (
@@ -106,7 +106,8 @@ func (s *Store) over(v *Value) bool { return s.io.Now-v.Asked >= s.life() }
 // mostWaiting is how many reads may wait for a value. Further reads ask the server.
 const mostWaiting = 10_000
 
-// keep stores a value that was requested when the key had the mark was.
+// keep stores a value. The parameter `was` is the mark that the key had when the value was
+// requested.
 func (s *Store) keep(hash uint64, was mark, asked int64, key, flags, data []byte, known bool) {
 	old := s.values[hash]
 	switch {

@@ -269,7 +269,7 @@ type Shared struct {
 // knows.
 type Lack struct {
 	Filling bool   // it rejoined empty and is not filled yet
-	Copied  uint64 // keys copied to it since then
+	Copied  uint64 // keys copied to it since it rejoined empty
 	Missed  int    // keys of which it missed a write
 	Waiting int    // keys to delete there or copy to it, as soon as it replies
 	Flush   bool   // it missed more writes than the ledger can record, so it is flushed before it serves reads

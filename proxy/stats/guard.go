@@ -72,8 +72,9 @@ func (g *Guard) Snapshot() GuardSnapshot {
 	return GuardSnapshot{g.waited, g.rebuilt}
 }
 
-// TookTooLong handles a set that was rejected when its miss was age old. Rebuilds take
-// longer than the lease, so the lease becomes twice that age, but at most most.
+// TookTooLong handles a set that was rejected because it was late: `age` is the time
+// since its miss. Rebuilds take longer than the lease, so the lease becomes twice that
+// age, limited by the parameter `most`.
 func (g *Guard) TookTooLong(age, most time.Duration, now int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -81,7 +82,8 @@ func (g *Guard) TookTooLong(age, most time.Duration, now int64) {
 	g.fadedAt = now
 }
 
-// Lease returns how long a rebuild may take: the learned time, but at least least.
+// Lease returns how long a rebuild may take: the learned time, but not less than the
+// parameter `least`.
 func (g *Guard) Lease(least time.Duration) time.Duration {
 	return max(least, time.Duration(g.lease.Load()))
 }

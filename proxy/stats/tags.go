@@ -40,9 +40,9 @@ func (t *Tags) Count(e TagEvent) { t.count[e].Add(1) }
 // Counted returns how often an event happened.
 func (t *Tags) Counted(e TagEvent) uint64 { return t.count[e].Load() }
 
-// Remember records the tags of a key's value. It keeps at most most keys. Keys are
-// identified by their hash only: if two keys share one, some requests ask for more tags
-// than they need.
+// Remember records the tags of a key's value. The parameter `most` limits the number of
+// keys. Keys are identified by their hash only: if two keys share one, some requests
+// ask for more tags than they need.
 func (t *Tags) Remember(hash uint64, tags []stamp.Tag, most int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

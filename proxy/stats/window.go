@@ -2,8 +2,8 @@ package stats
 
 // Differences between two snapshots.
 
-// Since returns what h has counted since before was copied from it. If h was reset in
-// between, all of h counts.
+// Since returns what h has counted after the parameter `before` was copied from it. If
+// h was reset in between, all of h counts.
 func (h *Histogram) Since(before *Histogram) (d Histogram) {
 	if before.Sum > h.Sum {
 		return *h

@@ -10,7 +10,7 @@ import (
 )
 
 func TestMembers(t *testing.T) {
-	const hosts, alone = "aabcdd", "012345" // by server: the host or zone that no two replicas can share
+	const hosts, alone = "aabcdd", "012345" // for each server, its host or zone; no two replicas of a key may be on the same one
 	for _, test := range []struct {
 		apart string
 		n     int

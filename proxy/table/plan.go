@@ -19,8 +19,8 @@ type Plan struct {
 	Hit    ring.Hit // the element of the ring that the hash selected, such as a point; it determines the owner
 	Owner  int      // index in Pool.Servers; -1: the rule does not select a server
 
-	// Successors are the servers that the rule selects next while the ones before
-	// are dead, each once.
+	// Successors are the servers that the rule selects after the owner. Each is used while
+	// the owner and all servers before it are dead. No server is listed twice.
 	Successors []int
 
 	// Copies are the servers that keep a replica, the primary first. It is nil if

@@ -71,7 +71,7 @@ type Route struct {
 
 // Autocreate is how incr and decr create a missing counter.
 type Autocreate struct {
-	Initial uint64        // the value before the incr that creates the counter, or after the decr that does
+	Initial uint64        // the value before the incr that creates the counter; if a decr creates it, the value after that decr
 	TTL     time.Duration // whole seconds, at most 30 days; 0: it does not expire
 }
 
@@ -140,8 +140,8 @@ type Target struct {
 	Zone    string // with replicate.Zones, replicas are in different ones; empty: none
 }
 
-// Apart returns the host, zone or address of t, as a selects. Two replicas of a key must
-// differ in it.
+// Apart returns the host, the zone or the address of t; the parameter `a` says which. Two
+// replicas of a key must differ in it.
 func (t *Target) Apart(a replicate.Apart) string {
 	switch a {
 	case replicate.Hosts:
@@ -183,7 +183,7 @@ func (t *Timeouts) Within(left time.Duration) *Timeouts {
 type Backoff struct{ First, Max time.Duration }
 
 // Limits bound the resources that clients can use. The documentation of package client
-// describes what happens at each limit, and link/memory.go at Memory.
+// describes what happens at each limit. The file link/memory.go describes the limit Memory.
 type Limits struct {
 	Clients    int           // connections at the same time; further ones receive an error and are closed
 	Key        int           // bytes of a key

@@ -81,7 +81,7 @@ func (t *Tags) Ask(x *client.Exchange, share int32, rt *routing.Route, c *upstre
 	return true
 }
 
-// reading returns the reading of x on c, or starts one.
+// reading returns the reading that collects the requests of x on c, or creates it.
 func (t *Tags) reading(x *client.Exchange, c *upstream.Conn) *reading {
 	for i := len(t.open); i > 0 && t.open[i-1].x == x; i-- { // the keys of one exchange are requested in a row
 		if r := t.open[i-1]; r.c == c {

@@ -92,7 +92,8 @@ func (t *Tags) CutAll(lst *routing.Listener, raw []byte) []byte {
 	return line
 }
 
-// decoded returns the key that the request in Clients.Req has written as written.
+// decoded returns a key of the request in Clients.Req. The parameter `written` is the
+// key as the request contains it, possibly in base64.
 func (t *Tags) decoded(written []byte) []byte {
 	if t.Clients.Req.Flags&wire.Base64 == 0 {
 		return written

@@ -49,7 +49,8 @@ func (t *Task) ownLine() Line { return ownLine(t.Asker, t.Hash) }
 // stays the same when the client's number gets that bit.
 func ownLine(client, hash uint64) Line { return Line{client &^ upstream.Bulky, hash} }
 
-// KeyLine returns the line of the writes to a key, by its hash.
+// KeyLine returns the line, a queue, in which the writes to a replicated key wait. hash is
+// the hash of the key.
 func KeyLine(hash uint64) Line { return Line{0, hash} }
 
 // Admit starts t, which its client has just sent, as soon as the client's earlier commands
@@ -195,8 +196,8 @@ func (e *Tasks) Claim(t *Task, name Line) bool {
 	return false
 }
 
-// forSomebody reports whether t has a deadline while it waits. Internal tasks get theirs
-// with their turn.
+// forSomebody reports whether t has a deadline while it waits. An internal task gets its
+// deadline when its turn begins.
 func (t *Task) forSomebody() bool { return t.x != nil || t.step != nil }
 
 // next starts the first waiting task and returns it, or nil if it may not begin.

@@ -18,7 +18,7 @@ type parkedTask struct {
 	until  int64         // end of the wait: nanoseconds on the loop's clock
 }
 
-// Park keeps t until phases changes or the clock reaches until. If too many tasks wait
+// Park keeps t until phases changes or the clock reaches the time `until`. If too many tasks wait
 // already, t fails and leaves the line of its key, in which others may wait.
 func (e *Tasks) Park(t *Task, until int64, phases func() uint64) {
 	if len(e.Parked) >= maxParked {

@@ -21,7 +21,8 @@ type step struct {
 type Token = func(uint64) uint64
 
 // Step runs line, one request on t's key, as a step of t, with t's client and deadline. It
-// calls then once with the reply, before or after it returns. Without a reply, r says why.
+// calls the function `then` once with the reply, before or after it returns. Without a reply, r
+// says why.
 func (t *Task) Step(line []byte, then func(r *upstream.Result, token Token)) {
 	e := t.Loop
 	s := &Task{ClientLoop: e, Loop: e, Route: t.Route, Asker: t.Asker, Key: t.Key, Hash: t.Hash, Deadline: t.Deadline, step: &step{of: t, then: then}}

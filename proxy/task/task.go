@@ -167,11 +167,11 @@ type Rule interface {
 	// Begin sends the first asks.
 	Begin(t *Task)
 
-	// Told gets the outcome of the ask with the number id. r is valid during the call.
+	// Told gets the outcome of the request (ask) with the number id. r is valid during the call.
 	Told(t *Task, id int, r *upstream.Result)
 }
 
-// unsentAsk is an ask that found no connection, or has a known reply.
+// unsentAsk is a request that found no connection, or whose reply is already known.
 type unsentAsk struct {
 	id int
 	upstream.Result
@@ -260,7 +260,7 @@ func (t *Task) release() {
 // Count counts t and its request against limits.memory, until they are not needed any more.
 func (t *Task) Count() { t.hold(TaskSize + len(t.Raw)) }
 
-// hold counts n more bytes, or fewer if n is negative.
+// hold adds n to the bytes that t counts against limits.memory. n may be negative.
 func (t *Task) hold(n int) {
 	t.held += n
 	t.Loop.Buffers.Hold(n)
@@ -283,22 +283,22 @@ func (t *Task) Keep(r *upstream.Result) upstream.Result {
 // Client returns the number of the client: t is an upstream.Asker.
 func (t *Task) Client() uint64 { return t.Asker }
 
-// Answered continues after an ask has ended.
+// Answered continues after the request with the number id has ended.
 func (t *Task) Answered(id int, r *upstream.Result) { t.Run(id, r) }
 
-// Ask sends line to srv, and reports the outcome to the rule as ask id. After the client
-// has its reply, the ask is an internal one.
+// Ask sends line to srv, and reports the outcome to the rule with the number id. After
+// the client has its reply, the request is an internal one.
 func (t *Task) Ask(id int, srv *upstream.Server, line []byte) { t.AskAs(t.ClientDone, id, srv, line) }
 
-// AskAs is Ask, as an internal ask or as the client's.
+// AskAs is like Ask. The request is an internal one, or the client's.
 func (t *Task) AskAs(internal bool, id int, srv *upstream.Server, line []byte) {
 	t.Loop.Wire.Next(line, &t.Loop.Plain)
 	t.AskParsed(internal, id, srv, line, nil)
 }
 
 // AskParsed is like AskAs, for a line that has been parsed into Servers.Plain. If seen is not
-// nil, the line is sent only to the server process that sent the earlier reply. Otherwise
-// AskParsed returns false and has not sent it.
+// nil, the line is sent only to the server process that sent the earlier reply `seen`. If
+// that process can't be reached any more, AskParsed sends nothing and returns false.
 func (t *Task) AskParsed(internal bool, id int, srv *upstream.Server, line []byte, seen *upstream.Via) bool {
 	c, why, o := srv.Pick(t.Asker, internal)
 	switch {
@@ -326,7 +326,7 @@ func (t *Task) Knows(id int, r *upstream.Result) {
 	t.failed = append(t.failed, unsentAsk{id, *r})
 }
 
-// Limits returns the timeouts of an ask, within the command's remaining time.
+// Limits returns the timeouts of one request, within the command's remaining time.
 func (t *Task) Limits() *table.Timeouts {
 	return t.Route.Timeouts.Within(time.Duration(t.Deadline - t.Loop.Now))
 }

@@ -118,7 +118,7 @@ type Failure struct {
 	Foreign bool // the request was not sent, because the server's release does not know the command
 }
 
-// NewAttempt returns an attempt. Its reply is delivered to the receiver to.
+// NewAttempt returns an attempt. Its reply is delivered to the receiver `to`.
 func (e *Servers) NewAttempt(to Receiver) *Attempt {
 	a := e.FreeAttempts
 	if a == nil {
@@ -223,7 +223,7 @@ func (c *Conn) Reaches(v Via) bool {
 
 // Ask adds line to the queue of c. line is one whole request, of a client or of Ringside itself
 // (internal). The reply, or the failure after the timeouts in t, is delivered to the receiver
-// to with the number id.
+// `to` with the number id.
 func (e *Servers) Ask(c *Conn, to Asker, id int, t *table.Timeouts, line []byte, internal bool) {
 	e.Wire.Next(line, &e.Plain)
 	e.AskParsed(c, to, id, t, line, internal)
@@ -247,7 +247,7 @@ func (e *Servers) AskParsed(c *Conn, to Asker, id int, t *table.Timeouts, line [
 	e.AskAttempt(c, a, t, needs, e.withOpaque(a, line))
 }
 
-// MarkInternal marks a, which is about to be added to c, as Ringside's own request.
+// MarkInternal marks the attempt a, which is about to be added to c, as Ringside's own request.
 func (c *Conn) MarkInternal(a *Attempt) {
 	a.Internal = true
 	c.Internal++
@@ -303,8 +303,8 @@ func (w *Collector) pings() bool {
 
 func (w *Collector) Client() uint64 { return w.To.Client() }
 
-// LastOf returns when the last bytes arrived of a reply to one of to's requests that is only
-// partly here; 0: there is no such reply.
+// LastOf returns when the last bytes arrived of an incomplete reply to a request of the receiver
+// `to`; 0: there is no such reply.
 func (e *Servers) LastOf(to Asker) (at int64) {
 	for _, srv := range e.List {
 		for _, c := range srv.Conns {

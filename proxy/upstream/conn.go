@@ -73,7 +73,7 @@ type lateWork struct {
 	Lingering   bool              // the connection accepts no new requests, and stays open for those in its queue
 	dead        bool              // it lingers because it was found dead: it ends when no client waits any more
 	Until       int64             // when a lingering connection without waiting clients is closed
-	lastOf      map[uint64]uint64 // of a lingering one: the position of the last request of each waiting client
+	lastOf      map[uint64]uint64 // of a lingering connection: the position of the last request of each waiting client
 }
 
 type connState uint8
@@ -88,8 +88,8 @@ const (
 // InternalFull reports whether c has no room for another of Ringside's own requests.
 func (c *Conn) InternalFull() bool { return c.Internal >= maxInternal }
 
-// Begin adds a to the queue, with the deadline from t. The caller then appends the request's
-// bytes to c.Out and calls Give.
+// Begin adds the attempt a to the queue, with the deadline from t. The caller then appends the
+// request's bytes to c.Out and calls Give.
 func (c *Conn) Begin(a *Attempt, t *table.Timeouts) {
 	e := c.Server.e
 	c.push(a)
@@ -104,8 +104,8 @@ func (c *Conn) Begin(a *Attempt, t *table.Timeouts) {
 	e.Requests++
 }
 
-// Enqueue adds a, with its request line, to the queue. needs is what the server must
-// understand.
+// Enqueue adds the attempt a, with its request line, to the queue. needs is what the server
+// must understand.
 func (c *Conn) Enqueue(a *Attempt, t *table.Timeouts, needs wire.Features, line []byte) {
 	c.Begin(a, t)
 	c.Require(a, needs)
@@ -113,15 +113,16 @@ func (c *Conn) Enqueue(a *Attempt, t *table.Timeouts, needs wire.Features, line 
 	c.Give(a, len(line))
 }
 
-// EnqueueDelete is Enqueue for a delete of the decoded key. Every server understands it, unless
-// the key must be written in base64 (encoded).
+// EnqueueDelete is like Enqueue, but sends a delete of key, which is decoded. It uses the text
+// command, which every server understands. If encoded is set, the key must be sent in base64,
+// so it uses md instead.
 func (c *Conn) EnqueueDelete(a *Attempt, t *table.Timeouts, key []byte, encoded bool) {
 	c.Begin(a, t)
 	c.giveBehind(a, key, encoded, Delete)
 }
 
-// giveBehind appends the request of a, which is last in the queue: a delete of key or, if b is
-// positive, a placeholder that replaces the value.
+// giveBehind appends the request of the attempt a, which is last in the queue: a delete of key
+// or, if b is positive, a placeholder that replaces the value.
 func (c *Conn) giveBehind(a *Attempt, key []byte, encoded bool, b Behind) {
 	e := c.Server.e
 	command, end := "delete ", ""
@@ -149,7 +150,7 @@ func (c *Conn) giveBehind(a *Attempt, key []byte, encoded bool, b Behind) {
 	c.Give(a, len(e.Line))
 }
 
-// push adds a to the end of the queue.
+// push adds the attempt a to the end of the queue.
 func (c *Conn) push(a *Attempt) {
 	a.sentAt = c.Server.e.Now
 	a.Start = c.Given
@@ -164,7 +165,7 @@ func (c *Conn) push(a *Attempt) {
 	c.holding++
 }
 
-// Give records that n more bytes of a were appended to c.Out.
+// Give records that n more bytes of the attempt a were appended to c.Out.
 func (c *Conn) Give(a *Attempt, n int) {
 	a.Size += n
 	c.Given += uint64(n)
@@ -238,7 +239,7 @@ func (c *Conn) close() {
 // Servers.Prompt is set: only pipelines and multi-key reads make it that long.
 const promptFactor = 4
 
-// find returns the first attempt in the queue for which so is true, or nil.
+// find returns the first attempt in the queue for which the function `so` returns true, or nil.
 func (c *Conn) find(so func(a *Attempt) bool) *Attempt {
 	a := c.Head
 	for ; a != nil && !so(a); a = a.Next {
@@ -358,7 +359,8 @@ func (c *Conn) AskFirst(to Asker, t *table.Timeouts, line []byte) {
 	c.putFirst(a, int64(t.Request), line)
 }
 
-// putFirst puts a, with the request line, before all others in the queue. Its timeout is wait.
+// putFirst puts the attempt a, with the request line, before all others in the queue. Its
+// timeout is wait.
 func (c *Conn) putFirst(a *Attempt, wait int64, line []byte) {
 	e := c.Server.e
 	a.Size = len(line)
@@ -527,7 +529,7 @@ func (c *Conn) pop() *Attempt {
 	return a
 }
 
-// uncount updates the counters after a has left the queue.
+// uncount updates the counters after the attempt a has left the queue.
 func (c *Conn) uncount(a *Attempt) {
 	c.Length--
 	c.Server.e.Outstanding--

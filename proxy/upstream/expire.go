@@ -127,9 +127,9 @@ func (c *Conn) expire() {
 // requests timed out.
 const lookWait = time.Millisecond
 
-// postpone returns the time when a times out. a must be checked then, and not earlier. The
-// exact time is only computed when the lower bound a.Deadline has passed, so not while replies
-// arrive in time.
+// postpone returns the time when the attempt a times out. a must be checked then, and not
+// earlier. The exact time is only computed when the lower bound a.Deadline has passed, so not
+// while replies arrive in time.
 //
 //	a's reply has begun              Request after the last byte
 //	the server replies to others     Request after the last byte, at most Deadline
@@ -150,13 +150,13 @@ func (c *Conn) postpone(a *Attempt) int64 {
 	return a.Deadline
 }
 
-// stalls reports whether the reply to a has begun, and nothing has arrived for the Request
-// timeout.
+// stalls reports whether the reply to the attempt a has begun, and nothing has arrived for the
+// Request timeout.
 func (c *Conn) stalls(a *Attempt) bool {
 	return a.Begun && c.lastIn+int64(a.limits.Request) <= c.Server.e.Now
 }
 
-// overdue says, for the error line, what the server did not do in time for a.
+// overdue says, for the error line, what the server did not do in time for the attempt a.
 func (c *Conn) overdue(a *Attempt) string {
 	switch {
 	case c.stalls(a):

@@ -116,7 +116,7 @@ func (c *Conn) foundDead() foundBy {
 	return alive
 }
 
-// replace replaces c with a new connection, because the sign by shows that c is dead. Plain
+// replace replaces c with a new connection, because the sign `by` shows that c is dead. Plain
 // reads move to the new connection. c lingers for the other requests in its queue.
 func (c *Conn) replace(by foundBy) {
 	e, srv := c.Server.e, c.Server
@@ -180,7 +180,7 @@ func (a *Attempt) mayAskAgain(now int64) bool {
 	return a.plainRead() && !a.Begun && !a.asked && !a.Internal && !a.TakenOver && a.sentAt+int64(a.limits.Deadline) > now
 }
 
-// askAgain sends the plain read old, which was on another connection, on c for the receiver to.
+// askAgain sends the plain read old, which was on another connection, on c for the receiver `to`.
 func (c *Conn) askAgain(old *Attempt, to Receiver) {
 	e := c.Server.e
 	a := e.NewAttempt(to)

@@ -61,7 +61,7 @@ func (a *Attempt) Unguarded() bool { return a.LeavesValue && a.To == nil && a.be
 
 // deleteLate adds a delete to the end of c for each unguarded mutation.
 func (c *Conn) deleteLate() {
-	for a := c.Head; a != nil; a = a.Next { // the deletes that the loop appends are not unguarded
+	for a := c.Head; a != nil; a = a.Next { // Unguarded is false for the deletes that this loop appends
 		if a.Unguarded() {
 			c.deleteLateOne(a)
 		}
@@ -192,7 +192,7 @@ func (c *Conn) routeToLingering(client uint64) *Conn {
 	return c
 }
 
-// forgetWaiter is called when no client waits any more for a, on a lingering connection.
+// forgetWaiter is called when no client waits any more for the attempt a, on a lingering connection.
 func (c *Conn) forgetWaiter(a *Attempt) {
 	if client, ok := a.client(); ok && c.lastOf[client] == a.Start {
 		delete(c.lastOf, client)

@@ -12,8 +12,9 @@ import (
 	"ringside/proxy/wire"
 )
 
-// BeginLine starts the line of a, a read of many keys. key is the length of the first one. It
-// writes the command, or continues the line of before, which was the last request in the queue.
+// BeginLine starts the line of the attempt a, a read of many keys. key is the length of the first
+// one. It writes the command, or continues the line of the attempt `before`, which was the last
+// request in the queue.
 func (c *Conn) BeginLine(a, before *Attempt, command []byte, key int) {
 	gets := len(command) > len("get")
 	if a.Op > wire.Gets || !c.joinLine(a, before, gets, key) {
@@ -24,7 +25,7 @@ func (c *Conn) BeginLine(a, before *Attempt, command []byte, key int) {
 	}
 }
 
-// EndLine ends the line of a, which is last in the queue and has all its keys, and keeps
+// EndLine ends the line of the attempt a, which is last in the queue and has all its keys, and keeps
 // its names.
 func (c *Conn) EndLine(a *Attempt) {
 	b := &c.Server.e.Buffers
@@ -39,8 +40,8 @@ func (c *Conn) EndLine(a *Attempt) {
 	}
 }
 
-// joinLine makes a, which has no bytes yet, continue the line of before, if a key of that
-// length can be added there: see names.Line. It reports whether it did.
+// joinLine makes a, which has no bytes yet, continue the line of the attempt `before`, if a key
+// of that length can be added there: see names.Line. It reports whether it did.
 func (c *Conn) joinLine(a, before *Attempt, gets bool, key int) bool {
 	const end = len("\r\n")
 	if !c.Server.joinGets || before == nil || before.Start < c.Taken || !before.Fits(gets, key) || !c.Out.Unappend(end) {
@@ -76,8 +77,8 @@ func withoutOpaque(b []byte, r *wire.Reply) []byte {
 	return slices.Concat(bytes.TrimRight(b[:r.Opaque.Start-1], " "), b[r.Opaque.End:])
 }
 
-// names reports whether the reply b can be the reply to a, by what it names. b is a VALUE or a
-// meta reply that was parsed into e.rep.
+// names reports whether the reply b can be the reply to a, by the key and opaque in it. b is a
+// VALUE or a meta reply that was parsed into e.rep.
 func (c *Conn) names(a *Attempt, b []byte) bool {
 	r := &c.Server.e.rep
 	switch {
@@ -94,7 +95,7 @@ func (c *Conn) names(a *Attempt, b []byte) bool {
 }
 
 // GiveGet appends the get or gets a, which was parsed from raw into r, to c.Out. If possible, a
-// continues the line of before, which was the last request in the queue. strip is the prefix of
+// continues the line of `before`, the last request in the queue. strip is the prefix of
 // the key that the server does not get. GiveGet does nothing and returns false if a can't share
 // a line: see names.Line.
 func (c *Conn) GiveGet(a, before *Attempt, r *wire.Request, raw []byte, strip string) bool {
@@ -122,7 +123,7 @@ func (c *Conn) GiveGet(a, before *Attempt, r *wire.Request, raw []byte, strip st
 }
 
 // divide handles r, the next reply to a shared line, at the start of buf. It is called if r is
-// not known to be a VALUE of the next key of a, the head of the queue. If r belongs to a,
+// not known to be a VALUE of the next key of a, the first request of the queue. If r belongs to a,
 // divide returns false, and sets r.Last if no key of a follows. If r belongs to a later request
 // of the line, it sets passing to the number of requests before that: their other keys are
 // misses. END completes the whole line. An error is the reply to a and to all requests after it
@@ -156,7 +157,8 @@ func (c *Conn) divide(a *Attempt, r *wire.Reply, buf []byte) bool {
 	return false
 }
 
-// pass completes the reply to a, the head of the queue, with END: its other keys are misses.
+// pass completes the reply to a, the first request in the queue, with END: its other keys are
+// misses.
 func (c *Conn) pass(a *Attempt) {
 	r := &c.Server.e.rep
 	c.passing--

@@ -31,15 +31,15 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Require records what the server must understand for a, which is last in the queue. If it is
-// not known whether the server does, a is held.
+// Require records what the server must understand for the attempt a, which is last in the
+// queue. If it is not known whether the server does, a is held.
 func (c *Conn) Require(a *Attempt, needs wire.Features) {
 	if needs&^c.Speech != 0 {
 		c.hold(a, needs)
 	}
 }
 
-// hold stops the sending of a and of all requests after it.
+// hold stops the sending of the attempt a and of all requests after it.
 func (c *Conn) hold(a *Attempt, needs wire.Features) {
 	a.needs = needs
 	if c.held == nil {
@@ -166,7 +166,7 @@ func (c *Conn) translateHeld() {
 	}
 }
 
-// translate replaces line, the request of a, by an equivalent request that the server
+// translate replaces line, the request of the attempt a, by an equivalent request that the server
 // understands. It reports whether there is one.
 func (c *Conn) translate(a *Attempt, line *link.Queue) bool {
 	e := c.Server.e
@@ -208,7 +208,7 @@ type textForm struct {
 	answer []byte       // the server's reply to the text request so far
 }
 
-// refuse fails a, which has left the queue, because the server would not understand it.
+// refuse fails the attempt a, which has left the queue, because the server would not understand it.
 func (c *Conn) refuse(a *Attempt) {
 	e, srv := c.Server.e, c.Server
 	why := fmt.Sprintf("server %s is of version %s, %s", srv.Label(), cmp.Or(srv.Version, "unknown"), wire.TooOld)
@@ -227,8 +227,9 @@ func (c *Conn) refuse(a *Attempt) {
 	}
 }
 
-// toMeta appends b to the reply to the text request of a. When that reply is complete, it
-// returns the equivalent meta reply, parsed into e.rep. Before that it returns nil.
+// toMeta appends b to the reply to the text request of the attempt a. When that reply is
+// complete, it returns the equivalent meta reply, parsed into e.rep. Before that it returns
+// nil.
 func (c *Conn) toMeta(a *Attempt, b []byte) []byte {
 	e, m := c.Server.e, a.AsText
 	m.answer = append(m.answer, b...)

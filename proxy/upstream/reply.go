@@ -83,7 +83,7 @@ func (c *Conn) Parse() {
 	}
 }
 
-// short waits for the rest of the current reply to a.
+// short waits for the rest of the current reply to the attempt a.
 func (c *Conn) short(a *Attempt) {
 	c.Need = c.Server.e.rep.Size
 	c.flows(a)
@@ -179,14 +179,14 @@ func (c *Conn) reply(a *Attempt, r *wire.Reply, b []byte) (taken int) {
 	return taken
 }
 
-// flows records that a part of the reply to a has arrived, but not its end.
+// flows records that a part of the reply to the attempt a has arrived, but not its end.
 func (c *Conn) flows(a *Attempt) {
 	if !a.Begun {
 		a.Begun, a.begunAt = true, c.Server.e.Now
 	}
 }
 
-// finished removes a from the queue. The reply to a is complete.
+// finished removes the attempt a from the queue. The reply to a is complete.
 func (c *Conn) finished(a *Attempt) {
 	e := c.Server.e
 	c.pop()

@@ -37,8 +37,8 @@ func (c *Conn) waits(tell func(client uint64, w stats.Wait)) {
 	}
 }
 
-// phase returns what a waits for now, and why. before is the number of attempts before it in
-// the queue.
+// phase returns what the attempt a waits for now, and why. The parameter `before` is the number
+// of attempts before it in the queue.
 func (c *Conn) phase(a *Attempt, before int) (phase, why string) {
 	switch {
 	case c.State != ConnUp:
@@ -53,7 +53,8 @@ func (c *Conn) phase(a *Attempt, before int) (phase, why string) {
 	return stats.Answer, "the server's answer"
 }
 
-// Slowest returns the phase of a that lasted longest. The reply to a has just become complete.
+// Slowest returns the phase of the attempt a that lasted longest. The reply to a has just
+// become complete.
 func (c *Conn) Slowest(a *Attempt) string {
 	connected := max(a.sentAt, c.upAt)
 	first := max(connected, c.headAt)
@@ -73,7 +74,7 @@ func (c *Conn) Slowest(a *Attempt) string {
 	return phase
 }
 
-// FailedIn returns the phase in which a failed.
+// FailedIn returns the phase in which the attempt a has failed.
 func (c *Conn) FailedIn(a *Attempt, f Failure) string {
 	switch {
 	case f.Unsent && c.State != ConnUp:

@@ -143,8 +143,8 @@ func (s *Sight) Done(c *upstream.Conn, a *upstream.Attempt) {
 	s.end(c, a).Done(c, a)
 }
 
-// Failed records the outcome and forwards the call. Keys of a read without a value so far get
-// that outcome.
+// Failed records the outcome and forwards the call. The outcome applies to those keys of the
+// read whose value has not arrived.
 func (s *Sight) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failure) {
 	s.out = f.Outcome
 	s.end(c, a).Failed(c, a, f)

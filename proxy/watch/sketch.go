@@ -129,7 +129,7 @@ type Row struct {
 	Counts
 }
 
-// top returns the most requested keys, at most that many.
+// top returns the most requested keys. The parameter `most` limits their number.
 func (s *sketch) top(most int) []Row {
 	order := make([]int, len(s.rows))
 	for i := range order {

@@ -24,7 +24,7 @@ var textFlags = func() (f [NumOps]Letters) {
 var showsCas = letters("c")
 
 // AppendAsText appends the text command with the same meaning as r, a meta request
-// parsed from buf, for a server with the features has. The command is never quiet,
+// parsed from buf, for a server with the features `has`. The command is never quiet,
 // so the server always replies. ok is false if there is no such command.
 func AppendAsText(dst, buf []byte, r *Request, has Features) (line []byte, ok bool) {
 	key := r.Key.Of(buf)
@@ -107,8 +107,8 @@ func (s *speller) store(r *Request, key []byte) {
 	}
 }
 
-// unsigned appends a number of at most bits bits. If the span is empty, it appends
-// otherwise.
+// unsigned appends a number. The parameter bits is its maximum size in bits. If the span
+// is empty, it appends the text `otherwise`.
 func (s *speller) unsigned(at Span, bits int, otherwise string) {
 	b := at.Of(s.buf)
 	if len(b) == 0 {

@@ -182,11 +182,11 @@ func (p *parser) tooManyTokens() bool {
 	return true
 }
 
-// flags parses the meta flags of r, which begin after the word that ends at at. It
-// returns the error reply, or nil. Like memcached it stops at a repeated flag and
-// at one that no version can have. If there are several other faults, it returns
-// the error for the last one. If there is a letter that memcached 1.6.18 doesn't
-// know, the server decides, so most faults are ignored.
+// flags parses the meta flags of r, which begin after the word that ends at the offset
+// `at`. It returns the error reply, or nil. Like memcached it stops at a repeated flag
+// and at a flag that no version of memcached can have. If there are several other
+// faults, it returns the error for the last one. If there is a letter that memcached
+// 1.6.18 doesn't know, the server decides, so most faults are ignored.
 func (p *parser) flags(at uint32) (wrong []byte) {
 	r := p.r
 	wrong = answerFormat // the reply of 1.6.18 to an F that is not a number
@@ -254,7 +254,7 @@ func (p *parser) flags(at uint32) (wrong []byte) {
 	return nil
 }
 
-// number stores value in to if fits accepts it, else it returns fault.
+// number stores value in `to` if the function fits accepts it, else it returns fault.
 func (p *parser) number(value Span, fits func([]byte) bool, to *Span, fault []byte) []byte {
 	if !fits(value.Of(p.buf)) {
 		return fault

@@ -138,8 +138,9 @@ func (r *Reply) whole(buf []byte, size, dataLen int) (int, error) {
 }
 
 // plain parses the most frequent lines of the reply to a text get: END, or a VALUE
-// without unusual bytes. This takes a third of the time of any. For everything else
-// it returns size 0 and does not modify r. dataLen is -1 if no data block follows.
+// without unusual bytes. It takes a third of the time that the function `any` takes.
+// For everything else it returns size 0 and does not modify r. dataLen is -1 if no data
+// block follows.
 func (r *Reply) plain(awaited, buf []byte) (size, dataLen int) {
 	const start = len("VALUE ")
 	if len(buf) < start || string(buf[:start]) != "VALUE " {
@@ -177,7 +178,8 @@ func (r *Reply) plain(awaited, buf []byte) (size, dataLen int) {
 	return end + 2, dataLen
 }
 
-// plainUnique parses the cas id of a VALUE, which begins at at, after the length.
+// plainUnique parses the cas id of a VALUE. It begins after the length, at the offset
+// `at`.
 // It returns the end of the line, or 0 if the rest of the line is not a plain cas
 // id.
 func (r *Reply) plainUnique(buf []byte, at int) (end int) {
@@ -202,7 +204,7 @@ func same(a, b []byte) bool {
 	}
 }
 
-// number parses the digits of b from at on. It returns the position after them and
+// number parses the digits of b from the offset `at` on. It returns the position after them and
 // their value. With more than nine digits the value is undefined.
 func number(b []byte, at int) (end, n int) {
 	for uint(at) < uint(len(b)) { // the uint comparison saves the bounds check
@@ -357,7 +359,7 @@ func (r *Reply) meta(op Op, buf []byte) (dataLen int, ok bool) {
 	return dataLen, r.flags(buf, at)
 }
 
-// flags parses the meta flags of a reply, which begin at at.
+// flags parses the meta flags of a reply, which begin at the offset `at`.
 func (r *Reply) flags(buf []byte, at uint32) bool {
 	end := r.Line.End
 	p := skipSpaces(buf, at, end)

@@ -114,7 +114,7 @@ func ParseVersion(line []byte) (Release, bool) {
 	return Release{part[0], part[1], part[2]}, true
 }
 
-// Older reports whether v was released before other.
+// Older reports whether v was released before the release `other`.
 func (v Release) Older(other Release) bool {
 	return cmp.Or(cmp.Compare(v.Major, other.Major), cmp.Compare(v.Minor, other.Minor), cmp.Compare(v.Patch, other.Patch)) < 0
 }

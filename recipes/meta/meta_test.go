@@ -30,7 +30,8 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// kind is the part of an error that a recipe distinguishes.
+// kind describes an error as far as recipes distinguish errors: one of three known
+// errors, or another one.
 func kind(err error) string {
 	for _, known := range []error{memcache.ErrCacheMiss, memcache.ErrNotStored, memcache.ErrCASConflict} {
 		if errors.Is(err, known) {

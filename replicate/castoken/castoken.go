@@ -15,7 +15,7 @@
 // remove the tag first and then open.
 package castoken
 
-// The package doc and all of the code.
+// All of the package: Identity, Seal and Open.
 
 // Identity returns the identity that seals the tokens of a key at one server. It is derived
 // from the server's address, the key as servers know it, and the values that change

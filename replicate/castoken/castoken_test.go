@@ -23,7 +23,8 @@ func TestTokens(t *testing.T) {
 				t.Errorf("%d opened by %d is %d: could be a cas of its own", cas, i, got)
 			}
 		}
-		// Failover's tag uses the bits above, and may be added and removed around sealing.
+		// The tag of package failover uses the bits above 51. It may be added and
+		// removed both before and after sealing.
 		const tag = 0xabc << 52
 		if Open(token|tag, own) != cas|tag {
 			t.Errorf("the tag of %x is not kept", token|tag)

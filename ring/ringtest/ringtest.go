@@ -36,8 +36,8 @@ func Keys(n int) [][]byte {
 //   - The same key always has the same owner.
 //   - The load is balanced within bound, by weights (nil: all equal).
 //   - The order of fallbacks ends.
-//   - Distinct names every server once.
-//   - The shares add up to 1 and agree with the keys.
+//   - ring.Distinct returns an order in which each server is named exactly once.
+//   - The shares that the ring reports add up to 1, and match the number of test keys of each server.
 //   - No lookup allocates.
 func Contract(t *testing.T, p ring.Placement, weights []int, bound Bound) {
 	t.Helper()
@@ -76,8 +76,8 @@ func Contract(t *testing.T, p ring.Placement, weights []int, bound Bound) {
 	allocations(t, p, list[:50])
 }
 
-// endOfWalk bounds the length of an order, as a factor of the number of servers. No
-// client makes that many tries.
+// endOfWalk limits the length of a fallback order. It is the maximum number of tries,
+// divided by the number of servers. No client makes that many tries.
 const endOfWalk = 100
 
 func fallbacks(t *testing.T, p ring.Placement, list [][]byte) {

@@ -61,8 +61,8 @@ func dial(a at, timeout time.Duration) (fd int, err error) {
 	return fd, nil
 }
 
-// connect starts a connection, from the address from if it is not nil. A separate address has its
-// own ports.
+// connect starts a connection to the address a. If the address `from` is not nil, the connection
+// has it as its local address; a separate local address has its own ports.
 func connect(a at, from unix.Sockaddr) (fd int, err error) {
 	fd, err = unix.Socket(a.family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

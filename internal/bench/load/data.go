@@ -66,8 +66,8 @@ func newData(w Workload) *data {
 func (d *data) key(i int) []byte   { return d.heads[i][d.keyAt : d.keyAt+d.keySize] }
 func (d *data) value(i int) []byte { return d.noise[i : i+d.size] }
 
-// number returns the key's number from the first line of a hit. ok is false unless the line is
-// exactly the head of that key.
+// number returns the number of a key, parsed from the first line of a hit. ok is false unless the
+// line is exactly the VALUE line of that key.
 func (d *data) number(line []byte) (int, bool) {
 	end := d.keyAt + d.keySize
 	if len(line) < end {
@@ -83,7 +83,7 @@ func (d *data) number(line []byte) (int, bool) {
 	return n, n < d.count && bytes.Equal(line, d.heads[n])
 }
 
-// appendGet appends a read of n keys from key first on, wrapping around.
+// appendGet appends a read of n keys, beginning with the key number `first` and wrapping around.
 func (d *data) appendGet(out []byte, first, n int) []byte {
 	out = append(out, "get"...)
 	for i := range n {
@@ -93,8 +93,8 @@ func (d *data) appendGet(out []byte, first, n int) []byte {
 	return append(out, "\r\n"...)
 }
 
-// appendPart appends a read of those of the keys whose server is who. any reports whether there is
-// one.
+// appendPart appends a read of those of the keys that are on the server number `who`. The result
+// any is false if there is no such key.
 func (d *data) appendPart(out []byte, first, n int, owner []uint8, who uint8) (_ []byte, any bool) {
 	for i := range n {
 		i := (first + i) % d.count

@@ -447,7 +447,7 @@ func (l *loop) next(k *client, start int64) (bool, error) {
 	return false, nil
 }
 
-// ask adds a read of the key first and the keys after it.
+// ask adds a read of the key number `first` and of the keys after it.
 func (l *loop) ask(k *client, first int, start int64) error {
 	if len(k.lanes) > 1 && l.work.Keys > 1 {
 		k.start = start

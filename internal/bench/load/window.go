@@ -59,9 +59,10 @@ func (w *window) tick(now, rings int64, measuring bool) {
 	}
 }
 
-// record counts a request with its reply. apart means that it read a key of the server that is
-// measured separately. Its latency counts only if it began in the window, because begin and end
-// delay the requests that are due at that time.
+// record counts a request with its reply. The flag apart means that the request read a key of the
+// server that is measured separately. The latency counts only if the request was due after
+// w.from: begin and end stop the load while they read counters, so requests that are due then are
+// late.
 func (w *window) record(r request, hits int, apart bool, now int64) {
 	w.requests++
 	reads := r.kind == get || r.kind == quietGets

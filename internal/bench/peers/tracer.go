@@ -69,7 +69,7 @@ func (t *Tracer) Trace(pid int, work func() error) (map[string]int64, error) {
 	err = errors.Join(worked, cmd.Process.Signal(syscall.SIGINT))
 	ended := make(chan struct{})
 	go func() {
-		_ = cmd.Wait() // the interrupt causes its error; the file shows whether it counted
+		_ = cmd.Wait() // Wait returns an error because of the interrupt; whether the program has counted is visible in its output file
 		close(ended)
 	}()
 	select {

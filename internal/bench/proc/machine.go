@@ -2,7 +2,8 @@
 
 package proc
 
-// The machine: usage of each CPU, the kernel's accounting, names.
+// The machine: the usage of each CPU, whether the kernel counts interrupt time separately, and the
+// names of the kernel and the CPU.
 
 import (
 	"bytes"

@@ -50,7 +50,8 @@ func Cliffs(before, row *Point, share float64) []string {
 
 func tailOf(m *Measured) float64 { return m.P99.Value.Median / m.P50.Value.Median }
 
-// growth returns the factor by which the work, and so the cost, may grow from x to y.
+// growth returns the factor by which the work per request, and so its cost, may grow between two
+// rows. x and y are the X of the earlier and the later row, and share is that of Cliffs.
 func growth(x, y, share float64) float64 {
 	if share == 0 {
 		return 1

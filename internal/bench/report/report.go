@@ -24,8 +24,8 @@ const OverSocket = ", unix socket"
 // suffix has the same forwarder before that server, without delays.
 const OneSlow = ", one slow"
 
-// LateLimit is the delay of the load's timer from which a run counts as disturbed. It is longer
-// than the load waits for its turn on a CPU that it shares with three servers.
+// LateLimit is the delay of the load's timer from which a run counts as disturbed. The load shares
+// a CPU with three servers, and without a disturbance it waits less than this for its turn.
 const LateLimit = 25 * time.Millisecond
 
 // RareCall is the number of calls per request below which a system call is not listed. Most calls
@@ -135,7 +135,7 @@ type Run struct {
 	LoadCPU  float64     `json:"load_cpu_us"` // of the load, microseconds per request
 	Requests int64       `json:"requests"`
 	Apart    *load.Apart `json:"apart,omitempty"`    // latency of reads, by server of the key
-	Good     []int64     `json:"good,omitempty"`     // with clients that do not read: by connection, replies without a miss or an error
+	Good     []int64     `json:"good,omitempty"`     // only in scenarios with clients that read no replies: for each connection of the other clients, the replies without a miss or an error
 	GivenUp  int         `json:"given_up,omitempty"` // requests without a reply at the end of the run
 	Seconds  float64     `json:"seconds"`
 	Tries    int         `json:"tries"` // how often the run was made before it was kept
@@ -351,7 +351,7 @@ func (r *Report) Failures() []string {
 	return all
 }
 
-// disturbed counts runs that stayed disturbed, and all runs.
+// disturbed counts the runs that were still disturbed at their last try, and all runs.
 func (r *Report) disturbed() (kept, runs int) {
 	for _, s := range r.results() {
 		for _, m := range s.Peers {

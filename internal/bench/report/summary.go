@@ -56,8 +56,9 @@ func (r *Result) rounds(peer string) map[int]Run {
 	return runs
 }
 
-// to summarizes the ratios of one quantity to that of other runs of the same round. It skips rounds
-// in which a value is 0: direct has no proxy and so no CPU time of one.
+// to summarizes the ratio of this peer's quantity to that of the other runs, by round. It skips
+// rounds in which one of the two is 0. For example, the peer direct has no proxy, so the CPU time
+// of its proxy is 0.
 func (m *Measured) to(others map[int]Run, of func(Run) float64) *Spread {
 	var ratios []float64
 	for _, run := range m.Runs {
@@ -102,7 +103,7 @@ func SpreadOf(values []float64) Spread {
 }
 
 // outside returns the greatest k for which, with 95 % confidence, the true median lies between the
-// k-th least and the k-th greatest of n values. It returns 0 if there is no such k. Each value is
+// k-th smallest and the k-th largest of n values. It returns 0 if there is no such k. Each value is
 // below the median with probability 1/2.
 func outside(n int) int {
 	tail, term := 0.0, math.Pow(0.5, float64(n)) // term: exactly k values are below

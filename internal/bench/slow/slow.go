@@ -4,12 +4,14 @@
 //
 // It forwards bytes in both directions and detects the replies: a get's reply ends with END, a meta
 // reply is a line and its value, and any other line is a reply. Each reply is delayed with a given
+// reply is a line and its value, and any other line is a reply. Each reply is delayed with a given
 // probability by a given time, which counts from when it arrived from memcached. Later replies on
-// the same connection wait for it; other connections do not. So delays do not add up, as with late
-// network packets, and unlike a server that stalls.
+// the same connection wait for it; other connections do not. So delays do not add up. Late network
+// packets have the same effect. A server that stalls has another one: it delays all its
+// connections.
 package slow
 
-// Connections, and the replies on them.
+// The connections of clients, and how replies are detected and delayed.
 
 import (
 	"bufio"
@@ -83,7 +85,8 @@ func (s Server) answers(client io.Writer, server io.Reader) error {
 	return cmp.Or(failed, <-ended)
 }
 
-// cut splits the server's output into pieces: all bytes that have arrived, up to a delayed reply.
+// cut splits the server's output into pieces. A piece contains all bytes that have arrived, but
+// ends before a reply that is delayed.
 func (s Server) cut(server io.Reader, pieces chan<- piece) error {
 	in := bufio.NewReaderSize(server, 64<<10)
 	var now piece

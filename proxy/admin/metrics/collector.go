@@ -303,8 +303,10 @@ func (out *output) failover(s *stats.Snapshot) {
 	}
 }
 
-// rolls writes how many instances serve each pool with a roll, and how many of them differ.
-// Labels with their names would be unlimited; the dashboard shows them.
+// rolls writes figures of each pool whose instances list themselves on its servers (package
+// roll). It counts all instances, those whose configuration differs from that of most, those
+// that place replicas on other servers, and unreadable entries. Labels with the instances'
+// names would be unlimited; the dashboard shows the names.
 func (out *output) rolls(s *stats.Snapshot) {
 	for i := range s.Rolls {
 		pool := s.Rolls[i].Pool
@@ -317,8 +319,9 @@ func (out *output) rolls(s *stats.Snapshot) {
 	}
 }
 
-// order writes an operator's order if there is one. Two more series for each of hundreds of
-// servers would add no information.
+// order writes a series only if an operator has overridden the state of the server. Otherwise
+// it writes nothing, because a 0 for each of the two orders, for hundreds of servers, would add
+// no information.
 func (out *output) order(is health.Override, labels ...string) {
 	if is != health.Restore {
 		out.set(serverOrdered, 1, append(labels, is.String())...)

@@ -184,7 +184,7 @@ var (
 		"pool", "server", "address", "order")
 )
 
-// Each pool that moves keys or has replicas, and each of its servers.
+// Metrics of each pool that moves keys or has replicas, and of each server of such a pool.
 var (
 	failoverPhase = perMember.gauge("failover_phase",
 		"What the pool does with the server's keys: 0 IN, 1 LEAVING, 2 OUT, 3 RETURN, 4 WARM, 5 SETTLE; of pools whose keys move, or that keep copies.")
@@ -241,7 +241,7 @@ var (
 		"rounds")
 )
 
-// Wrong or missing replies, and the servers of the current table.
+// Metrics of wrong or missing replies, and metrics of the servers in the current table.
 var (
 	replyFaults = counter("reply_faults_total",
 		"Commands that would have ended without a reply, and got SERVER_ERROR instead, or that got more than one reply; anything but 0 is a bug in Ringside.")

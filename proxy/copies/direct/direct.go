@@ -47,9 +47,10 @@ type door interface {
 	Copied() *copies.Copies
 }
 
-// Ask sends the read of one key of x on c; share is the key's part of x. name is the
-// key as servers know it, and hash the hash of name. raw is the request in
-// Clients.Req; if that has many keys, raw is not used.
+// Ask sends the read of one key of x on c. The parameter `share` says which part of x
+// the key belongs to (see client.Exchange.Share). name is the key as servers know it,
+// and hash the hash of name. raw is the request in Clients.Req; if that has many keys,
+// raw is not used.
 func Ask(x *client.Exchange, share int32, rt *routing.Route, c *upstream.Conn, e *copies.Copies, raw, key, name []byte, hash uint64) {
 	a, before := x.Attempt(), c.Tail
 	a.To, a.Share = (*Reader)(x), share
@@ -86,8 +87,8 @@ func (p *Reader) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b [
 	return p.takeOver(c, a, &upstream.Result{Bytes: b, Reply: *r})
 }
 
-// found reports whether a has received its VALUE, so that only END follows. For VALUE
-// itself it returns false.
+// found reports whether an earlier reply to the attempt was its VALUE, so that only END
+// follows. While the VALUE itself is being handled, it still returns false.
 func found(a *upstream.Attempt) bool { return len(a.NextKey()) == 0 }
 
 // takeOver starts a task that continues with the reply r, or with the reason why there

@@ -47,7 +47,7 @@ type Table struct {
 	Keys        map[uint64]*Entry    // by hash
 	Lists       [numStates]list.List // Keys by state, each list in the order in which the entries entered the state
 	dirty       int                  // number of dirty Keys
-	Overflowed  bool                 // more than DirtyKeys were dirty: no key is read until the member was flushed before it rejoined
+	Overflowed  bool                 // more than DirtyKeys were dirty: no key is read at the member until it has been flushed and has rejoined
 	DeletesSent int                  // number of deletes without a reply
 }
 

@@ -13,8 +13,8 @@ import (
 	"ringside/proxy/routing"
 )
 
-// Arrangement is which servers keep the replicas of which keys, by the routes of one
-// routing table.
+// Arrangement describes which servers keep the replicas of which keys, according to the
+// routes of one routing table.
 type Arrangement struct {
 	Print     string // differs between two arrangements if a key may have different replicas; empty: no key is replicated
 	hash      uint64

@@ -37,9 +37,10 @@ type Handover struct {
 
 const maxFormers = 4 // number of former arrangements that are remembered
 
-// New returns the handover from the arrangement before to that of a new routing table.
-// was is the handover in progress at that time, or nil. tooMany reports whether the
-// oldest arrangement was forgotten, because there were more than maxFormers.
+// New returns the handover from the arrangement `before` to that of a new routing
+// table. The parameter `was` is the handover in progress at that time, or nil. tooMany
+// reports whether the oldest arrangement was forgotten, because there were more than
+// maxFormers.
 func New(before *Arrangement, was *Handover) (h *Handover, tooMany bool) {
 	h = &Handover{Serving: before}
 	if was != nil {

@@ -55,7 +55,8 @@ func (r *ringside) take(now int64) {
 	r.arrange(now)
 }
 
-// arrange passes the table to the instance's keeper, if its keys are replicated.
+// arrange passes the table to the keeper of the instance, if the instance keeps
+// replicas.
 func (r *ringside) arrange(now int64) {
 	if r.bare {
 		return
@@ -180,10 +181,11 @@ func differ(seed uint64, leave func(r *ringside)) (at int64, through bool) {
 	return 0, false
 }
 
-// TestTableAfterTable checks that instances never write by different tables at the
-// same time. This must hold whenever each of them gets another table, and whatever
-// record a server has when it answers again. Without any one of these rules the test
-// must find a violation.
+// TestTableAfterTable checks that no two instances ever write by different routing
+// tables at the same time. This must hold for any times at which the instances get a
+// new table, and for any record that a server has when it replies again after an
+// outage. Each case leaves out one rule of the protocol; then the test must find a
+// violation.
 func TestTableAfterTable(t *testing.T) {
 	for _, c := range []struct {
 		rule  string

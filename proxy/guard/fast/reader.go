@@ -55,7 +55,7 @@ func AskFor(g *guard.Guard, x *client.Exchange, rt *routing.Route, c *upstream.C
 	c.Require(a, wire.Metas)
 	g.Line = append(append(append(g.Line[:0], "mg "...), key...), " f v c"...)
 	g.Line = g.AppendFlags(g.Line, rt.Guard, x.Op == wire.Gets, hide)
-	g.Line = append(g.Line, " k\r\n"...) // after the flags that are parsed for a hit
+	g.Line = append(g.Line, " k\r\n"...) // k is last, after the flags that a hit needs
 	c.Out.Append(&g.Buffers, g.Line)
 	c.Give(a, len(g.Line))
 }
@@ -137,8 +137,9 @@ func (tags *Stamps) head(r *wire.Reply, b []byte, s *item.Seen) (h stamp.Head, s
 	return h, ok && tags.Known.Judge(h) == stamp.Stands && h.HasAll(tags.Must)
 }
 
-// uncover removes the head of a valid value, if it has one. It reports whether the
-// value is valid by the versions known.
+// uncover removes the header with tag versions from a value, if there is one and the
+// value is valid. It reports whether the value is valid according to the versions in
+// tags.Known.
 func (tags *Stamps) uncover(r *wire.Reply, b []byte, s *item.Seen) bool {
 	h, stands := tags.head(r, b, s)
 	if h == nil || !stands {
@@ -164,7 +165,7 @@ func (p *Reader) fresh(a *upstream.Attempt, s *item.Seen) bool {
 	return !g.Overdue(rt.Guard, g.Loops.HashKey(key), s.Cas) // if the lease holder is overdue, a task handles the reply
 }
 
-// route returns the route of the key of a, by the current routing table.
+// route returns the route of the attempt's key in the current routing table.
 func (p *Reader) route(a *upstream.Attempt) (*routing.Route, *guard.Guard) {
 	d, ok := p.Session.Handler.(door)
 	if !ok {

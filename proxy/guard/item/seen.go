@@ -14,8 +14,8 @@ import (
 // 0. With flags 0 it would look like a placeholder while it is refreshed or deleted.
 const EmptyFlags = "1381171200"
 
-// MarkFlags are the client flags of a tombstone. An instance that has the key
-// replicated stores it.
+// MarkFlags are the client flags of a tombstone. Tombstones are stored by instances
+// whose configuration replicates the key.
 const MarkFlags = wire.MarkFlags
 
 // Seen is the reply to an mg. Its byte slices point into that reply.
@@ -84,7 +84,8 @@ func (s *Seen) Stub() bool {
 	return s.Size == 0 && string(s.Flags) == "0" && (s.Wins() || s.Taken() || s.Soft())
 }
 
-// Nothing reports whether all commands except those of the guard must see no value.
+// Nothing reports whether clients must see a miss instead of the item. Only the guard's
+// own commands use such an item.
 func (s *Seen) Nothing() bool { return s.Absent() || s.Mark() || s.Stub() || s.Soft() || s.Fallen }
 
 // Plain reports whether the item is an empty value that its client stored with flags

@@ -1,6 +1,6 @@
 package item
 
-// Requests to servers, and the times that they use.
+// The guard's requests to servers, and the leases and expiry times in these requests.
 
 import (
 	"encoding/base64"
@@ -75,8 +75,8 @@ const maxRelative = 30 * 24 * 60 * 60
 
 // Longer returns the exptime to store a value with, if the client wants n. now is the
 // Unix time. The value is kept longer so that it can be served during its rebuild. A
-// value with a short TTL must not be due from its first second. If it can't be kept
-// longer, it is sealed: no client may refresh it early.
+// value with a short TTL must not be due for an early refresh from its first second on.
+// If it can't be kept longer, it is sealed: no client may refresh it early.
 func Longer(rt *routing.Guard, n, now int64) (kept int64, sealed bool) {
 	stale, early := int64(rt.Stale/time.Second), int64(Early(rt)/time.Second)
 	left := n

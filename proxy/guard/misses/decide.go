@@ -48,7 +48,7 @@ type Outcome uint8
 const (
 	Stored  Outcome = iota
 	Refused         // the server did not store it
-	Failed          // there is no reply: the server may still run the set later
+	Failed          // no reply was received: the server may still run the set later
 )
 
 // Event is something that happens to a key in a scope. All times are in nanoseconds on

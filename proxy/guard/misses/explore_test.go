@@ -604,7 +604,7 @@ func (x *explorer) environment(from world) {
 		w := from
 		w.late = false
 		if x.store(&w, &w.lateSet, false) {
-			x.cause(&w, -1, false) // also for its own connection, which treats it as failed
+			x.cause(&w, -1, false) // -1: the misses of the connection that sent the set are marked too, because it treats the set as failed
 		}
 		w.lateSet = thread{}
 		x.visit(w, "the set that has timed out is executed")

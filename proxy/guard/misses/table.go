@@ -58,13 +58,13 @@ func (s *Seen) event() Event {
 	return ev
 }
 
-// At returns an event without a kind, at the time now on the route rt.
+// At returns an event without a kind. It happens on the route rt, at the time `now`.
 func At(rt *routing.Guard, now int64) Event {
 	return Event{Now: now, Lease: int64(rt.Learned.Lease(rt.Lease)), LeaseMax: int64(rt.LeaseMax)}
 }
 
-// Record records a miss. If the table then has more than most entries, it drops the
-// oldest ones. It returns nil if the scope is Pooled.
+// Record records a miss. The parameter `most` is the maximum number of entries; if
+// there are more, it drops the oldest ones. It returns nil if the scope is Pooled.
 func (t *Table) Record(s Scope, c *Client, name string, seen Seen, most int) *Miss {
 	if s.Pooled {
 		return nil
@@ -223,8 +223,8 @@ func (t *Table) age(now int64) {
 }
 
 // Leave drops the misses of a client that has gone, and returns them. It keeps a miss
-// if a set of the key is in flight, or is pending because its hash is in sets. If that
-// set does not end the miss, lease_max does.
+// if a set of the key is in flight, or is pending because its hash is in the parameter
+// `sets`. If that set does not end the miss, lease_max does.
 func (t *Table) Leave(c *Client, sets []uint64) (list []*Miss) {
 	for _, m := range slices.Clone(t.clients[c]) {
 		if m.Busy || slices.Contains(sets, m.Hash) {

@@ -29,7 +29,7 @@ import (
 // Stage is the progress of a handover.
 type Stage uint8
 
-// The stages: the number mod 4.
+// The stages. The stage of a handover number N is N mod 4.
 const (
 	Done Stage = iota
 	Waiting
@@ -78,8 +78,8 @@ func (s *Standing) Stage(arrangement uint64) Stage {
 // Barrier is a keeper's state of a handover. Times are on the keeper's clock.
 type Barrier struct {
 	Standing
-	Since    int64   // when N was adopted; 0: not measured yet
-	Held     []int64 // by view server: since when its record contains N without interruption; 0: it does not
+	Since    int64   // when this process adopted N; 0 in a new keeper, until its first Step
+	Held     []int64 // for each server with a view record: the time from which its record has contained N without interruption; 0: it does not contain N
 	deadline int64   // maximum duration of this process's commands, in nanoseconds
 }
 
@@ -116,8 +116,9 @@ func (b *Barrier) set(n uint32, list uint64, now int64) {
 	}
 }
 
-// Read handles the number of a record. same means that the record has this proxy's
-// list. It reports whether the stage may have changed.
+// Read handles the handover number n from the record of a server. The parameter list is
+// the hash of the server list in that record; same means that this proxy has the same
+// server list. Read reports whether the stage may have changed.
 func (b *Barrier) Read(n uint32, list uint64, same bool, now int64) bool {
 	if n > b.top || n == b.top && same {
 		b.top, b.list = n, list
@@ -139,11 +140,12 @@ func (b *Barrier) Hold(server int, says bool, now int64) {
 	}
 }
 
-// Step moves to the next stage if it is time, and reports whether it did. agreed means
-// that no other list was seen recently. stood reports whether the number has been in
-// the records for a WAIT. A process without replicas only follows the others, because
-// it does not know how long commands on them last. But it does return to Waiting when
-// it sees another list, because it may be the only one that has seen it.
+// Step moves to the next stage if it is time, and reports whether it did. The parameter
+// agreed means that no other server list was seen recently. The function stood reports
+// whether N has been in enough records for as long as the keeper's waits last. A
+// process without replicas only follows the others, because it does not know how long
+// commands on them last. But it does return to Waiting when it sees another list,
+// because it may be the only one that has seen it.
 func (b *Barrier) Step(list uint64, now int64, agreed bool, stood func() bool, ping time.Duration) bool {
 	if b.Since == 0 { // a new keeper continues with N, but does not know yet whether a proxy has another list
 		b.Since = now

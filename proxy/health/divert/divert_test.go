@@ -36,8 +36,8 @@ func TestKeysAreDivertedAndComeBack(t *testing.T) {
 	}
 }
 
-// TestNamesFit checks that memcached accepts the name of a key of any length, also in
-// base64.
+// TestNamesFit checks the names that keys have on their substitute servers. For keys of
+// any length, memcached must accept such a name, also in base64.
 func TestNamesFit(t *testing.T) {
 	seen := map[string]int{}
 	for n := 1; n <= 250; n++ {

@@ -61,9 +61,9 @@ func makeKey(kind string, names ...string) string {
 // Get returns a request for an item and its cas.
 func Get(key string) []byte { return fmt.Appendf(nil, "mg %s v c\r\n", key) }
 
-// Put returns a request that stores an item. It replaces the version with that cas;
-// with cas 0 it only creates the item. The item expires after so many seconds; 0:
-// never.
+// Put returns a request that stores an item. It replaces only the version with the cas
+// number cas; if that is 0, it only creates the item. The parameter seconds is the TTL
+// of the item; 0: it never expires.
 func Put(key string, value []byte, cas uint64, seconds int) []byte {
 	how := "ME"
 	if cas != 0 {
@@ -77,8 +77,8 @@ func Put(key string, value []byte, cas uint64, seconds int) []byte {
 }
 
 // Add returns a request that increments a counter by one. If the counter does not
-// exist, the request creates it with the value 1. It then expires after so many
-// seconds, however often it is incremented.
+// exist, the request creates it with the value 1. The parameter seconds is the TTL of
+// the new counter. Later increments do not extend it.
 func Add(key string, seconds int) []byte {
 	return fmt.Appendf(nil, "ma %s N%d J1 v\r\n", key, seconds)
 }

@@ -61,8 +61,9 @@ func (c *Cell) Is(p Process) bool {
 // time.
 const slack = int64(5 * time.Second)
 
-// Stranger reports whether p had started before the previous process was last seen, ago
-// nanoseconds earlier. Then p has other data.
+// Stranger reports whether p had already started when the previous process was last
+// seen. The parameter `ago` is the time since then, in nanoseconds. A stranger does not
+// have the data of the previous process.
 func (p Process) Stranger(ago int64) bool { return p.Uptime*int64(time.Second) > ago+slack }
 
 // Answers returns a message for operators that p, a stranger, replies.

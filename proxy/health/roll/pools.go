@@ -1,6 +1,6 @@
 package roll
 
-// This file implements the second item: the pools that eject a server.
+// This file implements the item that lists the pools that eject a server.
 
 import (
 	"bytes"
@@ -35,8 +35,7 @@ type poolEntry struct {
 	silent int    // number of the reader's rounds without a change
 }
 
-// NextRound starts the next round. The item has been read since the start of the
-// previous one.
+// NextRound starts the next round. The item must have been read in the current round.
 func (p *Pools) NextRound() {
 	for name, e := range p.others {
 		if e.silent++; e.silent > silent+remembered {
@@ -45,9 +44,9 @@ func (p *Pools) NextRound() {
 	}
 }
 
-// Hear evaluates the item. value is nil if there is none. own are the pools by which
-// this instance ejects the server, or, with the prefix Keeps, those that have it and do
-// not eject it.
+// Hear evaluates the item. value is nil if there is none. The parameter `own` contains
+// the names of this instance's pools that have the server. Those that do not eject it
+// have the prefix Keeps.
 func (p *Pools) Hear(value []byte, own []string) {
 	p.read = parsePools(value)
 	for _, name := range own {

@@ -23,10 +23,10 @@ const (
 	Rejected                // the majority suspects the server
 )
 
-// Count adds the counters of one server. live counts all proxies, and suspects those
-// that suspect the polled server; nil: no proxy has suspected any server. refused is
-// the number of proxies that were refused by it recently. every is the time between two
-// votes of a proxy.
+// Count adds the counters of one server. The Tally live counts all proxies. The Tally
+// suspects counts those that suspect the polled server; nil: no proxy has suspected any
+// server. refused is the number of proxies that were refused by it recently. The
+// parameter `every` is the time between two votes of a proxy.
 func (p *Poll) Count(live, suspects *Tally, refused uint64, every, now int64) {
 	p.asked = true
 	counted := suspects != nil && suspects.Fresh(every, now)

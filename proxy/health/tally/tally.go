@@ -13,8 +13,9 @@ type Tally struct {
 	at     int64     // time of the newest element
 }
 
-// See records the value of the counter at time now. Reads are every apart. A lower
-// value means that the counter was created again; then there is no increment to record.
+// See records the value of the counter at time now. The caller reads the counter at the
+// interval `every`. A lower value means that the counter was created again; then there
+// is no increment to record.
 func (t *Tally) See(value uint64, every, now int64) {
 	if t.seenAt != 0 && value >= t.value && now-t.seenAt < 3*every/2 {
 		t.grow(value-t.value, every, now)
@@ -38,7 +39,8 @@ func (t *Tally) grow(by uint64, every, now int64) {
 	t.at = now
 }
 
-// Fresh reports whether the count is recent. Increments of one proxy are every apart.
+// Fresh reports whether the count is recent. Each proxy increments the counter once in
+// each interval `every`.
 func (t *Tally) Fresh(every, now int64) bool { return t.looks > 0 && now-t.at <= 5*every/2 }
 
 // Rate returns the rounded increment per interval, or 0 if no increment is known yet. A

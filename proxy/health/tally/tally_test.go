@@ -6,7 +6,7 @@ func TestRate(t *testing.T) {
 	const every = 100
 	for _, c := range []struct {
 		name string
-		seen []uint64 // one read each, every apart
+		seen []uint64 // one read each, at the interval `every`
 		rate uint64
 	}{
 		{"nothing", nil, 0},

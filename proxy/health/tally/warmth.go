@@ -14,7 +14,8 @@ type Warmth struct {
 	at         int64  // time of the last measurement; 0: none
 }
 
-// Count handles the running totals of reads and hits.
+// Count updates the measurement from the running totals: asks is the number of reads,
+// and hits the number of reads with a hit.
 func (w *Warmth) Count(asks, hits uint64, now int64) {
 	switch {
 	case w.at == 0:

@@ -21,12 +21,12 @@ type Copies struct {
 	Lacking string `json:"lacking,omitempty"` // why Left is less than Of - 1: other servers and their states
 }
 
-// CopiesIn returns how many replicas routes keep of a key in a pool, and how many
-// remain without one of its servers. It returns nil if no route replicates keys there.
-// lacking returns how many servers of a pool, without that server, are not up or lack
-// replicas, and describes some of them. If a route replicates a key to several pools,
-// the key may be on any server of each pool. So one server that lacks replicas makes
-// that pool count as having none.
+// CopiesIn returns how many replicas of a key the routes keep in a pool, and how many
+// remain if one of the pool's servers is out. It returns nil if no route replicates
+// keys there. The function lacking returns how many of a pool's other servers are not
+// up or lack replicas, and describes some of them. If a route replicates a key to
+// several pools, the key may be on any server of each pool. So one server that lacks
+// replicas makes that pool count as having none.
 func CopiesIn(t *table.Table, pool *table.Pool, lacking func(*table.Pool) (n int, how []string)) (c *Copies) {
 	var reasons []string
 	for _, l := range t.Listeners {

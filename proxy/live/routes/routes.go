@@ -20,7 +20,7 @@ type Routes struct {
 	Guards []GuardLine `json:"guards"` // routes with a guard
 	Tags   []TagLine   `json:"tags"`   // routes with tags
 	Near   []NearLine  `json:"near"`   // routes with a near cache
-	Voided Voided      `json:"voided"` // by this process, over all pools
+	Voided Voided      `json:"voided"` // invalidations of tags by this process, over all pools
 	Copies *CopyWork   `json:"copies"` // null: no route keeps replicas in the pool
 	Lacks  []LackLine  `json:"lacks"`  // servers that lack something
 }

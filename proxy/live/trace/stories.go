@@ -77,13 +77,13 @@ func (s *Stories) add(r *Row) {
 	}
 }
 
-// end appends the pending letter to the text.
+// end appends the pending letter, which stands for the last event, to the text.
 func (of *story) end() {
 	of.text.WriteString(of.latest())
 	of.last = ""
 }
 
-// latest formats the pending letter.
+// latest formats the pending letter, and how often its event has happened in a row.
 func (of *story) latest() string {
 	switch {
 	case of.last == "":

@@ -206,7 +206,8 @@ func (f *Follower) hear(traces []watch.Trace, now time.Time) {
 	}
 }
 
-// fold merges consecutive hits of a key, and consecutive counts of a key, into one row.
+// fold merges consecutive hits of a key, and its consecutive increments or decrements,
+// into one row.
 func fold(rows []Row) (list []Row) {
 	last := map[string]int{} // index of the last row by key
 	for _, r := range rows {

@@ -30,9 +30,9 @@ import (
 
 // Settings are the settings of engine.moderation in the configuration.
 type Settings struct {
-	Above int           // requests to servers per second and loop above which the Moderator waits; 0: never
+	Above int           // requests to servers per second and loop above which the Moderator may wait; 0: never
 	Sleep time.Duration // how long a loop sleeps at the pace Sleep
-	Pace  Kind          // the only pace used above that load, or Auto
+	Pace  Kind          // the only pace used while the load is higher than Above, or Auto
 }
 
 // Kind names a pace.
@@ -40,7 +40,7 @@ type Kind uint8
 
 // The paces that the configuration can name.
 const (
-	Auto    Kind = iota // the pace that serves most for its CPU time in trials; no wait if none does
+	Auto    Kind = iota // trials choose the pace that serves the most requests for its CPU time; the loop does not wait if no pace with a wait is better
 	Answers             // wait for most of the replies due from one server, for at most 2 ms
 	Sleep               // wait for Settings.Sleep
 )
@@ -114,9 +114,9 @@ const (
 	checkTime  = int64(150 * time.Millisecond)
 	watchTime  = int64(10 * time.Millisecond) // between measurements of a low load
 	lookTime   = int64(50 * time.Millisecond) // between measurements of a high load
-	trialGain  = 4                            // per cent more requests than at the plain pace that show that waiting pays off
-	trialEqual = 2                            // per cent fewer that count as equal
-	trialNoise = 6                            // the same for the short windows of a trial, if a proof follows
+	trialGain  = 4                            // waiting pays off if it serves this many per cent more requests than the plain pace
+	trialEqual = 2                            // a pace that serves fewer requests by this many per cent still counts as equal
+	trialNoise = 6                            // like trialEqual, for the short windows of a trial that a longer window (proving) follows
 	crowdShare = 20                           // per cent of the clients that wait at the plain pace: from here on, clients are known to wait
 	loadChange = 4                            // a load that changes by one part in this many counts as another load
 	waitMin    = int64(1 * time.Second)
@@ -128,8 +128,8 @@ const (
 
 // Pace is one way to serve a load.
 type Pace struct {
-	Prompt  bool // hold requests only if a queue is so long that they arrived in batches
-	Answers bool // while servers owe replies, only these end the wait
+	Prompt  bool // hold requests only for a server whose queue is so long that it must be from pipelines or multi-key reads
+	Answers bool // while servers owe replies, the arrival of replies is the only event that ends the wait
 	Nap     bool // sleep for Settings.Sleep before looking for events
 }
 
@@ -196,8 +196,8 @@ func (m *Moderator) enter(p phase, pace int, until int64) {
 	m.phase, m.pace, m.until = p, pace, until
 }
 
-// changed reports whether the load differs from the one of the verdict in the direction that ends
-// the verdict early.
+// changed reports whether the load has changed so that the verdict must end early. A verdict to
+// wait ends if the load has fallen, a verdict against waiting if it has grown.
 func (m *Moderator) changed(rate int64) bool {
 	if m.waiting {
 		return rate < m.rate-m.rate/loadChange
@@ -241,7 +241,8 @@ func (m *Moderator) trial(now int64, n uint64) {
 	}
 }
 
-// judge evaluates a trial. It starts a proof or the verdict.
+// judge evaluates a trial. A new verdict to wait must first be proved by longer windows (see
+// Moderator), so the phase proving begins. Any other verdict is in force at once.
 func (m *Moderator) judge(now int64) {
 	best, plain := plainPace, m.served[plainPace]
 	for i, n := range m.served {
@@ -269,8 +270,8 @@ func (m *Moderator) judge(now int64) {
 	m.verdict(now)
 }
 
-// worthiest returns the pace with the most worth among best and those that served at least a
-// hundredth of least requests.
+// worthiest returns the pace with the most worth. It considers the pace best, and those that served
+// at least as many requests as the parameter `least` divided by 100.
 func (m *Moderator) worthiest(best int, least uint64) int {
 	for i, n := range m.served {
 		if n*100 >= least && m.worth(i) > m.worth(best) {

@@ -141,8 +141,8 @@ func (p *Pattern) template(tag string) (t template, err error) {
 	return t, nil
 }
 
-// match reports whether parts match key from offset at to the end. names is the
-// number of names before parts.
+// match reports whether parts match the rest of key, which begins at the offset `at`.
+// names is the number of names before parts.
 func match(key []byte, parts []part, f *found, names, at int) bool {
 	for i := 0; i < len(parts); i++ {
 		switch parts[i].kind {

@@ -1,10 +1,10 @@
-// Package deed spells the requests of a replication rule (package replicate) to one server,
-// and parses the replies.
+// Package deed formats the requests of a replication rule (package replicate) to one
+// server, and parses the replies. Such a request, by its kind, is called a deed.
 //
 // Package copies copies a key from one replica to another. Package failover copies it from
 // the substitute server to the key's own. Both use replicate.Mend, so both must place the
 // same tombstones, recognize each other's by their flags, and not mistake a client's item
-// for one. So these requests are spelled here, once.
+// for one. So only this package formats these requests.
 package deed
 
 import (
@@ -22,10 +22,11 @@ import (
 // MarkWait is the time that the owner of a tombstone gets to finish.
 const MarkWait = 20 * time.Millisecond
 
-// Spell returns the request of a deed that needs nothing of t's own request, on a key as
-// the server knows it. guard is the flag for the cas that must still be there (Guard). life
-// is the TTL of a tombstone in seconds. The comments at package replicate's deeds say what
-// each reply must show.
+// Spell returns the request line of the deed d, which must not need anything from the
+// client's request. key is the key as the server knows it. guard is the meta flag that
+// makes the request depend on an item's cas (see Guard). life is the TTL of a tombstone in
+// seconds. The comments at the constants of replicate.Deed say which meta flags each reply
+// must contain.
 func Spell(t *task.Task, d replicate.Deed, key []byte, guard string, life int) []byte {
 	mark := " F" + wire.MarkFlags + " T" + strconv.Itoa(life) + " c"
 	switch d {
@@ -45,7 +46,7 @@ func Spell(t *task.Task, d replicate.Deed, key []byte, guard string, life int) [
 	return t.Meta("mg", key, " s f c", nil) // Look, Weigh, Review, Check, Preview
 }
 
-// Fill returns the request that stores what the reply from has fetched, like Spell. With
+// Fill returns the request that stores the item in the reply `from`, like Spell. With
 // chosen, the copy gets the cas that was fetched, too.
 func Fill(t *task.Task, key []byte, guard string, from *upstream.Result, chosen bool) []byte {
 	ttl := Arg(from, 't')
@@ -59,7 +60,8 @@ func Fill(t *task.Task, key []byte, guard string, from *upstream.Result, chosen 
 	return t.Meta("ms", key, flags, from.Reply.Body.Of(from.Bytes))
 }
 
-// Guard returns the flag that makes a request run only if the cas in r is still there.
+// Guard returns the meta flag that makes a request run only if the item still has the cas
+// in the reply r.
 func Guard(r *upstream.Result) string { return " C" + Arg(r, 'c') }
 
 // Arg returns the argument of a meta flag in a reply, or "0" if it is missing.
@@ -89,7 +91,8 @@ func Kind(d replicate.Deed, r *upstream.Result) replicate.Kind {
 	}
 }
 
-// Marked reports whether a reply that shows flags shows those of a tombstone.
+// Marked reports whether the client flags in a reply are those of a tombstone. It returns
+// false for a reply without flags.
 func Marked(r *upstream.Result) bool {
 	return string(r.Reply.ClientFlags.Of(r.Bytes)) == wire.MarkFlags || Arg(r, 'f') == wire.MarkFlags
 }
@@ -101,9 +104,9 @@ var kinds = [wire.NumKinds]replicate.Kind{
 	wire.Deleted: replicate.Deleted, wire.Touched: replicate.Touched, wire.OK: replicate.OK, wire.ServerError: replicate.ServerError,
 }
 
-// Show returns the edit that adds flags to the client's meta request: letter (0: none), if
-// the client has not requested it, and more. added is the flag that Hide must remove from
-// the reply, or 0.
+// Show returns the edit that adds meta flags to the client's meta request. It adds the
+// flags in the parameter `more`, and the flag letter if the client has not requested that
+// (0: none). The result added is the flag that Hide must remove from the reply, or 0.
 func Show(t *task.Task, letter byte, more string) (edit task.Edit, added byte) {
 	if letter != 0 && !t.Req.Letters.Has(letter) {
 		added = letter
@@ -113,7 +116,8 @@ func Show(t *task.Task, letter byte, more string) (edit task.Edit, added byte) {
 	return task.Edit{At: wire.Span{Start: end, End: end}, With: []byte(more)}, added
 }
 
-// Hide removes the flag that Show has added from the reply to a request of that kind.
+// Hide removes the flag that Show has added from the reply r. op and dialect are those of
+// the request.
 func Hide(r *upstream.Result, op wire.Op, dialect wire.Dialect, added byte) {
 	rep := &r.Reply
 	if added == 0 {

@@ -55,8 +55,8 @@ func (l *Line) Fits(gets bool, key int) bool {
 // Begin starts a new line.
 func (l *Line) Begin(gets bool) { l.gets = gets }
 
-// Continue makes l continue the line of before, after the line end of that was removed. Ends then records
-// the new end.
+// Continue makes l continue the Line `before`, whose line end was removed. Ends then records the
+// new end.
 func (l *Line) Continue(before *Line) {
 	before.Joined = true
 	l.length, l.gets = before.length-int32(len(wire.CRLF)), before.gets

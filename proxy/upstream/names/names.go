@@ -1,6 +1,6 @@
 package names
 
-// The names of one request, and the check of replies against them.
+// The keys and the opaque of one request, and the check of replies against them.
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ const gap = len(" ")
 // Names is what the reply to a request must name. The zero value is one empty key.
 type Names struct {
 	Line
-	keys    []byte // one key: it, as the server knows it, and the opaque; many keys: their lengths, and the line
+	keys    []byte // with one key: the key as the server knows it, then the opaque; with many keys: the lengths of the keys, then the request line
 	At      int32  // position in keys of the first key that had no VALUE yet
 	Nth     int32  // number of keys before it; a VALUE directly before END is not counted
 	lengths int32  // with many keys: how many there are
@@ -202,10 +202,10 @@ func (n *Names) FitsText(key []byte) bool {
 	}
 }
 
-// FitsMeta reports whether the meta reply with the bytes b can be the reply. Flags k and O
-// are returned only if they were requested. keyed means that k was requested. echoesMisses
-// means that the server returns them with EN, too. A server may return a key in base64 or
-// plain, depending on how its item was created.
+// FitsMeta reports whether the meta reply r, which has the bytes b, can be the reply to this
+// request. The server returns the flags k and O only if the request has them. keyed means that
+// the request has k. echoesMisses means that this server also returns k and O with EN. A server
+// may return a key in base64 or plain, depending on how its item was created.
 func (n *Names) FitsMeta(b []byte, r *wire.Reply, keyed, echoesMisses bool) bool {
 	asked, opaque := n.Named()
 	bare := r.Kind == wire.Miss && !echoesMisses

@@ -256,7 +256,7 @@ type Line struct {
 	Seconds float64
 }
 
-// Report returns the statistics at the time now.
+// Report returns the statistics at the time `now`.
 func (b *Book) Report(now int64) *Report {
 	is := &Report{Chosen: b.Chosen(), Reach: time.Duration(now - b.Since())}
 	b.mu.Lock()

@@ -15,7 +15,7 @@ type Reason uint8
 
 // The reasons.
 const (
-	Unsure Reason = iota // the cause is not known, or the key is in the sample only since a short time
+	Unsure Reason = iota // the cause is not known, or the key has been in the sample only for a short time
 	Never
 	Expired
 	Deleted
@@ -281,7 +281,7 @@ func (t *Table) Counted(now int64, number uint16, is Counters) {
 	s.counted, s.counters = now, is
 }
 
-// Flush records that all values of a server are gone at that time, which may be in the future.
+// Flush records that all values of a server are gone at the time `at`, which may be in the future.
 func (t *Table) Flush(at int64, number uint16) {
 	t.mu.Lock()
 	t.server(number).flushed = at

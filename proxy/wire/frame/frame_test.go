@@ -1,7 +1,7 @@
 package frame
 
-// Frames of the binary protocol: they parse alike at every cut, and translate to
-// the right requests.
+// Frames of the binary protocol: the parser returns the same wherever the input is cut
+// in two, and frames are translated to the right requests.
 
 import (
 	"bytes"

@@ -170,7 +170,8 @@ func parseSaid(line string) (source string, said Said, err error) {
 	return source, said, err
 }
 
-// Record returns the line of that file for stream s.
+// Record returns the line of testdata/memcached-1.6.45.txt that records the reaction
+// `said` to the stream s.
 func Record(s Stream, said Said) string {
 	line := s.Source + " => " + quote(said.Answer)
 	if said.Closed {

@@ -44,7 +44,8 @@ func item(key, value string, expires int32) *memcache.Item {
 	return &memcache.Item{Key: key, Value: []byte(value), Expiration: expires}
 }
 
-// GetSetLock is the lock of [1] with get and set (S-26): "wrong but tolerable".
+// GetSetLock is the lock of [1] with get and set (S-26). The article calls it "wrong
+// but tolerable".
 func GetSetLock(mc recipes.Client, name string) (bool, error) {
 	if _, err := mc.Get(name); err == nil {
 		return false, nil
@@ -52,8 +53,8 @@ func GetSetLock(mc recipes.Client, name string) (bool, error) {
 	return true, mc.Set(item(name, "1", 5))
 }
 
-// MCLock is the lock of [1] and [2] with add and delete (S-27, S-45): "quite
-// correct".
+// MCLock is the lock of [1] and [2] with add and delete (S-27, S-45). The article calls
+// it "quite correct".
 type MCLock struct {
 	MC      recipes.Client
 	Name    string

@@ -196,8 +196,8 @@ func (r *Rows) Total() (n int) {
 	return n
 }
 
-// SelectionKey is the key of [1] for a selection with options (S-10):
-// md5(serialize(options)).
+// SelectionKey is the key that article [1] uses for a selection with options (scheme
+// S-10): md5(serialize(options)). The package comment names the articles.
 func SelectionKey(options map[string]any) string {
 	text, _ := json.Marshal(options)
 	return fmt.Sprintf("%x", md5.Sum(text))

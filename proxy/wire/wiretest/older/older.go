@@ -1,7 +1,8 @@
 // Package older rewrites a client's stream for comparison with memcached 1.6.18. In
-// some cases package wire behaves like 1.6.45 instead. This package replaces only
-// these cases, by input to which 1.6.18 replies as package wire does. So everything
-// else in the stream can still be compared with 1.6.18, which the tests run.
+// some cases package wire behaves like 1.6.45 instead. This package replaces the input
+// of these cases by other input. To that input 1.6.18 sends the reply that package wire
+// sends to the original input. Everything else in the stream is unchanged, so it can be
+// compared with 1.6.18, which the tests run.
 package older
 
 import (
