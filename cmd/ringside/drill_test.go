@@ -317,11 +317,11 @@ func free(t *testing.T) string {
 	if runtime.GOOS == "linux" { // elsewhere loopback is that one address
 		host = fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
 	}
-	a, err := demo.FreeAddress(net.JoinHostPort(host, "0"))
+	free, err := demo.FreeAddresses(net.JoinHostPort(host, "0"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return a
+	return free[0]
 }
 
 // memcached starts a real memcached server on a port that it chooses itself, and returns the

@@ -106,19 +106,15 @@ func Start(listen, adminAddr, version string, log *slog.Logger) (*Cluster, error
 }
 
 func (d *Cluster) start(listen, adminAddr, version string, log *slog.Logger) error {
-	listen, err := FreeAddress(listen)
+	servers, err := d.StartNodes(3) // first, so that they do not get a port that is chosen below
 	if err != nil {
 		return err
 	}
-	adminAddr, err = FreeAddress(adminAddr)
+	free, err := FreeAddresses(listen, adminAddr)
 	if err != nil {
 		return err
 	}
-	servers, err := d.StartNodes(3)
-	if err != nil {
-		return err
-	}
-	d.Instance, err = StartText(listen, adminAddr, d.defaults+"pools: {main: {distribution: ketama-points, servers: ["+servers+"]}}\nroutes:\n"+herdRoute+tagRoute+"  - {pool: main}\n", version, log)
+	d.Instance, err = StartText(free[0], free[1], d.defaults+"pools: {main: {distribution: ketama-points, servers: ["+servers+"]}}\nroutes:\n"+herdRoute+tagRoute+"  - {pool: main}\n", version, log)
 	return err
 }
 
@@ -145,20 +141,24 @@ func StartText(listen, adminAddr, text, version string, log *slog.Logger) (*inst
 	return instance.Start(f, version, log)
 }
 
-// FreeAddress returns address, or one with another port if that is taken.
-func FreeAddress(address string) (string, error) {
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		host, _, bad := net.SplitHostPort(address)
-		if bad != nil {
-			return "", cli.Usage(bad)
+// FreeAddresses returns the addresses. An address whose port is in use is replaced by one with
+// another port. All results are different.
+func FreeAddresses(addresses ...string) (free []string, err error) {
+	for _, address := range addresses {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			host, _, bad := net.SplitHostPort(address)
+			if bad != nil {
+				return nil, cli.Usage(bad)
+			}
+			if l, err = net.Listen("tcp", net.JoinHostPort(host, "0")); err != nil {
+				return nil, err
+			}
 		}
-		if l, err = net.Listen("tcp", net.JoinHostPort(host, "0")); err != nil {
-			return "", err
-		}
+		defer l.Close() // after all are chosen
+		free = append(free, l.Addr().String())
 	}
-	defer l.Close()
-	return l.Addr().String(), nil
+	return free, nil
 }
 
 // Close stops the servers.

@@ -135,14 +135,11 @@ func (f *drillFlags) drillMode(ctx context.Context, o Options, m tableMode, each
 		text += "\nroutes: [{pool: main, preset: sessions, copies_on: server}]"
 	}
 	for range tableRingsides {
-		listen, err := demo.FreeAddress("127.0.0.1:0")
+		free, err := demo.FreeAddresses("127.0.0.1:0", "127.0.0.1:0")
 		if err != nil {
 			return err
 		}
-		adminAddr, err := demo.FreeAddress("127.0.0.1:0")
-		if err != nil {
-			return err
-		}
+		listen, adminAddr := free[0], free[1]
 		r, err := demo.StartText(listen, adminAddr, text, f.version, slog.New(slog.DiscardHandler))
 		if err != nil {
 			return err
