@@ -95,11 +95,11 @@ func TestPoolsShareAServer(t *testing.T) {
 	})
 	eventually(t, "server list reports a pool that ejects nothing", func() bool {
 		_, out, _ := typed("server", "list", "--admin", first.admin)
-		return strings.Contains(out, "Another Ringside does not eject s2 (by its pool a) and s2 (by its pool b), and loses what it has stored there")
+		return strings.Contains(out, "Another Ringside does not eject s2 (in its pool a) and s2 (in its pool b), and loses what it has stored there")
 	})
 	eventually(t, "server list reports both", func() bool {
 		_, out, _ := typed("server", "list", "--admin", stays.admin)
-		return strings.Contains(out, "Another Ringside ejects s2 (by its pool a) and s2 (by its pool c), and flushes a server when it returns")
+		return strings.Contains(out, "Another Ringside ejects s2 (in its pool a) and s2 (in its pool c), and flushes a server when it returns")
 	})
 
 	// All instances that eject now use the same file.

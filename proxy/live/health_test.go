@@ -185,16 +185,16 @@ func TestOverall(t *testing.T) {
 func TestEjectedElsewhere(t *testing.T) {
 	sum := &stats.Snapshot{Shared: []stats.Shared{{Pool: "main", Server: "s1", Other: "o\x1b"}}}
 	const end = ", and flushes a server when it returns, with what this pool has stored there by then. Give all Ringsides the same pools, or each pool its own servers."
-	for i, want := range []string{`s1 (by its pool o\x1b)`, `s1 (by its pool o\x1b) and s2 (by its pool o2)`, `s1 (by its pool o\x1b), s2 (by its pool o2) and s2 (by its pool o3)`,
-		`s1 (by its pool o\x1b), s2 (by its pool o2), s2 (by its pool o3) and 1 more`} {
+	for i, want := range []string{`s1 (in its pool o\x1b)`, `s1 (in its pool o\x1b) and s2 (in its pool o2)`, `s1 (in its pool o\x1b), s2 (in its pool o2) and s2 (in its pool o3)`,
+		`s1 (in its pool o\x1b), s2 (in its pool o2), s2 (in its pool o3) and 1 more`} {
 		if got := ejectedElsewhere(sum, "main"); got != "Another Ringside ejects "+want+end {
 			t.Errorf("%d: it says %q", i, got)
 		}
 		sum.Shared = append(sum.Shared, stats.Shared{Pool: "main", Server: "s2", Other: fmt.Sprint("o", i+2)})
 	}
 	both := &stats.Snapshot{Shared: []stats.Shared{{Pool: "main", Server: "s1", Other: "o1"}, {Pool: "main", Server: "s2", Other: "o2", Keeps: true}}}
-	if got, want := ejectedElsewhere(both, "main"), "Another Ringside ejects s1 (by its pool o1), and flushes a server when it returns, with what this pool has stored there by then. "+
-		"Another Ringside does not eject s2 (by its pool o2), and loses what it has stored there when this one flushes a server that returns. "+
+	if got, want := ejectedElsewhere(both, "main"), "Another Ringside ejects s1 (in its pool o1), and flushes a server when it returns, with what this pool has stored there by then. "+
+		"Another Ringside does not eject s2 (in its pool o2), and loses what it has stored there when this one flushes a server that returns. "+
 		"Give all Ringsides the same pools, or each pool its own servers."; got != want {
 		t.Errorf("it says %q", got)
 	}

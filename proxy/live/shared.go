@@ -45,7 +45,7 @@ func serversOf(sum *stats.Snapshot, pool string, keeps bool) string {
 	var list []string
 	for _, s := range sum.Shared {
 		if s.Pool == pool && s.Keeps == keeps {
-			list = append(list, fmt.Sprintf("%s (by its pool %s)", s.Server, Clean(s.Other)))
+			list = append(list, fmt.Sprintf("%s (in its pool %s)", s.Server, Clean(s.Other)))
 		}
 	}
 	n := len(list)

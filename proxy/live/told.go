@@ -71,9 +71,9 @@ func tell(is map[string]any) Told {
 		}
 		return t
 	case "another Ringside ejects a server by a pool that does not eject it here":
-		return Told{Tone: Bad, Kind: "suspect", Text: "Another Ringside ejects " + server + " by its pool " + word("other"), More: why}
+		return Told{Tone: Bad, Kind: "suspect", Text: "Another Ringside ejects " + server + " in its pool " + word("other"), More: why}
 	case "no other Ringside ejects a server any more by that pool, which does not eject it here":
-		return Told{Tone: Good, Kind: Up, Text: "No other Ringside ejects " + server + " by its pool " + word("other") + " any more"}
+		return Told{Tone: Good, Kind: Up, Text: "No other Ringside ejects " + server + " in its pool " + word("other") + " any more"}
 	case "another Ringside does not eject a server that is ejected here":
 		return Told{Tone: Bad, Kind: "suspect", Text: "Another Ringside has " + server + " in its pool " + word("other") + " and does not eject it", More: why}
 	case "no other Ringside has a server any more in that pool, which does not eject it":
