@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"ringside/proxy/client"
-	"ringside/proxy/copies/direct"
+	"ringside/proxy/copies"
 	"ringside/proxy/counters"
 	"ringside/proxy/guard"
 	"ringside/proxy/health/divert"
@@ -258,7 +258,7 @@ func (e *Engine) readCopy(s *client.Session, x *client.Exchange, share int32, rt
 		return false
 	}
 	e.endPart(c.Server)
-	direct.Ask(x, share, rt, c, &e.Copies, raw, key, name, hash)
+	copies.Ask(x, share, rt, c, &e.Copies, raw, key, name, hash)
 	if e.Watch.Left--; e.Watch.Left < 0 {
 		e.look(c.Tail, rt, key, 0)
 	}

@@ -14,7 +14,6 @@ import (
 	"ringside/proxy/health"
 	"ringside/proxy/health/roll"
 	"ringside/proxy/link"
-	"ringside/proxy/near/serve"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
 	"ringside/proxy/tags"
@@ -45,7 +44,7 @@ type Engine struct {
 	guards   *guard.Guard // handles tasks on guarded keys
 	tags     *tags.Tags   // handles tasks on keys with tags
 	Counters counters.Counters
-	near     *serve.Near // near cache: values kept in this process
+	near     *nearReads  // near cache: values kept in this process
 	Watch    watch.Watch // samples the keys that clients request
 	Shared   *Proxy      // shared by all engines of the process
 
@@ -98,7 +97,7 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 	}
 	e.Copies = copies.Copies{Tasks: &e.Tasks, Keepers: &e.Keepers, Doubtful: &p.doubtful, Moving: &p.moving}
 	e.Counters = counters.Counters{Tasks: &e.Tasks}
-	e.near = serve.New(&e.Tasks, &e.Watch, p.Hash, e.admit)
+	e.near = newNearReads(&e.Tasks, &e.Watch, p.Hash, e.admit)
 	e.TrimMore = func() {
 		e.near.Clear()
 		e.TrimExchanges()

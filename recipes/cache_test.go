@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"ringside/internal/testenv"
 	"ringside/recipes"
-	"ringside/recipes/internal/rig"
 )
 
 func TestTags(t *testing.T) {
@@ -162,7 +162,7 @@ func TestGuardStories(t *testing.T) {
 	g.get(t, "first again", "v3", func() (string, error) {
 		go func() {
 			defer close(done)
-			other := must(recipes.NewGuardedCache(g.Store, "c", recipes.GuardedOptions{Expires: 10 * time.Second, Wait: rig.Patience}))
+			other := must(recipes.NewGuardedCache(g.Store, "c", recipes.GuardedOptions{Expires: 10 * time.Second, Wait: testenv.Patience}))
 			v, err := other.Get(ctx, "k", nothing)
 			if string(v) != "v3" || err != nil {
 				t.Errorf("who waits: %q, %v", v, err)
@@ -227,8 +227,8 @@ func TestGuardRaces(t *testing.T) {
 // Fifty callers miss at once, and one builds.
 func TestHerd(t *testing.T) {
 	t.Parallel()
-	m := rig.StartMemcached(t)
-	c := must(recipes.NewGuardedCache(&recipes.Store{Client: rig.Client(t, m.Address)}, "c", recipes.GuardedOptions{Expires: time.Minute, Wait: rig.Patience}))
+	m := testenv.StartMemcached(t)
+	c := must(recipes.NewGuardedCache(&recipes.Store{Client: testenv.Client(t, m.Address)}, "c", recipes.GuardedOptions{Expires: time.Minute, Wait: testenv.Patience}))
 	var builds atomic.Int32
 	var all, gate sync.WaitGroup
 	gate.Add(1)

@@ -14,8 +14,8 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 	"pgregory.net/rapid"
 
+	"ringside/internal/testenv"
 	"ringside/recipes"
-	"ringside/recipes/internal/rig"
 )
 
 const month = 31 * 24 * time.Hour
@@ -139,7 +139,7 @@ func TestBadInput(t *testing.T) {
 
 // A lease that is too long is not also reported as too short.
 func TestLeaseTooLong(t *testing.T) {
-	_, err := recipes.NewGuardedCache(&recipes.Store{Client: rig.Client(t, "127.0.0.1:1")}, "n", recipes.GuardedOptions{Expires: time.Minute, Lease: month})
+	_, err := recipes.NewGuardedCache(&recipes.Store{Client: testenv.Client(t, "127.0.0.1:1")}, "n", recipes.GuardedOptions{Expires: time.Minute, Lease: month})
 	if text := fmt.Sprint(err); !errors.Is(err, recipes.ErrExpiry) || !strings.Contains(text, "more than 30 days") || strings.Contains(text, "at least") {
 		t.Error(text)
 	}
@@ -148,8 +148,8 @@ func TestLeaseTooLong(t *testing.T) {
 // The largest value that a recipe sends is accepted by memcached, and one byte
 // more is not sent.
 func TestItemLimit(t *testing.T) {
-	m := rig.StartMemcached(t)
-	s := &recipes.Store{Client: rig.Client(t, m.Address)}
+	m := testenv.StartMemcached(t)
+	s := &recipes.Store{Client: testenv.Client(t, m.Address)}
 	table := must(recipes.NewTable(s, "t", recipes.TableOptions{}))
 	largest := 0
 	for n := 1<<20 - 85; ; n++ {

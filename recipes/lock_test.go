@@ -12,8 +12,8 @@ import (
 
 	"github.com/bradfitz/gomemcache/memcache"
 
+	"ringside/internal/testenv"
 	"ringside/recipes"
-	"ringside/recipes/internal/rig"
 )
 
 func TestLock(t *testing.T) {
@@ -127,15 +127,15 @@ func TestFenceStopsALateWriter(t *testing.T) {
 
 func TestLockManyGoroutines(t *testing.T) {
 	t.Parallel()
-	m := rig.StartMemcached(t)
-	lock := must(recipes.NewLock(&recipes.Store{Client: rig.Client(t, m.Address)}, "n", 30*time.Second))
+	m := testenv.StartMemcached(t)
+	lock := must(recipes.NewLock(&recipes.Store{Client: testenv.Client(t, m.Address)}, "n", 30*time.Second))
 	var holders, grants atomic.Int32
 	var last uint64
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
 			for range 30 {
-				l, err := lock.Acquire(ctx, rig.Patience)
+				l, err := lock.Acquire(ctx, testenv.Patience)
 				if err != nil {
 					t.Error(err)
 					return
@@ -224,9 +224,9 @@ func TestViewCounter(t *testing.T) {
 // thousand.
 func TestFirstViews(t *testing.T) {
 	t.Parallel()
-	m := rig.StartMemcached(t)
+	m := testenv.StartMemcached(t)
 	var loads atomic.Int32
-	views := must(recipes.NewViewCounter(&recipes.Store{Client: rig.Client(t, m.Address)}, "n", 0, func(context.Context) (uint64, error) {
+	views := must(recipes.NewViewCounter(&recipes.Store{Client: testenv.Client(t, m.Address)}, "n", 0, func(context.Context) (uint64, error) {
 		loads.Add(1)
 		time.Sleep(10 * time.Millisecond)
 		return 5000, nil

@@ -19,8 +19,8 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 	"pgregory.net/rapid"
 
+	"ringside/internal/testenv"
 	"ringside/recipes"
-	"ringside/recipes/internal/rig"
 )
 
 // Run 30 cases per test; -rapid.checks overrides this.
@@ -115,8 +115,8 @@ func TestArrayMarks(t *testing.T) {
 
 // full returns a store with a memcached that accepts only items up to 2 kB.
 func full(t *testing.T) *recipes.Store {
-	m := rig.StartMemcached(t, "-I", "2k", "-o", "slab_chunk_max=1024")
-	return &recipes.Store{Client: rig.Client(t, m.Address), MaxItem: 2048}
+	m := testenv.StartMemcached(t, "-I", "2k", "-o", "slab_chunk_max=1024")
+	return &recipes.Store{Client: testenv.Client(t, m.Address), MaxItem: 2048}
 }
 
 func TestArrayFull(t *testing.T) {
@@ -393,8 +393,8 @@ func TestTableRepair(t *testing.T) {
 // Eight writers per type at once. Nothing is lost and nothing is stored twice.
 func TestWritersAtOnce(t *testing.T) {
 	t.Parallel()
-	m := rig.StartMemcached(t)
-	s := &recipes.Store{Client: rig.Client(t, m.Address)}
+	m := testenv.StartMemcached(t)
+	s := &recipes.Store{Client: testenv.Client(t, m.Address)}
 	array := must(recipes.NewArray(s, "a", recipes.ArrayOptions{}))
 	sharded := must(recipes.NewArray(s, "s", recipes.ArrayOptions{Shards: 4}))
 	table := must(recipes.NewTable(s, "t", recipes.TableOptions{}))

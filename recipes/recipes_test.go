@@ -13,8 +13,8 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 
 	"ringside/internal/memnode"
+	"ringside/internal/testenv"
 	"ringside/recipes"
-	"ringside/recipes/internal/rig"
 )
 
 // clock is a time that tests move.
@@ -125,7 +125,7 @@ func newStage(t testing.TB) *stage {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { node.Close() })
-	s := &spy{Client: rig.Client(t, node.Addr().String())}
+	s := &spy{Client: testenv.Client(t, node.Addr().String())}
 	return &stage{&recipes.Store{Client: s, Now: c.Now}, s, c, node}
 }
 

@@ -18,8 +18,6 @@ import (
 	"time"
 
 	"ringside/internal/bench"
-	"ringside/internal/bench/peers"
-	"ringside/internal/bench/report"
 )
 
 // measuring contains the flags of a command that measures.
@@ -65,7 +63,7 @@ func (m *measuring) runFlags(rounds, tries int, window, warm time.Duration) {
 		if !ok || name == "" || binary == "" {
 			return fmt.Errorf("%q is not NAME=BINARY", text)
 		}
-		c.Also = append(c.Also, peers.Variant{Name: name, Binary: binary, Engine: engine})
+		c.Also = append(c.Also, bench.Variant{Name: name, Binary: binary, Engine: engine})
 		return nil
 	})
 	m.Float64Var(&c.Disturbed, "disturbed", 0.1, "share of its CPUs that others may take from a run")
@@ -73,7 +71,7 @@ func (m *measuring) runFlags(rounds, tries int, window, warm time.Duration) {
 
 // run parses the flags, measures, prints and saves the report. It returns an error if the report
 // has failures.
-func (m *measuring) run(ctx context.Context, args []string, measure func(context.Context, bench.Config) (*report.Report, error)) error {
+func (m *measuring) run(ctx context.Context, args []string, measure func(context.Context, bench.Config) (*bench.Report, error)) error {
 	if err := parse(m.FlagSet, args); err != nil {
 		return err
 	}

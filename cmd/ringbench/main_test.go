@@ -22,7 +22,7 @@ import (
 	"testing"
 	"time"
 
-	"ringside/internal/bench/report"
+	"ringside/internal/bench"
 	"ringside/internal/testenv"
 )
 
@@ -117,29 +117,29 @@ func inFull(t *testing.T) bool {
 	return testenv.Full()
 }
 
-func runShort(t *testing.T, ctx context.Context, args ...string) (report.Report, string, error) {
+func runShort(t *testing.T, ctx context.Context, args ...string) (bench.Report, string, error) {
 	t.Helper()
 	return measureShort(t, ctx, "run", append([]string{"-rounds", "2", "-tries", "1"}, args...)...)
 }
 
 // measureShort runs a command that measures, with a short window.
-func measureShort(t *testing.T, ctx context.Context, name string, args ...string) (report.Report, string, error) {
+func measureShort(t *testing.T, ctx context.Context, name string, args ...string) (bench.Report, string, error) {
 	t.Helper()
 	return reported(t, ctx, append([]string{name, "-q", "-time", "100ms", "-warm", "20ms"}, args...)...)
 }
 
-func soakShort(t *testing.T, args ...string) (report.Report, string, error) {
+func soakShort(t *testing.T, args ...string) (bench.Report, string, error) {
 	t.Helper()
 	return reported(t, t.Context(), append([]string{"soak", "-q"}, args...)...)
 }
 
 // reported runs a command and returns its report as data and as Markdown.
-func reported(t *testing.T, ctx context.Context, args ...string) (report.Report, string, error) {
+func reported(t *testing.T, ctx context.Context, args ...string) (bench.Report, string, error) {
 	t.Helper()
 	dir := t.TempDir()
 	failed := command(ctx, append(args, "-json", dir+"/out.json", "-md", dir+"/out.md"))
 	noChildren(t)
-	var is report.Report
+	var is bench.Report
 	text, err := os.ReadFile(dir + "/out.json")
 	if err != nil {
 		return is, "", failed

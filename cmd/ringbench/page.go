@@ -13,7 +13,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"ringside/internal/bench/report"
+	"ringside/internal/bench"
 )
 
 func pageCommand(args []string) error {
@@ -27,7 +27,7 @@ func pageCommand(args []string) error {
 	if err != nil {
 		return err
 	}
-	filled, left, err := report.FillPage(string(text), func(name string) (*report.Report, error) {
+	filled, left, err := bench.FillPage(string(text), func(name string) (*bench.Report, error) {
 		text, err := os.ReadFile(filepath.Join(*from, name+".json"))
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, nil
@@ -35,7 +35,7 @@ func pageCommand(args []string) error {
 		if err != nil {
 			return nil, err
 		}
-		r := new(report.Report)
+		r := new(bench.Report)
 		return r, json.Unmarshal(text, r)
 	})
 	if err != nil {

@@ -15,8 +15,6 @@ import (
 	"time"
 
 	"ringside/internal/bench"
-	"ringside/internal/bench/report"
-	"ringside/internal/bench/slow"
 )
 
 // proxyVariable is the environment variable with the path of a memcached that was built with its
@@ -33,7 +31,7 @@ func runCommand(ctx context.Context, args []string) error {
 	flags.StringVar(&c.Scenarios, "scenarios", bench.UsualScenarios, "letters of the scenarios to run; empty for none:\n"+bench.ScenarioList())
 	flags.BoolVar(&c.NoFloor, "nofloor", false, "leave plain memcached out, where it is not what others are compared with")
 	flags.BoolVar(&c.Memory, "memory", true, "measure memory too")
-	return flags.run(ctx, args, func(ctx context.Context, c bench.Config) (*report.Report, error) {
+	return flags.run(ctx, args, func(ctx context.Context, c bench.Config) (*bench.Report, error) {
 		if err := checkRuns(c); err != nil {
 			return nil, err
 		}
@@ -46,7 +44,7 @@ func curvesCommand(ctx context.Context, args []string) error {
 	flags.nutcrackerFlag()
 	flags.runFlags(2, 2, 500*time.Millisecond, 600*time.Millisecond)
 	names := flags.String("curves", "", "names of the curves to measure, with commas; empty is all")
-	return flags.run(ctx, args, func(ctx context.Context, c bench.Config) (*report.Report, error) {
+	return flags.run(ctx, args, func(ctx context.Context, c bench.Config) (*bench.Report, error) {
 		if err := checkRuns(c); err != nil {
 			return nil, err
 		}
@@ -64,7 +62,7 @@ func whereCommand(ctx context.Context, args []string) error {
 	var to bench.WhereTo
 	flags.StringVar(&to.Profiles, "profiles", "", "directory for CPU profiles of Ringside and their top functions; empty takes none")
 	flags.DurationVar(&to.Time, "profile-time", 3*time.Second, "how long each is taken, in whole seconds")
-	return flags.run(ctx, args, func(ctx context.Context, c bench.Config) (*report.Report, error) {
+	return flags.run(ctx, args, func(ctx context.Context, c bench.Config) (*bench.Report, error) {
 		if c.Window <= 0 || c.Warm < 0 || to.Time < time.Second || to.Time > time.Minute {
 			return nil, errors.New("-time is more than 0, -warm at least 0, -profile-time 1s to 1m")
 		}
@@ -76,7 +74,7 @@ func whereCommand(ctx context.Context, args []string) error {
 func soakCommand(ctx context.Context, args []string) error {
 	flags := measuringFlags("soak", 25*time.Hour)
 	length := flags.Duration("time", 10*time.Minute, "how long to soak")
-	return flags.run(ctx, args, func(ctx context.Context, c bench.Config) (*report.Report, error) {
+	return flags.run(ctx, args, func(ctx context.Context, c bench.Config) (*bench.Report, error) {
 		return bench.RunSoak(ctx, c, *length)
 	})
 }
@@ -85,7 +83,7 @@ func outagesCommand(ctx context.Context, args []string) error {
 	flags := measuringFlags("outages", 15*time.Minute)
 	flags.nutcrackerFlag()
 	each := flags.Duration("time", 6*time.Second, "how long a server is gone, and how long the rate before is measured")
-	return flags.run(ctx, args, func(ctx context.Context, c bench.Config) (*report.Report, error) {
+	return flags.run(ctx, args, func(ctx context.Context, c bench.Config) (*bench.Report, error) {
 		return bench.Outages(ctx, c, *each)
 	})
 }
@@ -95,7 +93,7 @@ func tailsCommand(ctx context.Context, args []string) error {
 	flags.nutcrackerFlag()
 	flags.runFlags(10, 2, time.Second, 2*time.Second)
 	late, rate := slowFlags(flags.FlagSet), flags.Float64("rate", 10_000, "requests a second of scenario h: the forwarder has its CPU from load and servers")
-	return flags.run(ctx, args, func(ctx context.Context, c bench.Config) (*report.Report, error) {
+	return flags.run(ctx, args, func(ctx context.Context, c bench.Config) (*bench.Report, error) {
 		if err := errors.Join(checkRuns(c), checkSlow(*late)); err != nil {
 			return nil, err
 		}
@@ -106,14 +104,14 @@ func tailsCommand(ctx context.Context, args []string) error {
 	})
 }
 
-func slowFlags(flags *flag.FlagSet) *slow.Server {
-	s := new(slow.Server)
+func slowFlags(flags *flag.FlagSet) *bench.Server {
+	s := new(bench.Server)
 	flags.Float64Var(&s.Share, "share", 0.01, "share of the answers that are held back")
 	flags.DurationVar(&s.Delay, "delay", 20*time.Millisecond, "how long they are")
 	return s
 }
 
-func checkSlow(s slow.Server) error {
+func checkSlow(s bench.Server) error {
 	if s.Share < 0 || s.Share > 1 || s.Delay < 0 {
 		return errors.New("-share is 0 to 1, -delay at least 0")
 	}

@@ -52,16 +52,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ringside/internal/bench/peers"
-	"ringside/internal/bench/proc"
-	"ringside/internal/bench/report"
+	"ringside/internal/bench/load"
 )
 
 // Config says what to measure, with which programs, and on which CPUs.
 type Config struct {
 	Command string // the command line, for the report
 	Self    string // path of the ringbench binary, which is also the load generator
-	peers.Binaries
+	Binaries
 	NoFloor bool // do not measure the load directly on a server
 
 	Scenarios string        // letters of the scenarios to run
@@ -81,12 +79,12 @@ const serverCount = 3
 
 type bench struct {
 	Config
-	peers     []*peers.Peer // available peers, in the order of the report
-	starter   *peers.Starter
+	peers     []*Peer // available peers, in the order of the report
+	starter   *Starter
 	dir       string
-	server    string     // the version of memcached
-	pool      peers.Pool // the servers of the proxies
-	allCPUs   []int      // CPUs that this process may use
+	server    string // the version of memcached
+	pool      Pool   // the servers of the proxies
+	allCPUs   []int  // CPUs that this process may use
 	proxyCPUs []int
 	loops     int           // number of Ringside's loops
 	timeout   time.Duration // request timeout of Ringside; 0: its default
@@ -95,7 +93,7 @@ type bench struct {
 
 // Measure runs the scenarios, and the memory measurement if configured. A peer with wrong replies
 // does not stop the others: the report and its Failures contain the error.
-func Measure(ctx context.Context, c Config) (*report.Report, error) {
+func Measure(ctx context.Context, c Config) (*Report, error) {
 	b, scenarios, r, err := c.begin(ctx)
 	if err != nil {
 		return nil, err
@@ -117,7 +115,7 @@ func Measure(ctx context.Context, c Config) (*report.Report, error) {
 }
 
 // begin prepares the requested scenarios and starts their report.
-func (c Config) begin(ctx context.Context) (b *bench, scenarios []scenario, r *report.Report, err error) {
+func (c Config) begin(ctx context.Context) (b *bench, scenarios []scenario, r *Report, err error) {
 	if scenarios, err = pickScenarios(c.Scenarios); err != nil {
 		return nil, nil, nil, err
 	}
@@ -134,21 +132,21 @@ func (c Config) begin(ctx context.Context) (b *bench, scenarios []scenario, r *r
 
 // open finds the peers with these names, or all peers, and starts the servers.
 func (c Config) open(ctx context.Context, names ...string) (*bench, error) {
-	b := &bench{Config: c, loops: 1, timeout: peers.ReplyTimeout}
+	b := &bench{Config: c, loops: 1, timeout: ReplyTimeout}
 	if err := b.pickCPUs(); err != nil {
 		return nil, err
 	}
 	var err error
-	if b.peers, b.server, err = peers.FindPeers(c.Binaries, names); err != nil {
+	if b.peers, b.server, err = FindPeers(c.Binaries, names); err != nil {
 		return nil, err
 	}
-	if err := peers.RaiseDescriptors(); err != nil {
+	if err := RaiseDescriptors(); err != nil {
 		return nil, err
 	}
 	if b.dir, err = os.MkdirTemp("", "ringbench"); err != nil {
 		return nil, err
 	}
-	b.starter = peers.NewStarter(b.dir)
+	b.starter = NewStarter(b.dir)
 	if b.pool, err = b.startPool(ctx, serverCount, 1, b.LoadCPUs); err != nil {
 		b.close()
 		return nil, err
@@ -157,7 +155,7 @@ func (c Config) open(ctx context.Context, names ...string) (*bench, error) {
 }
 
 // startPool starts memcached processes, each with the given number of ports.
-func (b *bench) startPool(ctx context.Context, processes, ports int, cpus []int) (peers.Pool, error) {
+func (b *bench) startPool(ctx context.Context, processes, ports int, cpus []int) (Pool, error) {
 	return b.starter.StartPool(ctx, b.Memcached, processes, ports, cpus)
 }
 
@@ -168,21 +166,21 @@ func (b *bench) close() {
 }
 
 // newReport returns a report with the machine, the programs and the settings.
-func (b *bench) newReport() *report.Report {
-	r := &report.Report{
+func (b *bench) newReport() *Report {
+	r := &Report{
 		Date: time.Now().UTC(), Command: b.Command,
-		Machine: report.Machine{
-			Kernel: proc.Kernel(), CPU: proc.Model(), CPUs: runtime.NumCPU(),
+		Machine: Machine{
+			Kernel: load.Kernel(), CPU: load.Model(), CPUs: runtime.NumCPU(),
 			ProxyCPU: b.ProxyCPU, LoadCPUs: b.LoadCPUs,
 			Softirq: "unknown: this kernel's configuration cannot be read",
 		},
-		Settings: report.Settings{
+		Settings: Settings{
 			Rounds: b.Rounds, Window: b.Window, Warm: b.Warm, Tries: b.Tries, Disturbed: b.Disturbed,
 			GOGC: "not set (100)", Servers: serverCount, Server: b.server,
 		},
-		Memory: []report.Memory{},
+		Memory: []Memory{},
 	}
-	if apart, known := proc.SoftirqApart(); apart {
+	if apart, known := load.SoftirqApart(); apart {
 		r.Machine.Softirq = "apart: CPU per request lacks the network's interrupts"
 	} else if known {
 		r.Machine.Softirq = "within the process that they interrupt"
@@ -191,13 +189,13 @@ func (b *bench) newReport() *report.Report {
 		r.Settings.GOGC = value
 	}
 	for _, p := range b.peers {
-		r.Programs = append(r.Programs, report.Program{Name: p.Name, Version: p.Version, Note: p.Note})
+		r.Programs = append(r.Programs, Program{Name: p.Name, Version: p.Version, Note: p.Note})
 	}
 	return r
 }
 
 // finish adds the values that are known only at the end.
-func (b *bench) finish(r *report.Report) *report.Report {
+func (b *bench) finish(r *Report) *Report {
 	r.Repeated = b.repeated
 	r.Seconds = time.Since(r.Date).Seconds()
 	return r
@@ -240,7 +238,7 @@ func (b *bench) pickCPUs() error {
 // keys through nutcracker, and reads them through Ringside and directly from the servers. With
 // equal placement every key is found.
 func (b *bench) comparePlacement(ctx context.Context) (string, error) {
-	named := make(map[string]*peers.Peer)
+	named := make(map[string]*Peer)
 	for _, p := range b.peers {
 		named[p.Name] = p
 	}

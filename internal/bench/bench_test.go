@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"ringside/internal/bench/load"
-	"ringside/internal/bench/peers"
-	"ringside/internal/bench/proc"
 )
 
 func TestDisturbance(t *testing.T) {
@@ -22,7 +20,7 @@ func TestDisturbance(t *testing.T) {
 		Requests:  1000,
 		CPU:       300 * time.Millisecond,
 		Processes: []load.Process{{CPU: 500 * time.Millisecond}, {CPU: 200 * time.Millisecond}},
-		Cores: []proc.Core{
+		Cores: []load.Core{
 			{ID: 0, Wall: time.Second, Idle: 480 * time.Millisecond},
 			{ID: 1, Wall: time.Second, Idle: 470 * time.Millisecond},
 			{ID: 2, Wall: time.Second}, // busy all the time, but not used by the run
@@ -59,7 +57,7 @@ func TestScenarios(t *testing.T) {
 		t.Errorf("none: %v, %v", none, err)
 	}
 	meta := picked[1]
-	if meta.fits(&peers.Peer{Name: "nutcracker"}) || !meta.fits(&peers.Peer{Name: "memcached", SpeaksMeta: true}) {
+	if meta.fits(&Peer{Name: "nutcracker"}) || !meta.fits(&Peer{Name: "memcached", SpeaksMeta: true}) {
 		t.Error("quiet batches are for those who speak meta")
 	}
 }

@@ -8,9 +8,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-
-	"ringside/internal/bench/peers"
-	"ringside/internal/bench/report"
 )
 
 // curve describes the measurement of one curve.
@@ -32,12 +29,12 @@ type point struct {
 	loops int // number of Ringside's loops; 0: 1
 
 	// prepare returns another pool and may adapt the scenario to it. nil: the three usual servers.
-	prepare func(context.Context, *bench, *scenario) (peers.Pool, error)
+	prepare func(context.Context, *bench, *scenario) (Pool, error)
 }
 
 // Curves measures the named curves, or all of them: Ringside and its variants, and nutcracker if it
 // supports them.
-func Curves(ctx context.Context, c Config, ids []string) (*report.Report, error) {
+func Curves(ctx context.Context, c Config, ids []string) (*Report, error) {
 	names := []string{"ringside", "nutcracker"}
 	for _, v := range c.Also {
 		names = append(names, v.Name)
@@ -70,8 +67,8 @@ func Curves(ctx context.Context, c Config, ids []string) (*report.Report, error)
 	return b.finish(r), nil
 }
 
-func (b *bench) curve(ctx context.Context, c curve) (*report.Curve, error) {
-	out := &report.Curve{ID: c.id, Name: c.name, Note: c.note, X: c.x}
+func (b *bench) curve(ctx context.Context, c curve) (*Curve, error) {
+	out := &Curve{ID: c.id, Name: c.name, Note: c.note, X: c.x}
 	if c.share > 0 {
 		out.Growth = fmt.Sprintf("The work of a request grows with 1 + x/%.0f, and cost may grow as much.", c.share)
 	}
@@ -80,15 +77,15 @@ func (b *bench) curve(ctx context.Context, c curve) (*report.Curve, error) {
 		if err != nil {
 			return nil, err
 		}
-		out.Rows = append(out.Rows, &report.Point{X: p.x, Label: p.label, Result: *result})
+		out.Rows = append(out.Rows, &Point{X: p.x, Label: p.label, Result: *result})
 	}
 	// A cliff counts only if it is still there after its row and the row before it were measured
 	// again.
-	for again := range report.CliffAgain + 1 {
+	for again := range CliffAgain + 1 {
 		for i := 1; i < len(out.Rows); i++ {
-			out.Rows[i].Cliffs = report.Cliffs(out.Rows[i-1], out.Rows[i], c.share)
+			out.Rows[i].Cliffs = Cliffs(out.Rows[i-1], out.Rows[i], c.share)
 		}
-		if again == report.CliffAgain {
+		if again == CliffAgain {
 			break
 		}
 		for i, row := range out.Rows {
@@ -107,7 +104,7 @@ func (b *bench) curve(ctx context.Context, c curve) (*report.Curve, error) {
 }
 
 // point measures one row.
-func (b *bench) point(ctx context.Context, c curve, p point) (*report.Result, error) {
+func (b *bench) point(ctx context.Context, c curve, p point) (*Result, error) {
 	s := p.work
 	s.ID, s.Name, s.Base, s.only = c.id+" "+p.label, c.name, "nutcracker", c.only
 	if p.loops > 0 {

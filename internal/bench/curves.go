@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"ringside/internal/bench/load"
-	"ringside/internal/bench/peers"
 )
 
 // curves returns all curves. cpus returns the CPUs for a number of loops.
@@ -91,7 +90,7 @@ func serverPoints() []point {
 	points := vary([]int{1, 2, 5, 10, 20, 50, 100, 200}, func(*load.Workload, int) {})
 	for i := range points {
 		n := int(points[i].x)
-		points[i].prepare = func(ctx context.Context, b *bench, _ *scenario) (peers.Pool, error) {
+		points[i].prepare = func(ctx context.Context, b *bench, _ *scenario) (Pool, error) {
 			processes := min(n, manyServers)
 			p, err := b.startPool(ctx, processes, (n+processes-1)/processes, b.LoadCPUs)
 			if err == nil {
@@ -131,7 +130,7 @@ func downPoints(keys int) []point {
 	})
 	for i := range points {
 		dead := int(points[i].x) * downServers / 100
-		points[i].prepare = func(ctx context.Context, b *bench, s *scenario) (peers.Pool, error) {
+		points[i].prepare = func(ctx context.Context, b *bench, s *scenario) (Pool, error) {
 			return b.killed(ctx, s, dead)
 		}
 	}
@@ -140,24 +139,24 @@ func downPoints(keys int) []point {
 
 // killed starts a pool, writes the scenario's keys through the first peer, and kills the first
 // servers. It makes the scenario use these keys and check which of them miss.
-func (b *bench) killed(ctx context.Context, s *scenario, dead int) (peers.Pool, error) {
+func (b *bench) killed(ctx context.Context, s *scenario, dead int) (Pool, error) {
 	p, err := b.startPool(ctx, downServers, 1, b.LoadCPUs)
 	if err != nil {
-		return peers.Pool{}, err
+		return Pool{}, err
 	}
 	b.pool = p
 	fill := *s
 	fill.Work.Keys, fill.Work.Reads = 1, 100
 	if _, err := b.once(ctx, b.peers[0], fill, 10*time.Millisecond); err != nil {
 		p.Stop()
-		return peers.Pool{}, fmt.Errorf("write the keys: %w", err)
+		return Pool{}, fmt.Errorf("write the keys: %w", err)
 	}
 	held := 0
 	for i, server := range p.Processes {
 		items, err := items(server.Addr())
 		if err != nil {
 			p.Stop()
-			return peers.Pool{}, err
+			return Pool{}, err
 		}
 		if i < dead {
 			held += items

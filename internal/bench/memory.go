@@ -7,18 +7,16 @@ package bench
 import (
 	"context"
 	"fmt"
-
-	"ringside/internal/bench/report"
 )
 
-func (b *bench) memory(ctx context.Context) ([]report.Memory, error) {
-	var all []report.Memory
+func (b *bench) memory(ctx context.Context) ([]Memory, error) {
+	var all []Memory
 	for _, s := range memoryScenarios() {
 		for _, p := range b.peers {
 			if !p.Proxy {
 				continue
 			}
-			m := report.Memory{ID: s.ID, Name: s.Name, Peer: p.Name}
+			m := Memory{ID: s.ID, Name: s.Name, Peer: p.Name}
 			got, err := b.once(ctx, p, s, b.Window)
 			switch {
 			case ctx.Err() != nil:

@@ -20,9 +20,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"ringside/internal/bench/peers"
-	"ringside/internal/bench/report"
 )
 
 const (
@@ -35,7 +32,7 @@ const (
 // with its defaults, and nutcracker with auto_eject_hosts. Each client waits for a reply before its
 // next request. The request rate of all clients is measured before the outage, and for the same
 // time during it.
-func Outages(ctx context.Context, c Config, each time.Duration) (*report.Report, error) {
+func Outages(ctx context.Context, c Config, each time.Duration) (*Report, error) {
 	if each < 2*time.Second {
 		return nil, fmt.Errorf("an outage of %v shows nothing: use at least 2s", each)
 	}
@@ -71,8 +68,8 @@ func Outages(ctx context.Context, c Config, each time.Duration) (*report.Report,
 
 // ejectingArgs returns the arguments of a nutcracker that is configured to survive the failure of a
 // server.
-func ejectingArgs(at peers.Place) ([]string, error) {
-	args, err := peers.NutcrackerArgs(at)
+func ejectingArgs(at Place) ([]string, error) {
+	args, err := NutcrackerArgs(at)
 	if err != nil {
 		return nil, err
 	}
@@ -82,12 +79,12 @@ func ejectingArgs(at peers.Place) ([]string, error) {
 		return nil, err
 	}
 	changed := strings.NewReplacer("auto_eject_hosts: false", "auto_eject_hosts: true\n  server_failure_limit: 3\n  server_retry_timeout: 2000",
-		fmt.Sprintf("timeout: %d", peers.ReplyTimeout.Milliseconds()), "timeout: 400").Replace(string(text))
+		fmt.Sprintf("timeout: %d", ReplyTimeout.Milliseconds()), "timeout: 400").Replace(string(text))
 	return args, os.WriteFile(file, []byte(changed), 0o600)
 }
 
 // outage measures one peer with separate servers, of which the last one fails.
-func (b *bench) outage(ctx context.Context, p *peers.Peer, how string, each time.Duration) (*report.Outage, error) {
+func (b *bench) outage(ctx context.Context, p *Peer, how string, each time.Duration) (*Outage, error) {
 	own := *b
 	var err error
 	if own.pool, err = b.startPool(ctx, serverCount, 1, b.LoadCPUs); err != nil {
@@ -115,7 +112,7 @@ func (b *bench) outage(ctx context.Context, p *peers.Peer, how string, each time
 	}
 	troubled := troubles.Load()
 	during := watch(each, &answers)
-	o := &report.Outage{How: how, Peer: p.Name, Errors: troubles.Load() - troubled}
+	o := &Outage{How: how, Peer: p.Name, Errors: troubles.Load() - troubled}
 	judge(o, before, during)
 	return o, end()
 }
@@ -135,7 +132,7 @@ func watch(each time.Duration, answers *atomic.Int64) (steps []int64) {
 }
 
 // judge computes the rates of an outage from the number of replies in each outageStep.
-func judge(o *report.Outage, before, during []int64) {
+func judge(o *Outage, before, during []int64) {
 	rate := func(steps []int64) float64 {
 		sum := int64(0)
 		for _, n := range steps {
@@ -202,7 +199,7 @@ func askFrom(ctx context.Context, addr string, client int, answers, troubles *at
 }
 
 // vanish makes a server unavailable until end is called.
-func vanish(server *peers.Child, how string) (end func() error, err error) {
+func vanish(server *Child, how string) (end func() error, err error) {
 	nothing := func() error { return nil }
 	switch how {
 	case "SIGSTOP":

@@ -18,29 +18,26 @@ import (
 	"time"
 
 	"ringside/internal/bench/load"
-	"ringside/internal/bench/peers"
-	"ringside/internal/bench/report"
-	"ringside/internal/bench/slow"
 )
 
 // scenario runs all rounds of a scenario.
-func (b *bench) scenario(ctx context.Context, s scenario) (*report.Result, error) {
-	result := &report.Result{ID: s.ID, Name: s.Name, Base: s.Base, Work: s.Work}
+func (b *bench) scenario(ctx context.Context, s scenario) (*Result, error) {
+	result := &Result{ID: s.ID, Name: s.Name, Base: s.Base, Work: s.Work}
 	type entry struct {
-		*peers.Peer
+		*Peer
 		scenario
 	}
 	var entries []entry // entry i is measured as result.Peers[i]
-	enter := func(p *peers.Peer, s scenario, behind string) {
+	enter := func(p *Peer, s scenario, behind string) {
 		entries = append(entries, entry{p, s})
-		result.Peers = append(result.Peers, &report.Measured{Peer: p.Name + behind})
+		result.Peers = append(result.Peers, &Measured{Peer: p.Name + behind})
 	}
 	for _, p := range b.peers {
 		if s.fits(p) && (!b.NoFloor || p.Name != "memcached" || s.Base == p.Name) {
 			usual := s
 			if s.slow != nil {
 				usual = s.calm()
-				enter(p, s, report.OneSlow)
+				enter(p, s, OneSlow)
 			}
 			ways := []look{{}}
 			if s.looked {
@@ -54,7 +51,7 @@ func (b *bench) scenario(ctx context.Context, s scenario) (*report.Result, error
 		if s.Work.Visit > 0 && p.Sockets {
 			also := s
 			also.socket = true
-			enter(p, also, report.OverSocket)
+			enter(p, also, OverSocket)
 		}
 		for _, behind := range []string{inText, unguarded, notNear} {
 			if s.Base == p.Name+behind {
@@ -84,7 +81,7 @@ func (b *bench) scenario(ctx context.Context, s scenario) (*report.Result, error
 			measured.Runs = append(measured.Runs, run)
 			b.Log.Info("ran", "scenario", s.ID, "round", round+1, "peer", measured.Peer, "cpu_us", fmt.Sprintf("%.2f", run.CPU),
 				"rate", fmt.Sprintf("%.0f", run.Rate), "p50_us", fmt.Sprintf("%.0f", run.P50), "p99_us", fmt.Sprintf("%.0f", run.P99),
-				"other", report.Percent(run.Other), "steal", report.Percent(run.Steal), "tries", run.Tries)
+				"other", Percent(run.Other), "steal", Percent(run.Steal), "tries", run.Tries)
 		}
 	}
 	result.Summarize()
@@ -93,12 +90,12 @@ func (b *bench) scenario(ctx context.Context, s scenario) (*report.Result, error
 
 // undisturbed repeats a run until it is not disturbed, up to the limit, and returns the least
 // disturbed run.
-func (b *bench) undisturbed(ctx context.Context, p *peers.Peer, s scenario) (report.Run, error) {
-	var best report.Run
+func (b *bench) undisturbed(ctx context.Context, p *Peer, s scenario) (Run, error) {
+	var best Run
 	for try := 1; ; try++ {
 		got, err := b.once(ctx, p, s, b.Window)
 		if err != nil {
-			return report.Run{}, err
+			return Run{}, err
 		}
 		run := b.figures(got)
 		if try == 1 || badness(run.Disturbance) < badness(best.Disturbance) {
@@ -112,11 +109,11 @@ func (b *bench) undisturbed(ctx context.Context, p *peers.Peer, s scenario) (rep
 	}
 }
 
-func badness(d report.Disturbance) float64 { return d.Other + d.Steal + d.Late/1e6 }
+func badness(d Disturbance) float64 { return d.Other + d.Steal + d.Late/1e6 }
 
 // once starts the peer, runs the scenario's load, and stops the peer. The first process of the
 // result is the peer; the others are its servers.
-func (b *bench) once(ctx context.Context, p *peers.Peer, s scenario, window time.Duration) (load.Result, error) {
+func (b *bench) once(ctx context.Context, p *Peer, s scenario, window time.Duration) (load.Result, error) {
 	if p.Direct {
 		own, err := b.aside(ctx)
 		if err != nil {
@@ -163,7 +160,7 @@ func (b *bench) once(ctx context.Context, p *peers.Peer, s scenario, window time
 
 // besideHoard is once for a scenario with clients that do not read their replies. They start when
 // the keys of the load are written, and their cost at the start is included.
-func (b *bench) besideHoard(ctx context.Context, target *peers.Child, s scenario, window time.Duration) (load.Result, error) {
+func (b *bench) besideHoard(ctx context.Context, target *Child, s scenario, window time.Duration) (load.Result, error) {
 	fill := s
 	fill.Work.Reads, fill.Work.Rate, fill.Work.Lossy = 100, 0, false
 	if result, err := b.load(ctx, target, fill, 10*time.Millisecond); err != nil {
@@ -195,8 +192,8 @@ func (b *bench) aside(ctx context.Context) (*bench, error) {
 }
 
 // slowed returns a copy of b with the delays of s before its first server, until stop is called.
-func (b *bench) slowed(ctx context.Context, s slow.Server) (before *bench, stop func(), err error) {
-	ports, err := peers.FreePorts(1)
+func (b *bench) slowed(ctx context.Context, s Server) (before *bench, stop func(), err error) {
+	ports, err := FreePorts(1)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -213,7 +210,7 @@ func (b *bench) slowed(ctx context.Context, s slow.Server) (before *bench, stop 
 
 // load runs ringbench's load on the load's CPUs, against target, or against the servers if target
 // is nil. It measures the CPU time of the target and of the running servers.
-func (b *bench) load(ctx context.Context, target *peers.Child, s scenario, window time.Duration) (load.Result, error) {
+func (b *bench) load(ctx context.Context, target *Child, s scenario, window time.Duration) (load.Result, error) {
 	w := s.Work
 	var pids, to []string
 	if target != nil {
@@ -242,7 +239,7 @@ func (b *bench) load(ctx context.Context, target *peers.Child, s scenario, windo
 		"-conns", strconv.Itoa(w.Conns), "-depth", strconv.Itoa(w.Depth), "-keys", strconv.Itoa(w.Keys), "-quiet", strconv.Itoa(w.Quiet),
 		"-value", strconv.Itoa(w.Value), "-keysize", strconv.Itoa(w.KeySize), "-count", strconv.Itoa(w.Count), "-reads", strconv.Itoa(w.Reads),
 		"-rate", fmt.Sprint(w.Rate), "-visit", strconv.Itoa(w.Visit), fmt.Sprintf("-binary=%t", w.Binary), fmt.Sprintf("-sliding=%t", w.Sliding), fmt.Sprintf("-idle=%t", w.Idle), fmt.Sprintf("-nofill=%t", s.filled), fmt.Sprintf("-lossy=%t", w.Lossy), fmt.Sprintf("-cut=%t", s.cut),
-		"-warm", b.Warm.String(), "-duration", window.String(), "-timeout", peers.ReplyTimeout.String()}, to...)...)
+		"-warm", b.Warm.String(), "-duration", window.String(), "-timeout", ReplyTimeout.String()}, to...)...)
 	var out, complaint bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaint
 	if err := b.starter.Start(cmd, b.LoadCPUs); err != nil {
@@ -262,14 +259,14 @@ func (b *bench) load(ctx context.Context, target *peers.Child, s scenario, windo
 }
 
 // figures converts the load's result to a run and decides whether it was disturbed.
-func (b *bench) figures(r load.Result) report.Run {
+func (b *bench) figures(r load.Result) Run {
 	each := func(d time.Duration) float64 {
 		if r.Requests == 0 {
 			return 0
 		}
 		return float64(d) / 1e3 / float64(r.Requests)
 	}
-	run := report.Run{
+	run := Run{
 		CPU:      each(r.Processes[0].CPU),
 		Switches: float64(r.Processes[0].Switches) / float64(max(1, r.Requests)),
 		Rate:     r.Rate,
@@ -307,13 +304,13 @@ func (b *bench) figures(r load.Result) report.Run {
 	run.Other = max(0, float64(busy-ours)/float64(wall))
 	run.Steal = float64(steal) / float64(wall)
 	run.Late = r.Late
-	run.Disturbed = run.Other > b.Disturbed || run.Steal > b.Disturbed/2 || run.Late > float64(report.LateLimit.Microseconds())
+	run.Disturbed = run.Other > b.Disturbed || run.Steal > b.Disturbed/2 || run.Late > float64(LateLimit.Microseconds())
 	return run
 }
 
 // start starts a peer on the proxy's CPUs, with the pool as its servers, and waits until it
 // listens.
-func (b *bench) start(ctx context.Context, p *peers.Peer, s scenario) (*peers.Child, error) {
-	at := peers.Place{Servers: b.pool.Addrs, Loops: b.loops, Timeout: b.timeout, Routes: s.routes, AdminMore: s.admin}
+func (b *bench) start(ctx context.Context, p *Peer, s scenario) (*Child, error) {
+	at := Place{Servers: b.pool.Addrs, Loops: b.loops, Timeout: b.timeout, Routes: s.routes, AdminMore: s.admin}
 	return b.starter.StartPeer(ctx, p, at, s.socket, b.proxyCPUs)
 }

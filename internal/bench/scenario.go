@@ -9,8 +9,6 @@ import (
 	"strings"
 
 	"ringside/internal/bench/load"
-	"ringside/internal/bench/peers"
-	"ringside/internal/bench/slow"
 )
 
 // scenario is a row of the report. Its exported fields are copied to the Result.
@@ -22,7 +20,7 @@ type scenario struct {
 
 	routes string                  // routes of Ringside's configuration; empty: one route without settings
 	socket bool                    // the load connects to a unix socket
-	slow   *slow.Server            // delays before the first server; nil: none
+	slow   *Server                 // delays before the first server; nil: none
 	hoard  bool                    // other clients send large requests and read no replies
 	cut    bool                    // the window ends even if replies are due
 	only   string                  // name of the only peer that runs it; empty: all
@@ -152,7 +150,7 @@ func pickScenarios(letters string) ([]scenario, error) {
 }
 
 // fits reports whether p can serve the scenario's load, and whether the result is meaningful.
-func (s scenario) fits(p *peers.Peer) bool {
+func (s scenario) fits(p *Peer) bool {
 	switch {
 	case s.Work.Quiet > 0 && !p.SpeaksMeta, s.Work.Binary && !p.SpeaksBinary:
 		return false
@@ -164,8 +162,8 @@ func (s scenario) fits(p *peers.Peer) bool {
 	return !s.hoard || p.Name != "memcached"
 }
 
-// calm returns the scenario with a slow.Server that adds no delay.
+// calm returns the scenario with a Server that adds no delay.
 func (s scenario) calm() scenario {
-	s.slow = new(slow.Server)
+	s.slow = new(Server)
 	return s
 }

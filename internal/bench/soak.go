@@ -14,9 +14,6 @@ import (
 	"time"
 
 	"ringside/internal/bench/load"
-	"ringside/internal/bench/peers"
-	"ringside/internal/bench/proc"
-	"ringside/internal/bench/report"
 )
 
 // Limits of growth. They allow for differences between two garbage collections, but not for a leak
@@ -52,9 +49,9 @@ func soakLoads() []scenario {
 
 type soak struct {
 	*bench
-	target  *peers.Child
-	servers []*peers.Child
-	out     *report.Soak
+	target  *Child
+	servers []*Child
+	out     *Soak
 	began   time.Time
 	ticks   <-chan time.Time
 	ended   chan ended
@@ -72,7 +69,7 @@ type ended struct {
 
 // RunSoak runs the mixed load on Ringside for the given time. In every leg a server is killed and
 // restarted empty; the first server always runs. Ringside uses its default timeouts here.
-func RunSoak(ctx context.Context, c Config, length time.Duration) (*report.Report, error) {
+func RunSoak(ctx context.Context, c Config, length time.Duration) (*Report, error) {
 	if length < soakLeastLength {
 		return nil, fmt.Errorf("a soak of %v shows nothing: use at least %v", length, soakLeastLength)
 	}
@@ -92,14 +89,14 @@ func RunSoak(ctx context.Context, c Config, length time.Duration) (*report.Repor
 		s.loads.Wait()
 	}()
 	b.pool.Processes = nil // these processes are restarted, so the loads must not watch them
-	defer func() { peers.Pool{Processes: s.servers}.Stop() }()
+	defer func() { Pool{Processes: s.servers}.Stop() }()
 	if s.target, err = b.start(ctx, b.peers[0], scenario{}); err != nil {
 		return nil, err
 	}
 	defer s.target.Stop()
 
 	leg := min(30*time.Second, max(soakLeastLength/8, length/20))
-	s.out = &report.Soak{Length: length, Leg: leg, Outage: min(3*time.Second, leg/4)}
+	s.out = &Soak{Length: length, Leg: leg, Outage: min(3*time.Second, leg/4)}
 	r := b.newReport()
 	r.Soak = s.out
 	ticker := time.NewTicker(min(soakSampleInterval, leg/3))
@@ -118,7 +115,7 @@ func RunSoak(ctx context.Context, c Config, length time.Duration) (*report.Repor
 func (s *soak) run(ctx context.Context) error {
 	mix := soakLoads()
 	for _, l := range mix {
-		s.out.Loads = append(s.out.Loads, &report.Soaked{Name: l.ID})
+		s.out.Loads = append(s.out.Loads, &Soaked{Name: l.ID})
 	}
 	s.launch(ctx, mix[0], s.out.Length)
 	for leg := 0; time.Since(s.began) < s.out.Length-s.out.Leg/2; leg++ {
@@ -192,7 +189,7 @@ func (s *soak) rest(ctx context.Context, loads, clients int) error {
 	}
 	const patience = 10 * time.Second
 	for began := time.Now(); ; {
-		m, err := peers.ReadMetrics(ctx, s.target)
+		m, err := ReadMetrics(ctx, s.target)
 		if err != nil {
 			return err
 		}
@@ -221,7 +218,7 @@ func (s *soak) next(ctx context.Context, alarm <-chan time.Time) (rang bool, err
 		if e.err != nil {
 			return false, fmt.Errorf("load %q: %w", e.name, s.target.Blame(e.err))
 		}
-		i := slices.IndexFunc(s.out.Loads, func(l *report.Soaked) bool { return l.Name == e.name })
+		i := slices.IndexFunc(s.out.Loads, func(l *Soaked) bool { return l.Name == e.name })
 		l, r := s.out.Loads[i], e.result
 		l.Runs++
 		l.Replies += r.Replies
@@ -240,23 +237,23 @@ func (s *soak) sample(ctx context.Context, rest bool) error {
 	if rest {
 		// Force a garbage collection, so that only live memory remains. The profile itself is not
 		// used.
-		if _, err := peers.Fetch(ctx, s.target, "/debug/pprof/heap?gc=1"); err != nil {
+		if _, err := Fetch(ctx, s.target, "/debug/pprof/heap?gc=1"); err != nil {
 			return err
 		}
 	}
-	m, err := peers.ReadMetrics(ctx, s.target)
+	m, err := ReadMetrics(ctx, s.target)
 	if err != nil {
 		return err
 	}
-	memory, err := proc.ReadMemory(s.target.PID())
+	memory, err := load.ReadMemory(s.target.PID())
 	if err != nil {
 		return err
 	}
-	descriptors, err := proc.Descriptors(s.target.PID())
+	descriptors, err := load.Descriptors(s.target.PID())
 	if err != nil {
 		return err
 	}
-	x := report.Sample{
+	x := Sample{
 		At: time.Since(s.began), Rest: rest, Anon: memory.Anon, Descriptors: descriptors,
 		Goroutines: int(m.Sum("go_goroutines")), Clients: int(m.Sum("ringside_client_connections")),
 	}
@@ -269,7 +266,7 @@ func (s *soak) sample(ctx context.Context, rest bool) error {
 }
 
 // progress logs the progress of the soak from time to time.
-func (s *soak) progress(x report.Sample) {
+func (s *soak) progress(x Sample) {
 	if x.At-s.said < s.out.Length/soakProgressShare {
 		return
 	}
@@ -301,7 +298,7 @@ func (s *soak) allThere(ctx context.Context) error {
 
 // account reads Ringside's own metrics of the soak.
 func (s *soak) account(ctx context.Context) error {
-	m, err := peers.ReadMetrics(ctx, s.target)
+	m, err := ReadMetrics(ctx, s.target)
 	if err != nil {
 		return err
 	}
@@ -328,15 +325,15 @@ func (s *soak) account(ctx context.Context) error {
 
 // judge compares Ringside's resources early and late in the soak.
 func (s *soak) judge() {
-	anon := func(x report.Sample) float64 { return float64(x.Anon) }
+	anon := func(x Sample) float64 { return float64(x.Anon) }
 	s.growth("RssAnon at rest, bytes", true, anon, func(first float64) float64 { return first*soakAnonShare + soakAnonBytes })
 	s.growth("RssAnon under load, bytes", false, anon, func(first float64) float64 { return first*soakAnonShare + soakAnonBytes })
-	s.growth("live heap at rest, bytes", true, func(x report.Sample) float64 { return float64(x.Heap) }, func(first float64) float64 { return first*soakAnonShare + soakHeapBytes })
-	s.growth("goroutines at rest", true, func(x report.Sample) float64 { return float64(x.Goroutines) }, func(first float64) float64 { return first + soakGoroutines })
-	s.growth("descriptors at rest", true, func(x report.Sample) float64 { return float64(x.Descriptors) }, func(first float64) float64 { return first + soakDescriptors })
+	s.growth("live heap at rest, bytes", true, func(x Sample) float64 { return float64(x.Heap) }, func(first float64) float64 { return first*soakAnonShare + soakHeapBytes })
+	s.growth("goroutines at rest", true, func(x Sample) float64 { return float64(x.Goroutines) }, func(first float64) float64 { return first + soakGoroutines })
+	s.growth("descriptors at rest", true, func(x Sample) float64 { return float64(x.Descriptors) }, func(first float64) float64 { return first + soakDescriptors })
 }
 
-func (s *soak) growth(what string, rest bool, of func(report.Sample) float64, bound func(first float64) float64) {
+func (s *soak) growth(what string, rest bool, of func(Sample) float64, bound func(first float64) float64) {
 	var values []float64
 	for _, x := range s.out.Samples {
 		if x.Rest == rest {
@@ -348,7 +345,7 @@ func (s *soak) growth(what string, rest bool, of func(report.Sample) float64, bo
 	if third == 0 {
 		return // the soak ended early, which was already reported
 	}
-	g := report.Growth{What: what, First: report.SpreadOf(slices.Clone(values[:third])).Median, Last: report.SpreadOf(slices.Clone(values[len(values)-third:])).Median}
+	g := Growth{What: what, First: SpreadOf(slices.Clone(values[:third])).Median, Last: SpreadOf(slices.Clone(values[len(values)-third:])).Median}
 	g.Bound = bound(g.First)
 	s.out.Growth = append(s.out.Growth, g)
 	if g.Last > g.Bound {

@@ -10,28 +10,26 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"ringside/internal/bench/report"
 )
 
 func TestGrowth(t *testing.T) {
 	const mb = 1_000_000
 	for name, c := range map[string]struct {
-		sample func(i int) report.Sample
+		sample func(i int) Sample
 		says   string // "": no failure
 	}{
-		"steady": {func(int) report.Sample { return report.Sample{Anon: 20 * mb, Goroutines: 9, Descriptors: 60} }, ""},
-		"saw teeth": {func(i int) report.Sample {
-			return report.Sample{Anon: int64(20+5*(i%2)) * mb, Goroutines: 9 + i%2, Descriptors: 60 + i%3}
+		"steady": {func(int) Sample { return Sample{Anon: 20 * mb, Goroutines: 9, Descriptors: 60} }, ""},
+		"saw teeth": {func(i int) Sample {
+			return Sample{Anon: int64(20+5*(i%2)) * mb, Goroutines: 9 + i%2, Descriptors: 60 + i%3}
 		}, ""},
-		"growth at first":    {func(i int) report.Sample { return report.Sample{Anon: int64(20+30*min(i, 4)) * mb} }, ""},
-		"live heap":          {func(i int) report.Sample { return report.Sample{Heap: int64(5*mb + i*mb/4)} }, "live heap"},
-		"memory":             {func(i int) report.Sample { return report.Sample{Anon: int64(20+i) * mb} }, "RssAnon at rest"},
-		"goroutines":         {func(i int) report.Sample { return report.Sample{Goroutines: 9 + i/2} }, "goroutines"},
-		"descriptors":        {func(i int) report.Sample { return report.Sample{Descriptors: 60 + i} }, "descriptors"},
-		"one leg and an end": {func(i int) report.Sample { return report.Sample{Anon: int64(i) * 100 * mb} }, ""},
+		"growth at first":    {func(i int) Sample { return Sample{Anon: int64(20+30*min(i, 4)) * mb} }, ""},
+		"live heap":          {func(i int) Sample { return Sample{Heap: int64(5*mb + i*mb/4)} }, "live heap"},
+		"memory":             {func(i int) Sample { return Sample{Anon: int64(20+i) * mb} }, "RssAnon at rest"},
+		"goroutines":         {func(i int) Sample { return Sample{Goroutines: 9 + i/2} }, "goroutines"},
+		"descriptors":        {func(i int) Sample { return Sample{Descriptors: 60 + i} }, "descriptors"},
+		"one leg and an end": {func(i int) Sample { return Sample{Anon: int64(i) * 100 * mb} }, ""},
 	} {
-		s := &soak{out: &report.Soak{Leg: time.Second}}
+		s := &soak{out: &Soak{Leg: time.Second}}
 		legs := 20
 		if name == "one leg and an end" {
 			legs = 2
@@ -65,10 +63,10 @@ func TestSoakLoadsHaveTheirOwnKeys(t *testing.T) {
 // TestSoakProgress checks that a soak logs its progress about fifty times.
 func TestSoakProgress(t *testing.T) {
 	var log bytes.Buffer
-	s := &soak{bench: &bench{}, out: &report.Soak{Length: 1000 * time.Second, Kills: 3, Loads: []*report.Soaked{{Replies: 5}, {Replies: 7, Misses: 2}}}}
+	s := &soak{bench: &bench{}, out: &Soak{Length: 1000 * time.Second, Kills: 3, Loads: []*Soaked{{Replies: 5}, {Replies: 7, Misses: 2}}}}
 	s.Log = slog.New(slog.NewTextHandler(&log, nil))
 	for at := range 1001 {
-		s.progress(report.Sample{At: time.Duration(at) * time.Second, Anon: 30_000_000, Clients: 70})
+		s.progress(Sample{At: time.Duration(at) * time.Second, Anon: 30_000_000, Clients: 70})
 	}
 	if n := strings.Count(log.String(), "msg=soaking "); n != 50 {
 		t.Errorf("%d lines", n)

@@ -7,9 +7,6 @@ package bench
 import (
 	"context"
 	"fmt"
-
-	"ringside/internal/bench/report"
-	"ringside/internal/bench/slow"
 )
 
 // tailConns is the number of connections of the paced load. It is large enough that some are free
@@ -18,8 +15,8 @@ const tailConns = 500
 
 // Tails measures scenarios a and h, paced at rate requests a second. In alternate runs, the first
 // of three servers has the delays of s or no delays.
-func Tails(ctx context.Context, c Config, s slow.Server, rate float64) (*report.Report, error) {
-	b, err := c.open(ctx, "ringside", "nutcracker", report.Direct)
+func Tails(ctx context.Context, c Config, s Server, rate float64) (*Report, error) {
+	b, err := c.open(ctx, "ringside", "nutcracker", Direct)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +33,7 @@ func Tails(ctx context.Context, c Config, s slow.Server, rate float64) (*report.
 			usual.Name = fmt.Sprintf("%d connections, paced at %.0f a second", tailConns, rate)
 		}
 		usual.Name += fmt.Sprintf("; of the answers of one of three servers %g %% come %v late", 100*s.Share, s.Delay)
-		usual.Base, usual.slow = "nutcracker"+report.OneSlow, &s
+		usual.Base, usual.slow = "nutcracker"+OneSlow, &s
 		result, err := b.scenario(ctx, usual)
 		if err != nil {
 			return nil, err

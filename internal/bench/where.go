@@ -15,9 +15,6 @@ import (
 	"slices"
 	"strconv"
 	"time"
-
-	"ringside/internal/bench/peers"
-	"ringside/internal/bench/report"
 )
 
 // WhereTo says how Ringside is profiled, and where the profiles are stored.
@@ -30,7 +27,7 @@ type WhereTo struct {
 // peer serves three loads. The first writes the keys. The second is measured, with Ringside's
 // counters read before and after. During the third, system calls are counted. Ringside serves a
 // fourth one, which is profiled.
-func FindWhere(ctx context.Context, c Config, to WhereTo) (*report.Report, error) {
+func FindWhere(ctx context.Context, c Config, to WhereTo) (*Report, error) {
 	if to.Profiles != "" {
 		if err := os.MkdirAll(to.Profiles, 0o777); err != nil {
 			return nil, err
@@ -41,10 +38,10 @@ func FindWhere(ctx context.Context, c Config, to WhereTo) (*report.Report, error
 		return nil, err
 	}
 	defer b.close()
-	var how *peers.Tracer
+	var how *Tracer
 	how, r.Tracer = b.starter.FindTracer(b.LoadCPUs)
 	for _, s := range scenarios {
-		w := &report.Where{ID: s.ID, Name: s.Name, Work: s.Work}
+		w := &Where{ID: s.ID, Name: s.Name, Work: s.Work}
 		for _, p := range b.peers {
 			if !s.fits(p) || p.Direct {
 				continue
@@ -66,8 +63,8 @@ func FindWhere(ctx context.Context, c Config, to WhereTo) (*report.Report, error
 
 // spent measures one peer in one scenario. After an error it returns the values measured so far,
 // too.
-func (b *bench) spent(ctx context.Context, p *peers.Peer, s scenario, how *peers.Tracer, to WhereTo, w *report.Where) (*report.Spent, error) {
-	out := &report.Spent{Peer: p.Name}
+func (b *bench) spent(ctx context.Context, p *Peer, s scenario, how *Tracer, to WhereTo, w *Where) (*Spent, error) {
+	out := &Spent{Peer: p.Name}
 	target, err := b.start(ctx, p, s)
 	if err != nil {
 		return out, err
@@ -78,9 +75,9 @@ func (b *bench) spent(ctx context.Context, p *peers.Peer, s scenario, how *peers
 	}
 	s.filled = true
 	ringside := p.Name == "ringside"
-	var before, after peers.Metrics
+	var before, after Metrics
 	if ringside {
-		if before, err = peers.ReadMetrics(ctx, target); err != nil {
+		if before, err = ReadMetrics(ctx, target); err != nil {
 			return out, err
 		}
 	}
@@ -94,11 +91,11 @@ func (b *bench) spent(ctx context.Context, p *peers.Peer, s scenario, how *peers
 		out.Kernel = float64(used.Kernel) / float64(used.User+used.Kernel)
 	}
 	if ringside {
-		if after, err = peers.ReadMetrics(ctx, target); err != nil {
+		if after, err = ReadMetrics(ctx, target); err != nil {
 			return out, err
 		}
 		each := func(name string) float64 { return (after.Sum(name) - before.Sum(name)) / float64(got.Replies) }
-		out.Loop = &report.Loop{Wakeups: each("ringside_loop_wakeups_total"), Reads: each("ringside_loop_reads_total"), Writes: each("ringside_loop_writes_total")}
+		out.Loop = &Loop{Wakeups: each("ringside_loop_wakeups_total"), Reads: each("ringside_loop_reads_total"), Writes: each("ringside_loop_writes_total")}
 	}
 	if how != nil {
 		counts, err := how.Trace(target.PID(), func() error {
@@ -110,7 +107,7 @@ func (b *bench) spent(ctx context.Context, p *peers.Peer, s scenario, how *peers
 		}
 		out.TracedRate, out.Calls = got.Rate, perRequest(counts, got.Replies)
 	}
-	b.Log.Info("spent", "scenario", s.ID, "peer", p.Name, "cpu_us", fmt.Sprintf("%.2f", out.CPU), "kernel", report.Percent(out.Kernel), "other", report.Percent(run.Other))
+	b.Log.Info("spent", "scenario", s.ID, "peer", p.Name, "cpu_us", fmt.Sprintf("%.2f", out.CPU), "kernel", Percent(out.Kernel), "other", Percent(run.Other))
 	if ringside && to.Profiles != "" {
 		w.Profile, err = b.profile(ctx, target, s, to)
 	}
@@ -118,26 +115,26 @@ func (b *bench) spent(ctx context.Context, p *peers.Peer, s scenario, how *peers
 }
 
 // perRequest divides the counts by requests, and omits rare calls.
-func perRequest(counts map[string]int64, requests int64) []report.Calls {
-	calls := []report.Calls{}
+func perRequest(counts map[string]int64, requests int64) []Calls {
+	calls := []Calls{}
 	for name, n := range counts {
-		if each := float64(n) / float64(requests); each >= report.RareCall {
-			calls = append(calls, report.Calls{Name: name, Each: each})
+		if each := float64(n) / float64(requests); each >= RareCall {
+			calls = append(calls, Calls{Name: name, Each: each})
 		}
 	}
-	slices.SortFunc(calls, func(x, y report.Calls) int { return cmp.Or(cmp.Compare(y.Each, x.Each), cmp.Compare(x.Name, y.Name)) })
+	slices.SortFunc(calls, func(x, y Calls) int { return cmp.Or(cmp.Compare(y.Each, x.Each), cmp.Compare(x.Name, y.Name)) })
 	return calls
 }
 
 // profile takes a CPU profile under the scenario's load and returns the file with its top
 // functions.
-func (b *bench) profile(ctx context.Context, target *peers.Child, s scenario, to WhereTo) (string, error) {
+func (b *bench) profile(ctx context.Context, target *Child, s scenario, to WhereTo) (string, error) {
 	raw := filepath.Join(to.Profiles, "where-"+s.ID+".pprof")
 	taken := make(chan error, 1)
 	seconds := max(1, int(to.Time.Seconds()))
 	go func() {
 		time.Sleep(b.Warm) // skips connecting and the first requests
-		body, err := peers.Fetch(ctx, target, "/debug/pprof/profile?seconds="+strconv.Itoa(seconds))
+		body, err := Fetch(ctx, target, "/debug/pprof/profile?seconds="+strconv.Itoa(seconds))
 		if err == nil {
 			err = os.WriteFile(raw, body, 0o666)
 		}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"ringside/internal/testenv"
-	"ringside/proxy/live/routes"
+	"ringside/proxy/live"
 )
 
 // nearHistory records the writes and reads of one key. Its values are 1, 2, 3 and so on.
@@ -170,7 +170,7 @@ func TestNearSeen(t *testing.T) {
 	}
 	eventually(t, "ringside top tells of what is kept", func() bool {
 		var is struct {
-			Routes struct{ Near []routes.NearLine }
+			Routes struct{ Near []live.NearLine }
 		}
 		if err := json.Unmarshal([]byte(tool(t, binary, "top", "--admin", keeper.admin, "--once", "--json", "--for", "500ms")), &is); err != nil {
 			t.Fatal(err)

@@ -30,9 +30,7 @@ import (
 	"ringside/proxy/admin"
 	"ringside/proxy/fault"
 	"ringside/proxy/live"
-	"ringside/proxy/live/trace"
 	"ringside/proxy/loop"
-	"ringside/proxy/loop/pace"
 	"ringside/proxy/table"
 )
 
@@ -48,7 +46,7 @@ type Instance struct {
 	faults  *fault.Set
 	events  *live.Events  // log records for the dashboard
 	admin   *admin.Server // nil: no admin interface
-	tracer  *trace.Tracer
+	tracer  *live.Tracer
 	traces  *tracefile.Traces
 
 	adminAddr     net.Addr
@@ -91,7 +89,7 @@ func start(f *config.File, w fileWatch, version string, log *slog.Logger, loggin
 		taken: taken, asked: make(chan chan<- reloadAnswer), handed: make(chan func()), ended: make(chan struct{}), reload: live.Reload{At: time.Now(), Generation: 1}}
 	r.proxy = proxy.NewProxy(t, version, log)
 	r.proxy.Name = processName()
-	r.tracer = trace.New(r.proxy)
+	r.tracer = live.New(r.proxy)
 	r.traces = tracefile.New(r.tracer, log)
 	options := loopOptions(f.Engine)
 	options.Faults = r.faults
@@ -271,7 +269,7 @@ func (r *Instance) warn(f *config.File) {
 	}
 }
 
-var paces = map[string]pace.Kind{"auto": pace.Auto, "answers": pace.Answers, "sleep": pace.Sleep}
+var paces = map[string]loop.Kind{"auto": loop.Auto, "answers": loop.Answers, "sleep": loop.Sleep}
 
 func loopOptions(e config.Engine) loop.Options {
 	o := loop.Options{Driver: e.Driver, Loops: e.Loops}
@@ -285,7 +283,7 @@ func loopOptions(e config.Engine) loop.Options {
 		o.Tune.GroupWait, o.Tune.GroupSize = c.MaxDelay, c.MaxBytes
 	}
 	if m := e.Moderation; m.On {
-		o.Moderation = pace.Settings{Above: m.Above, Sleep: m.Sleep, Pace: paces[m.Pace]}
+		o.Moderation = loop.Settings{Above: m.Above, Sleep: m.Sleep, Pace: paces[m.Pace]}
 	}
 	return o
 }

@@ -21,7 +21,6 @@ import (
 
 	"ringside/internal/testenv"
 	"ringside/proxy/wire/wiretest"
-	"ringside/proxy/wire/wiretest/older"
 )
 
 // startMemcached runs a real memcached on a port that the kernel chooses. Its
@@ -117,7 +116,7 @@ func newPair(t *testing.T) *pair {
 func (p *pair) ask(batch string) string {
 	p.t.Helper()
 	p.asked = append(p.asked, batch)
-	got, want := p.node.ask(batch), p.real.ask(older.Stream(batch))
+	got, want := p.node.ask(batch), p.real.ask(testenv.For1618(batch))
 	if !same(got, want) {
 		last := p.asked[max(0, len(p.asked)-12):]
 		p.t.Fatalf("batch %d: %.300q\nnode      %.300q\nmemcached %.300q\nbefore: %.300q", len(p.asked), batch, got, want, last)

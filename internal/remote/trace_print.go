@@ -18,7 +18,6 @@ import (
 	"ringside/internal/top"
 	"ringside/internal/tracefile"
 	"ringside/proxy/live"
-	"ringside/proxy/live/trace"
 	"ringside/proxy/watch"
 )
 
@@ -37,7 +36,7 @@ type tracing struct {
 	terminal *os.File // nil: lines are not rewritten
 	compact  bool
 	encode   *json.Encoder // nil unless asJSON
-	stories  *trace.Stories
+	stories  *live.Stories
 	told     int // number of events that earlier summaries have counted
 }
 
@@ -46,7 +45,7 @@ type tracing struct {
 const mostStories, mostStory = 10_000, 10_000
 
 func newTracing(to io.Writer, compact, asJSON bool) *tracing {
-	t := &tracing{out: bufio.NewWriter(to), compact: compact, stories: trace.NewStories(mostStories, mostStory)}
+	t := &tracing{out: bufio.NewWriter(to), compact: compact, stories: live.NewStories(mostStories, mostStory)}
 	switch {
 	case asJSON:
 		t.encode = cli.NewEncoder(t.out)
@@ -59,7 +58,7 @@ func newTracing(to io.Writer, compact, asJSON bool) *tracing {
 
 // add prints the events in one message of the stream.
 func (t *tracing) add(_ string, data []byte) error {
-	is := &trace.Traced{}
+	is := &live.Traced{}
 	if err := json.Unmarshal(data, is); err != nil {
 		return fmt.Errorf("the admin interface sends what is no event: %w", err)
 	}
@@ -120,10 +119,10 @@ func (t *tracing) draw(now time.Time) {
 	lines := slices.Collect(t.stories.Lines())
 	if room := max(height-1, 0); len(lines) > room {
 		slices.Reverse(lines)
-		slices.SortStableFunc(lines, func(a, b trace.Line) int { return cmp.Compare(b.Ended, a.Ended) })
+		slices.SortStableFunc(lines, func(a, b live.Line) int { return cmp.Compare(b.Ended, a.Ended) })
 		lines = lines[:room]
 		slices.Reverse(lines)
-		slices.SortStableFunc(lines, func(a, b trace.Line) int { return cmp.Compare(a.Began, b.Began) })
+		slices.SortStableFunc(lines, func(a, b live.Line) int { return cmp.Compare(a.Began, b.Began) })
 	}
 	row := 0
 	print := func(text string) {
@@ -150,7 +149,7 @@ func (t *tracing) end() error {
 	defer t.mu.Unlock()
 	if t.terminal != nil {
 		fmt.Fprint(t.out, "\x1b[1;1H\x1b[2J")
-		for _, l := range slices.SortedFunc(t.stories.Lines(), func(a, b trace.Line) int { return strings.Compare(a.Key, b.Key) }) {
+		for _, l := range slices.SortedFunc(t.stories.Lines(), func(a, b live.Line) int { return strings.Compare(a.Key, b.Key) }) {
 			fmt.Fprintf(t.out, "%s%s\n", live.Clean(l.Key), l.Text)
 		}
 	}
@@ -161,7 +160,7 @@ func (t *tracing) end() error {
 }
 
 // printEvent prints one event on a line.
-func printEvent(out io.Writer, r *trace.Row) {
+func printEvent(out io.Writer, r *live.Row) {
 	took := ""
 	if r.Micros > 0 {
 		took = live.Micros(float64(r.Micros))

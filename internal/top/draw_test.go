@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	"ringside/proxy/live"
-	"ringside/proxy/live/trace"
 )
 
 // viewOf returns a view of n servers; the second one is out.
@@ -212,8 +211,8 @@ func TestRows(t *testing.T) {
 // A screen in ASCII has only ASCII characters, and its columns stay aligned.
 func TestASCII(t *testing.T) {
 	v := viewOf(t, 3)
-	v.Patterns, v.Traced = []string{"home:*"}, trace.NewStories(mostTraced, mostLetters)
-	v.Traced.Add(&trace.Traced{Rows: []trace.Row{{Key: []byte("home:ключ"), Letter: "H", Times: 3}}})
+	v.Patterns, v.Traced = []string{"home:*"}, live.NewStories(mostTraced, mostLetters)
+	v.Traced.Add(&live.Traced{Rows: []live.Row{{Key: []byte("home:ключ"), Letter: "H", Times: 3}}})
 	for _, size := range [][2]int{{80, 24}, {120, 40}, {59, 9}} {
 		for _, l := range v.Draw(size[0], size[1]) {
 			is := ASCII(l.Text)
@@ -234,15 +233,15 @@ func TestASCII(t *testing.T) {
 func TestTraced(t *testing.T) {
 	v := viewOf(t, 3)
 	v.Patterns = []string{"home:*"}
-	for want, is := range map[string]*trace.Stories{"no": nil, "nothing has happened": trace.NewStories(9, 64)} {
+	for want, is := range map[string]*live.Stories{"no": nil, "nothing has happened": live.NewStories(9, 64)} {
 		if v.Traced = is; !strings.Contains(fmt.Sprint(v.Draw(80, 24)), "TRACE home:*: nothing has happened to such keys yet") {
 			t.Errorf("%s: %v", want, v.Draw(80, 24))
 		}
 	}
 	for i := range 300 {
 		for _, letter := range "MLWUHH" {
-			v.Traced = cmp.Or(v.Traced, trace.NewStories(mostTraced, mostLetters))
-			v.Traced.Add(&trace.Traced{Rows: []trace.Row{{Key: fmt.Append(nil, "home:", i%9), Letter: string(letter), Times: 1}}})
+			v.Traced = cmp.Or(v.Traced, live.NewStories(mostTraced, mostLetters))
+			v.Traced.Add(&live.Traced{Rows: []live.Row{{Key: fmt.Append(nil, "home:", i%9), Letter: string(letter), Times: 1}}})
 		}
 	}
 	for _, size := range [][2]int{{80, 24}, {120, 40}, {80, 20}, {300, 100}} {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"ringside/proxy/live"
-	"ringside/proxy/live/trace"
 )
 
 // Limits of what is displayed: the number of keys, and the letters for each.
@@ -75,7 +74,7 @@ func (s *screen) trace(ctx context.Context, patterns []string) {
 	if len(patterns) == 0 {
 		return
 	}
-	s.view.Traced = trace.NewStories(mostTraced, mostLetters)
+	s.view.Traced = live.NewStories(mostTraced, mostLetters)
 	ctx, s.traces.end = context.WithCancel(ctx)
 	go s.followKeys(ctx, patterns, s.traces.to)
 }

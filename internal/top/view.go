@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"ringside/proxy/live"
-	"ringside/proxy/live/routes"
-	"ringside/proxy/live/trace"
 )
 
 // past is how many rates are kept per server, for the line of recent rates.
@@ -24,15 +22,15 @@ type View struct {
 	Slabs   *live.Slabs
 	Hot     *live.Hot
 	Misses  *live.Misses
-	Routes  *routes.Routes
+	Routes  *live.Routes
 	Roll    *live.Roll
 	Late    *live.Health // why there are no ticks; nil if there are
 	Trouble string       // why there is no stream; empty if there is one
 
-	Patterns []string       // patterns of keys to trace
-	Traced   *trace.Stories // events of these keys; nil if none are traced
-	Untraced string         // why they cannot be traced; empty if they are
-	Control  bool           // the user may drain and restore servers
+	Patterns []string      // patterns of keys to trace
+	Traced   *live.Stories // events of these keys; nil if none are traced
+	Untraced string        // why they cannot be traced; empty if they are
+	Control  bool          // the user may drain and restore servers
 
 	rates  map[string][]float64 // recent rates by server; "" is the whole proxy
 	events []event              // the newest first
@@ -115,7 +113,7 @@ func (v *View) Take(topic string, data []byte) error {
 	case "roll":
 		return anew(data, &v.Roll)
 	case "trace":
-		is := &trace.Traced{}
+		is := &live.Traced{}
 		if err := json.Unmarshal(data, is); err != nil || v.Traced == nil {
 			return err
 		}

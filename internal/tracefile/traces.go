@@ -12,7 +12,6 @@ import (
 
 	"ringside/config"
 	"ringside/proxy/live"
-	"ringside/proxy/live/trace"
 	"ringside/proxy/watch"
 )
 
@@ -38,20 +37,20 @@ func unwritable(t *config.Trace, err error) error {
 
 // Traces are the traces that are being written.
 type Traces struct {
-	tracer *trace.Tracer
+	tracer *live.Tracer
 	log    *slog.Logger
 	list   []*writing
 }
 
 // New returns a Traces without traces.
-func New(tracer *trace.Tracer, log *slog.Logger) *Traces { return &Traces{tracer: tracer, log: log} }
+func New(tracer *live.Tracer, log *slog.Logger) *Traces { return &Traces{tracer: tracer, log: log} }
 
 // writing is a trace that is being written.
 type writing struct {
 	config.Trace
 	to       *file
-	follower *trace.Follower // nil until the trace starts
-	ended    chan struct{}   // closed after the last write
+	follower *live.Follower // nil until the trace starts
+	ended    chan struct{}  // closed after the last write
 	failed   atomic.Bool
 }
 
@@ -127,7 +126,7 @@ func (w *writing) run(log *slog.Logger) {
 }
 
 // put writes the events of w, and reports whether the trace continues.
-func (w *writing) put(is *trace.Traced, log *slog.Logger) bool {
+func (w *writing) put(is *live.Traced, log *slog.Logger) bool {
 	lines := Lines(is)
 	if len(lines) == 0 {
 		return true
@@ -145,8 +144,8 @@ const mostLetters = 4000
 
 // Lines returns the complete lines to append to a file: a key and what has
 // happened to it since its last line.
-func Lines(is *trace.Traced) (lines [][]byte) {
-	s := trace.NewStories(len(is.Rows), mostLetters)
+func Lines(is *live.Traced) (lines [][]byte) {
+	s := live.NewStories(len(is.Rows), mostLetters)
 	s.Add(is)
 	add := func(at int64, format string, args ...any) {
 		b := time.UnixMilli(at).UTC().AppendFormat(nil, "2006-01-02T15:04:05.000Z ")

@@ -12,7 +12,7 @@ import (
 
 	"ringside/config"
 	"ringside/proxy"
-	"ringside/proxy/live/trace"
+	"ringside/proxy/live"
 	"ringside/proxy/table"
 )
 
@@ -111,7 +111,7 @@ func TestCannotOpen(t *testing.T) {
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	traces := New(trace.New(proxy.NewProxy(&table.Table{}, "", slog.New(slog.DiscardHandler))), slog.New(slog.DiscardHandler))
+	traces := New(live.New(proxy.NewProxy(&table.Table{}, "", slog.New(slog.DiscardHandler))), slog.New(slog.DiscardHandler))
 	link := filepath.Join(dir, "link")
 	if err := os.Symlink(filepath.Join(dir, "target"), link); err != nil {
 		t.Fatal(err)
@@ -132,7 +132,7 @@ func TestCannotOpen(t *testing.T) {
 func TestFullDiskAndReload(t *testing.T) {
 	var said bytes.Buffer
 	path := filepath.Join(t.TempDir(), "keys.trace")
-	traces := New(trace.New(proxy.NewProxy(&table.Table{}, "", slog.New(slog.DiscardHandler))), slog.New(slog.NewTextHandler(&said, nil)))
+	traces := New(live.New(proxy.NewProxy(&table.Table{}, "", slog.New(slog.DiscardHandler))), slog.New(slog.NewTextHandler(&said, nil)))
 	load := func(list []config.Trace) {
 		t.Helper()
 		take, err := traces.Open(list)
@@ -153,7 +153,7 @@ func TestFullDiskAndReload(t *testing.T) {
 	}
 	first.to.f.Close()
 	first.to.f = full
-	if first.put(&trace.Traced{Rows: []trace.Row{{Key: []byte("home:a"), Letter: "H", Times: 1}}}, traces.log) {
+	if first.put(&live.Traced{Rows: []live.Row{{Key: []byte("home:a"), Letter: "H", Times: 1}}}, traces.log) {
 		t.Error("it goes on though its disk is full")
 	}
 	if is := said.String(); strings.Count(is, "a trace is not written any more") != 1 || !strings.Contains(is, "no space left") || !strings.Contains(is, path) {
@@ -174,7 +174,7 @@ func TestFullDiskAndReload(t *testing.T) {
 
 // Each key is on one line, whatever bytes it has.
 func TestLines(t *testing.T) {
-	lines := Lines(&trace.Traced{Dropped: 3, Rows: []trace.Row{
+	lines := Lines(&live.Traced{Dropped: 3, Rows: []live.Row{
 		{T: 1e12, Key: []byte("home:a b\n\x00\u202e<b>"), Letter: "M", Cause: "X", Times: 1}, {T: 1e12 + 5, Key: []byte("home:c"), Letter: "H", Times: 4}, {T: 1e12 + 6, Key: []byte("lock:home:c"), Letter: "L", Times: 1},
 	}})
 	want := []string{`2001-09-09T01:46:40.000Z home:a\x20b\x0a\x00\xe2\x80\xae<b> MX` + "\n", "2001-09-09T01:46:40.005Z home:c H4 L\n", " -- 3 events dropped\n"}

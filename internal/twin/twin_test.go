@@ -17,7 +17,6 @@ import (
 
 	"ringside/internal/testenv"
 	"ringside/proxy/wire"
-	"ringside/proxy/wire/wiretest/older"
 )
 
 // patience limits every wait. Only a failing stream waits that long.
@@ -202,7 +201,7 @@ func (s *stream) round(commands []command) {
 	ask, answer := s.barrier()
 	s.sent = append(s.sent, proxy.String())
 	cuts := s.client.cuts()
-	s.plain.say(older.Stream(strings.ReplaceAll(plain.String(), casMark, s.plain.cas)+ask), nil)
+	s.plain.say(testenv.For1618(strings.ReplaceAll(plain.String(), casMark, s.plain.cas)+ask), nil)
 	s.proxy.say(strings.ReplaceAll(proxy.String(), casMark, s.proxy.cas)+ask, cuts)
 	for _, side := range []*side{s.plain, s.proxy} {
 		if err := side.hear(answer); err != nil {
@@ -234,7 +233,7 @@ func (s *stream) end() {
 		text = "GET / HTTP/1.1\r\nmn\r\n"
 	}
 	s.sent = append(s.sent, text)
-	s.plain.say(older.Stream(text), nil)
+	s.plain.say(testenv.For1618(text), nil)
 	s.proxy.say(text, s.client.cuts())
 	for _, side := range []*side{s.plain, s.proxy} {
 		side.Conn.(*net.TCPConn).CloseWrite() // it may already be closed

@@ -25,7 +25,6 @@ import (
 	"github.com/prometheus/common/model"
 
 	"ringside/proxy"
-	"ringside/proxy/admin/metrics"
 	"ringside/proxy/health"
 	"ringside/proxy/live"
 	"ringside/proxy/table"
@@ -450,7 +449,7 @@ func TestMetricsPage(t *testing.T) {
 		fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", name, strings.Join(labels, ", "), strings.ToLower(f.GetType().String()), f.GetHelp())
 	}
 
-	if all := metrics.Names(); shown != len(all) {
+	if all := Names(); shown != len(all) {
 		t.Errorf("%d of %d metrics are shown", shown, len(all))
 	}
 

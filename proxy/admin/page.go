@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"ringside/proxy/admin/page"
 	"ringside/proxy/live"
 	"ringside/proxy/table"
 	"ringside/proxy/watch"
@@ -32,13 +31,13 @@ func (s *Server) page(mux *http.ServeMux) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Content-Security-Policy", pagePolicy)
 		w.Header().Set("Referrer-Policy", "no-referrer")
-		http.ServeContent(w, r, "", s.proxy.Started, strings.NewReader(page.Text))
+		http.ServeContent(w, r, "", s.proxy.Started, strings.NewReader(pageText))
 	})
-	for path, part := range page.Parts {
+	for path, part := range pageParts {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", part.Kind)
+			w.Header().Set("Content-Type", part.contentType)
 			w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
-			http.ServeContent(w, r, "", s.proxy.Started, strings.NewReader(part.Text))
+			http.ServeContent(w, r, "", s.proxy.Started, strings.NewReader(part.text))
 		})
 	}
 }

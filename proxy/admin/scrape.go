@@ -13,8 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/common/expfmt"
-
-	"ringside/proxy/admin/metrics"
 )
 
 // newProcess returns the registry with the metrics of the Go runtime and the process.
@@ -47,7 +45,7 @@ func (s *Server) scrape(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no metrics: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
-	w.Header().Set("Content-Type", metrics.ContentType)
+	w.Header().Set("Content-Type", ContentType)
 	// Write errors are ignored: the client has disconnected.
 	if !takesGzip(r) {
 		_, _ = w.Write(text)
@@ -72,7 +70,7 @@ func (s *Server) exposition() ([]byte, error) {
 			return nil, err
 		}
 	}
-	return metrics.Append(b.Bytes(), s.proxy, s.options.Reload(), s.Closed())
+	return Append(b.Bytes(), s.proxy, s.options.Reload(), s.Closed())
 }
 
 func takesGzip(r *http.Request) bool {

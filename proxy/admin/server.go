@@ -23,7 +23,6 @@ import (
 	"ringside/proxy/fault"
 	"ringside/proxy/link"
 	"ringside/proxy/live"
-	"ringside/proxy/live/trace"
 )
 
 // Options configure a Server. The zero value works.
@@ -34,7 +33,7 @@ type Options struct {
 	Events *live.Events
 
 	// Tracer requests traces from the loops; nil: the server creates one.
-	Tracer *trace.Tracer
+	Tracer *live.Tracer
 
 	// FaultSet stores the faults of the control API; nil: faults are not allowed.
 	FaultSet *fault.Set
@@ -100,7 +99,7 @@ func New(p *proxy.Proxy, o Options) *Server {
 		o.Reload = func() live.Reload { return live.Reload{At: p.Started, Generation: 1} }
 	}
 	if o.Tracer == nil {
-		o.Tracer = trace.New(p)
+		o.Tracer = live.New(p)
 	}
 	s := &Server{proxy: p, options: o, version: p.Version, process: newProcess(), token: newToken()}
 	s.leaving, s.leave = context.WithCancel(context.Background())

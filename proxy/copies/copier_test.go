@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"ringside/proxy/conversation"
-	"ringside/proxy/copies/entries"
+	"ringside/proxy/copies"
 )
 
 // TestRoomForReads checks that copies for the ledger leave room for copies for reads.
@@ -50,10 +50,10 @@ func TestTheLedgerLooksAtSome(t *testing.T) {
 	first := ""
 	s.Wakeup(func() {
 		for i := range 200 {
-			m.Lost(&s.Engine.Copies, entries.Entry{Hash: uint64(i), Key: fmt.Appendf(nil, "%d.1", i), Through: true}, false)
+			m.Lost(&s.Engine.Copies, copies.Entry{Hash: uint64(i), Key: fmt.Appendf(nil, "%d.1", i), Through: true}, false)
 		}
 		s.Engine.Copies.Tend()
-		first = string(m.Lists[entries.ToCopy].Front().Value.(*entries.Entry).Key)
+		first = string(m.Lists[copies.ToCopy].Front().Value.(*copies.Entry).Key)
 	})
 	if first != "64.1" {
 		t.Errorf("the next is %s, want 64.1", first)

@@ -10,19 +10,15 @@ import (
 	"strconv"
 	"sync/atomic"
 
-	"ringside/proxy/copies/entries"
-	"ringside/proxy/copies/handover"
 	"ringside/proxy/failover"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
 	"ringside/proxy/task"
-	"ringside/proxy/task/deed"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
 	"ringside/replicate"
-	"ringside/replicate/castoken"
 )
 
 // Copies runs the commands of one loop on keys with several replicas. Only its loop
@@ -32,23 +28,23 @@ type Copies struct {
 	Keepers *failover.Keepers
 	Pools   []*routing.BoundPool // all pools of the routing table, in its order
 
-	Ledgers    map[string]*ledger    // by the name of the pool
-	Copying    int                   // number of copies in progress, at most maxCopies
-	Doubtful   *atomic.Int32         // number of loops with doubts; shared by all loops
-	Moving     *atomic.Int32         // number of loops with a handover; shared by all loops
-	doubts     bool                  // a member may have missed a write, or may run one late: see doubt
-	turn       uint64                // counts commands; members are read in turn if reads are spread
-	lastChosen uint64                // the last cas that was chosen for all replicas of a value; it only grows
-	holders    []copyOf              // scratch space of homes, which yields it
-	Unbound    bool                  // for tests: turns Command.Bound off
-	Unasked    bool                  // for tests: former servers of a key are not asked
-	Unpaused   bool                  // for tests: turns the pause of a handover off
-	Unseen     bool                  // for tests: turns Command.Conditional off
-	arranged   *handover.Arrangement // which servers keep which keys, by the present routing table
-	handover   *handover.Handover    // nil: all keys are where the routing table wants them
-	stage      uint64                // of the handover; increases whenever the replicas of a key may change
-	left       map[uint64]struct{}   // hashes of keys that have left their former servers
-	moves      map[uint64]*move      // by hash: moves in progress or failed
+	Ledgers    map[string]*ledger  // by the name of the pool
+	Copying    int                 // number of copies in progress, at most maxCopies
+	Doubtful   *atomic.Int32       // number of loops with doubts; shared by all loops
+	Moving     *atomic.Int32       // number of loops with a handover; shared by all loops
+	doubts     bool                // a member may have missed a write, or may run one late: see doubt
+	turn       uint64              // counts commands; members are read in turn if reads are spread
+	lastChosen uint64              // the last cas that was chosen for all replicas of a value; it only grows
+	holders    []copyOf            // scratch space of homes, which yields it
+	Unbound    bool                // for tests: turns Command.Bound off
+	Unasked    bool                // for tests: former servers of a key are not asked
+	Unpaused   bool                // for tests: turns the pause of a handover off
+	Unseen     bool                // for tests: turns Command.Conditional off
+	arranged   *Arrangement        // which servers keep which keys, by the present routing table
+	handover   *Handover           // nil: all keys are where the routing table wants them
+	stage      uint64              // of the handover; increases whenever the replicas of a key may change
+	left       map[uint64]struct{} // hashes of keys that have left their former servers
+	moves      map[uint64]*move    // by hash: moves in progress or failed
 }
 
 // command is a command on a key with several replicas, or a repair of such a key. It
@@ -165,7 +161,7 @@ func (e *Copies) lead(t *task.Task) {
 	command.Conditional = !e.Unseen && slices.ContainsFunc(c.members, func(m copyOf) bool { return m.Pool.Pool.Failover.Strict })
 	c.authority = replicate.Authority(states)
 	if token, has := t.Token(); has && c.authority >= 0 {
-		c.token = strconv.AppendUint(nil, castoken.Open(token, c.identity(t, c.authority)), 10)
+		c.token = strconv.AppendUint(nil, Open(token, c.identity(t, c.authority)), 10)
 	}
 	e.lastChosen = max(e.lastChosen+1, uint64(e.Now)>>10)
 	c.chosen = e.lastChosen
@@ -187,7 +183,7 @@ func (e *Copies) lead(t *task.Task) {
 
 // lateAfter is the time after which a reply is late: a write may have run between it
 // and the replies of other members.
-const lateAfter = deed.MarkWait / 2
+const lateAfter = task.MarkWait / 2
 
 // hedge sends a hedged request: if a read has no reply at the time `at`, it asks one
 // more member. It waits longer while bytes of a reply arrive. Another reply would then
@@ -258,7 +254,7 @@ func (c *command) send(t *task.Task, ask replicate.Ask) {
 	switch ask.Deed {
 	case replicate.Wait:
 		t.Open++
-		c.e.After(c.e.Now+int64(deed.MarkWait), func() {
+		c.e.After(c.e.Now+int64(task.MarkWait), func() {
 			t.Open--
 			c.rule.Told(id, replicate.Outcome{Kind: replicate.OK})
 			c.advance(t)
@@ -359,7 +355,7 @@ func (c *command) behind(t *task.Task, a *copyAsk) upstream.Behind {
 // outcome returns what the reply r to a means for the rule.
 func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o replicate.Outcome) {
 	rep := &r.Reply
-	if o.Kind = deed.Kind(a.Deed, r); rep.Kind == wire.NoReply {
+	if o.Kind = task.Kind(a.Deed, r); rep.Kind == wire.NoReply {
 		return
 	}
 	number := func(at wire.Span) {
@@ -384,20 +380,20 @@ func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o repli
 		if o.Kind == replicate.Hit && (c.asks[a.Guard].result.Void() || !bytes.Equal(rep.Body.Of(r.Bytes), t.Body())) {
 			o.Kind = replicate.Exists
 		}
-	case (a.Deed == replicate.Check || a.Deed == replicate.Review) && o.Kind == replicate.Hit && (deed.Arg(r, 'c') != deed.Arg(&c.asks[a.Guard].result, 'c') || c.asks[a.Guard].result.Void()):
+	case (a.Deed == replicate.Check || a.Deed == replicate.Review) && o.Kind == replicate.Hit && (task.Arg(r, 'c') != task.Arg(&c.asks[a.Guard].result, 'c') || c.asks[a.Guard].result.Void()):
 		o.Kind = replicate.Exists
 	}
 	switch a.Deed {
 	case replicate.Weigh:
 		token, _ := strconv.ParseUint(string(c.token), 10, 64)
-		there, _ := strconv.ParseUint(deed.Arg(r, 'c'), 10, 64)
+		there, _ := strconv.ParseUint(task.Arg(r, 'c'), 10, 64)
 		if o.Kind == replicate.Hit && token > there {
 			o.Kind = replicate.Exists
 		} else if token == there {
 			o.Value = 1
 		}
 	case replicate.Look, replicate.Review, replicate.Preview:
-		o.Value, _ = strconv.ParseUint(deed.Arg(r, 's'), 10, 64)
+		o.Value, _ = strconv.ParseUint(task.Arg(r, 's'), 10, 64)
 		if a.Deed == replicate.Preview {
 			o.Value = after(t, r.Bytes, rep, o.Value)
 		}
@@ -414,7 +410,7 @@ func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o repli
 // stub reports whether r shows the placeholder that the guard, or a client's mg N,
 // leaves while a value is rebuilt. It must not be copied to other servers.
 func stub(r *upstream.Result) bool {
-	return r.Reply.Body.Len() == 0 && deed.Arg(r, 'f') == "0" && (r.Reply.Letters.Has('W') || r.Reply.Letters.Has('Z'))
+	return r.Reply.Body.Len() == 0 && task.Arg(r, 'f') == "0" && (r.Reply.Letters.Has('W') || r.Reply.Letters.Has('Z'))
 }
 
 // replyTo translates the outcome of a request that was not the client's own one to the
@@ -454,7 +450,7 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 			t.AnswerKind(k)
 			return
 		}
-		deed.Hide(&a.result, a.op, a.dialect, a.added)
+		task.Hide(&a.result, a.op, a.dialect, a.added)
 		var token task.Token
 		if rep := &a.result.Reply; rep.Unique.Len() > 0 || rep.Letters.Has('c') {
 			identity := c.identity(t, a.Member)
@@ -462,7 +458,7 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 				if t.Op == wire.Get && a.Member != c.authority { // a binary client's read of another member: a cas of it has no meaning at the primary
 					return wire.NoMatch
 				}
-				return castoken.Seal(n, identity)
+				return Seal(n, identity)
 			}
 		}
 		t.Answer(&a.result, token)
@@ -522,9 +518,9 @@ func (c *command) finish(t *task.Task, s replicate.Settlement) {
 		switch {
 		case doubt && c.spared && i == c.authority: // it stays unchanged: see behind
 		case doubt && !c.isRepair:
-			m.inDoubt(e, entries.Entry{Hash: t.Hash, Key: t.Key, Through: through, Overwrite: i != c.authority || handed}, s.Dirty.Has(i))
+			m.inDoubt(e, Entry{Hash: t.Hash, Key: t.Key, Through: through, Overwrite: i != c.authority || handed}, s.Dirty.Has(i))
 		case missed && s.Verdict == replicate.Unmet && m.ledger.rate > 0: // its value may be the only one left
-			m.inDoubt(e, entries.Entry{Hash: t.Hash, Key: t.Key, Through: through, Overwrite: true}, true)
+			m.inDoubt(e, Entry{Hash: t.Hash, Key: t.Key, Through: through, Overwrite: true}, true)
 		case missed:
 			m.MissedWrite(t.Hash, t.Key, c.keyAt(t, i), through)
 		case s.Clean.Has(i) && c.isRepair && s.Verdict != replicate.Answered: // it was deleted there, and is still to be copied

@@ -40,7 +40,7 @@
 //   - A reload that keeps the servers of a pool keeps its ledger. If a reload assigns
 //     keys to other servers, the keys stay until all instances have the new
 //     configuration. From then on, a command decides nothing about a key, and no miss
-//     counts, before the key has left its former servers (move.go, package handover).
+//     counts, before the key has left its former servers (move.go, handover.go).
 //
 // # What a member may be missing
 //

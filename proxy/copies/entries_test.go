@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"ringside/proxy/conversation"
-	"ringside/proxy/copies/entries"
+	"ringside/proxy/copies"
 )
 
 // TestEntriesAreBounded makes a member miss writes to keys that are repaired in
@@ -18,32 +18,32 @@ func TestEntriesAreBounded(t *testing.T) {
 	s.Begin()
 	m := &s.Engine.Ledgers["main"].Members[0]
 	const kept = 100 // keys that stay
-	for i := range 10 * entries.DirtyKeys {
+	for i := range 10 * copies.DirtyKeys {
 		key := fmt.Appendf(nil, "key%d", i%kept)
 		m.MissedWrite(uint64(i%kept), key, key, true)
 		key = fmt.Appendf(nil, "passing%d", i)
 		m.MissedWrite(uint64(kept+i), key, key, true)
 		m.Right(uint64(kept + i))
-		m.Lost(&s.Engine.Copies, entries.Entry{Hash: uint64(1<<32 + i%kept), Key: []byte("copied"), Through: true}, false)
+		m.Lost(&s.Engine.Copies, copies.Entry{Hash: uint64(1<<32 + i%kept), Key: []byte("copied"), Through: true}, false)
 	}
-	count := map[entries.State]int{}
+	count := map[copies.State]int{}
 	for _, l := range m.Keys {
 		count[l.State]++
 	}
-	if len(m.Keys) != 2*kept || count[entries.ToDelete] != kept || count[entries.ToCopy] != kept {
+	if len(m.Keys) != 2*kept || count[copies.ToDelete] != kept || count[copies.ToCopy] != kept {
 		t.Errorf("%d keys, by state %v, want %d of each", len(m.Keys), count, kept)
 	}
-	for i := range 2 * entries.DirtyKeys {
-		m.Lost(&s.Engine.Copies, entries.Entry{Hash: uint64(1<<32 + i), Key: []byte("copied"), Through: true}, false)
+	for i := range 2 * copies.DirtyKeys {
+		m.Lost(&s.Engine.Copies, copies.Entry{Hash: uint64(1<<32 + i), Key: []byte("copied"), Through: true}, false)
 	}
-	if n := len(m.Keys); n != entries.DirtyKeys || s.Engine.Count.RepairsDropped == 0 {
-		t.Errorf("%d keys, %d dropped, want %d and some", n, s.Engine.Count.RepairsDropped, entries.DirtyKeys)
+	if n := len(m.Keys); n != copies.DirtyKeys || s.Engine.Count.RepairsDropped == 0 {
+		t.Errorf("%d keys, %d dropped, want %d and some", n, s.Engine.Count.RepairsDropped, copies.DirtyKeys)
 	}
-	for i := range 2 * entries.DirtyKeys {
+	for i := range 2 * copies.DirtyKeys {
 		m.MissedWrite(uint64(1<<33+i), []byte("more"), []byte("more"), true)
 	}
-	if n := len(m.Keys); n > 2*entries.DirtyKeys || !m.Dirty(1<<34) {
-		t.Errorf("%d keys, want %d at most; a key that it never heard of is dirty: %v", n, 2*entries.DirtyKeys, m.Dirty(1<<34))
+	if n := len(m.Keys); n > 2*copies.DirtyKeys || !m.Dirty(1<<34) {
+		t.Errorf("%d keys, want %d at most; a key that it never heard of is dirty: %v", n, 2*copies.DirtyKeys, m.Dirty(1<<34))
 	}
 }
 
@@ -57,7 +57,7 @@ func TestEntriesStayDirty(t *testing.T) {
 	m := &s.Engine.Ledgers["main"].Members[0]
 	key := []byte("key")
 	m.MissedWrite(1, key, key, false)
-	m.Lost(&s.Engine.Copies, entries.Entry{Hash: 1, Key: key, Through: true}, false)
+	m.Lost(&s.Engine.Copies, copies.Entry{Hash: 1, Key: key, Through: true}, false)
 	if !m.Dirty(1) {
 		t.Error("a key that it has lost is not dirty any more")
 	}
@@ -65,7 +65,7 @@ func TestEntriesStayDirty(t *testing.T) {
 	if m.Right(1); m.Dirty(1) || len(m.Keys) != 0 {
 		t.Error("a key that is right is dirty still")
 	}
-	if m.Lost(&s.Engine.Copies, entries.Entry{Hash: 2, Key: key}, false); !m.Dirty(2) {
+	if m.Lost(&s.Engine.Copies, copies.Entry{Hash: 2, Key: key}, false); !m.Dirty(2) {
 		t.Error("a key whose miss would be believed is not dirty")
 	}
 }

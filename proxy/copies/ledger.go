@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"ringside/proxy/copies/entries"
 	"ringside/proxy/health"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
@@ -30,13 +29,13 @@ type account struct {
 	ledger *ledger
 	index  int // of the member in the pool
 
-	*entries.Table              // entries of the keys that it has wrong
-	numbers        []lastNumber // phase numbers of its server when notice last saw them, one per view
-	Incomplete     bool         // it has rejoined empty, so a miss there decides nothing
-	Resync         *resync      // the resync that fills it; nil: none
-	until          int64        // when Incomplete ends without a resync, if repairs are off
-	doomed         bool         // the keepers of another pool are about to flush its server
-	left           bool         // in a handover: it no longer has keys that it must not keep
+	*Table                  // entries of the keys that it has wrong
+	numbers    []lastNumber // phase numbers of its server when notice last saw them, one per view
+	Incomplete bool         // it has rejoined empty, so a miss there decides nothing
+	Resync     *resync      // the resync that fills it; nil: none
+	until      int64        // when Incomplete ends without a resync, if repairs are off
+	doomed     bool         // the keepers of another pool are about to flush its server
+	left       bool         // in a handover: it no longer has keys that it must not keep
 
 	tokens   float64 // token bucket: number of copies that it may receive now
 	filledAt int64   // when tokens was computed
@@ -66,7 +65,7 @@ func (e *Copies) newLedger(bp *routing.BoundPool, old *ledger) *ledger {
 	for i, srv := range bp.Servers {
 		m := &w.Members[i]
 		m.ledger, m.index = w, i
-		m.Table = &entries.Table{Keys: map[uint64]*entries.Entry{}}
+		m.Table = &Table{Keys: map[uint64]*Entry{}}
 		// When the process starts, it can't know what a server has, so the server counts as
 		// complete. A server with a known release was already in use, for other keys. It has
 		// none of the keys that the pool assigns to it now.
@@ -191,7 +190,7 @@ func (m *account) compare(e *Copies, i int, now lastNumber) {
 func (m *account) markEmpty(e *Copies, flushed bool) {
 	m.stop()
 	if flushed {
-		*m.Table = entries.Table{Keys: map[uint64]*entries.Entry{}, DeletesSent: m.DeletesSent}
+		*m.Table = Table{Keys: map[uint64]*Entry{}, DeletesSent: m.DeletesSent}
 	}
 	m.Incomplete, m.until = true, e.Now+int64(incompleteTime)
 	e.At(link.ResyncTimer, e.Now)

@@ -1,7 +1,7 @@
 package copies
 
 // Moving keys to other servers, because a reload has changed weights, servers, or the
-// number of replicas: see package handover. Before a command decides anything about a
+// number of replicas: see handover.go. Before a command decides anything about a
 // key, the key is moved away from its former servers.
 
 import (
@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"ringside/proxy/copies/handover"
 	"ringside/proxy/health"
 	"ringside/proxy/health/barrier"
 	"ringside/proxy/link"
@@ -28,7 +27,7 @@ const (
 // byArrangement appends the replicas of a key of rt by the arrangement a. rt is a
 // route of the present routing table. Servers that the present routing table does not
 // have are omitted.
-func (e *Copies) byArrangement(list []copyOf, a *handover.Arrangement, rt *routing.Route, key []byte) []copyOf {
+func (e *Copies) byArrangement(list []copyOf, a *Arrangement, rt *routing.Route, key []byte) []copyOf {
 	for _, h := range a.Holders(rt, key) {
 		for _, bp := range e.Pools {
 			if i := slices.Index(bp.Servers, h.Server); i >= 0 && bp.Pool.Name == h.Pool.Pool.Name && e.Ledgers[bp.Pool.Name] != nil {
@@ -43,7 +42,7 @@ func (e *Copies) byArrangement(list []copyOf, a *handover.Arrangement, rt *routi
 // keys.
 func (e *Copies) takeArrangement() {
 	before := e.arranged
-	e.arranged = handover.Arrange(e.Listeners)
+	e.arranged = Arrange(e.Listeners)
 	deadline := time.Duration(0)
 	for _, bp := range e.Pools {
 		deadline = max(deadline, bp.Pool.Timeouts.Deadline)
@@ -57,7 +56,7 @@ func (e *Copies) takeArrangement() {
 	if e.handover == nil {
 		e.Moving.Add(1)
 	}
-	h, tooMany := handover.New(before, e.handover)
+	h, tooMany := New(before, e.handover)
 	if e.handover = h; tooMany {
 		e.Log.Warn("keys with copies have moved so often that what only their first holders have is not looked for any more")
 	}

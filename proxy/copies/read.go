@@ -1,6 +1,6 @@
 package copies
 
-// Which replica a get may use without a task, and when: see package direct.
+// Which replica a get may use without a task, and when: see direct.go.
 
 import (
 	"ringside/proxy/routing"

@@ -16,7 +16,6 @@ import (
 
 	"ringside/proxy/conversation"
 	"ringside/proxy/copies"
-	"ringside/proxy/copies/entries"
 	"ringside/proxy/health"
 	"ringside/proxy/link"
 	"ringside/proxy/stats"
@@ -505,7 +504,7 @@ func TestOverfull(t *testing.T) {
 	tr.notice()
 	tr.client("set old1 0 0 1\r\nx")
 	tr.SetPhase("s2", "SUSPECT")
-	for i := range entries.DirtyKeys + 1 {
+	for i := range copies.DirtyKeys + 1 {
 		tr.client(fmt.Sprintf("set %d.1 0 0 1\r\nx", i))
 	}
 	view := tr.Engine.Pools[0].View
@@ -528,8 +527,8 @@ func TestOverfull(t *testing.T) {
 	tr.SetPhase("s2", "IN")
 	tr.pass("s2 lacks all", func() bool { return tr.lacks("s2") })
 	tr.pass("whole", tr.whole("s2"))
-	if a, b := len(tr.servers["s2"].items), len(tr.servers["s1"].items); a != b || b != entries.DirtyKeys+2 {
-		t.Errorf("s2 has %d keys, s1 %d, want %d", a, b, entries.DirtyKeys+2)
+	if a, b := len(tr.servers["s2"].items), len(tr.servers["s1"].items); a != b || b != copies.DirtyKeys+2 {
+		t.Errorf("s2 has %d keys, s1 %d, want %d", a, b, copies.DirtyKeys+2)
 	}
 	if view.Unfit(1) {
 		t.Error("it is to leave again")

@@ -9,7 +9,6 @@ import (
 
 	"ringside/proxy/health/divert"
 	"ringside/proxy/task"
-	"ringside/proxy/task/deed"
 	"ringside/proxy/wire"
 	"ringside/replicate"
 )
@@ -42,7 +41,7 @@ func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 		}
 		return " T" + t.Exptime()
 	}
-	guard := deed.Guard(&c.asks[a.Guard].result)
+	guard := task.Guard(&c.asks[a.Guard].result)
 	switch a.Deed {
 	case replicate.Forward:
 		return c.forward(t, a, key, chosen)
@@ -86,9 +85,9 @@ func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 	case replicate.Extend:
 		return t.Meta("mg", key, " s f c"+exptime(), nil)
 	case replicate.Swap:
-		return deed.Spell(t, replicate.Remark, key, " C"+string(c.token), markTime(t))
+		return task.Spell(t, replicate.Remark, key, " C"+string(c.token), markTime(t))
 	case replicate.Fill:
-		return deed.Fill(t, key, guard, &c.asks[a.From].result, a.Chosen)
+		return task.Fill(t, key, guard, &c.asks[a.From].result, a.Chosen)
 	case replicate.Preview:
 		if t.Op == wire.Incr || t.Op == wire.Decr {
 			return t.Meta("mg", key, " s f c v", nil)
@@ -98,7 +97,7 @@ func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 			return t.Meta("mg", key, " v f", nil)
 		}
 	}
-	return deed.Spell(t, a.Deed, key, guard, markTime(t))
+	return task.Spell(t, a.Deed, key, guard, markTime(t))
 }
 
 // forward returns the client's own request with the key and the cas of the member. It
@@ -153,10 +152,10 @@ func after(t *task.Task, seen []byte, rep *wire.Reply, size uint64) uint64 {
 	return n - min(n, t.Delta())
 }
 
-// show is deed.Show for the request a. It records the added flag, which settle removes from
+// show is task.Show for the request a. It records the added flag, which settle removes from
 // the reply.
 func (a *copyAsk) show(t *task.Task, letter byte, more string) (edit task.Edit) {
-	edit, a.added = deed.Show(t, letter, more)
+	edit, a.added = task.Show(t, letter, more)
 	return edit
 }
 

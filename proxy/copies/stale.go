@@ -8,7 +8,6 @@ import (
 	"encoding/base64"
 	"slices"
 
-	"ringside/proxy/copies/entries"
 	"ringside/proxy/health"
 	"ringside/proxy/health/divert"
 	"ringside/proxy/link"
@@ -28,17 +27,17 @@ const (
 // Another instance may have written the key since, so the value could be the only
 // replica.
 func (m *account) deleteStale(e *Copies) {
-	limit, list := m.ledger.bp.Pool.Timeouts, &m.Lists[entries.ToDelete]
+	limit, list := m.ledger.bp.Pool.Timeouts, &m.Lists[ToDelete]
 	for range list.Len() { // an entry that fails at once is at the end of the list again
 		if list.Len() == 0 || m.DeletesSent >= maxDeletes {
 			return
 		}
-		l := list.Front().Value.(*entries.Entry)
+		l := list.Front().Value.(*Entry)
 		if e.Lines[task.KeyLine(l.Hash)] != nil || !m.standsAside(e, l.Key) {
 			list.MoveToBack(l.In)
 			continue
 		}
-		m.Becomes(l, entries.Deleting)
+		m.Becomes(l, Deleting)
 		m.DeletesSent++
 		line := append([]byte("md "), l.There...)
 		if !wire.PlainKey(l.There) {
@@ -74,7 +73,7 @@ func (m *copyOf) filled(e *Copies) bool {
 type deletion struct {
 	e  *Copies
 	m  *account
-	of *entries.Entry
+	of *Entry
 }
 
 func (d *deletion) Client() uint64 { return 0 }
@@ -82,11 +81,11 @@ func (d *deletion) Client() uint64 { return 0 }
 func (d *deletion) Answered(_ int, r *upstream.Result) {
 	e, m, l := d.e, d.m, d.of
 	m.DeletesSent--
-	current := m.Keys[l.Hash] == l && l.State == entries.Deleting // false: it was repaired in between, or another write was missed
+	current := m.Keys[l.Hash] == l && l.State == Deleting // false: it was repaired in between, or another write was missed
 	deleted := r.Reply.Kind == wire.Deleted
 	switch gone := r.Foreign || deleted || r.Reply.Kind == wire.NotFound; {
 	case current && !gone:
-		m.Becomes(l, entries.ToDelete)
+		m.Becomes(l, ToDelete)
 	case current && l.Through:
 		m.SetDirty(l, false)
 		m.Lost(e, *l, false)
@@ -104,9 +103,9 @@ func (d *deletion) Answered(_ int, r *upstream.Result) {
 // queued to be copied again, because a replica is missing. It is not queued if repairs
 // are off or too many keys wait. Until the copy, the key is not read there if it is
 // dirty, or if its miss would be believed.
-func (m *account) Lost(e *Copies, l entries.Entry, dirty bool) {
+func (m *account) Lost(e *Copies, l Entry, dirty bool) {
 	e.doubt()
-	l = entries.Entry{Hash: l.Hash, Key: bytes.Clone(l.Key), Through: l.Through, LateDeleted: l.LateDeleted, Overwrite: l.Overwrite, Failed: l.Failed}
+	l = Entry{Hash: l.Hash, Key: bytes.Clone(l.Key), Through: l.Through, LateDeleted: l.LateDeleted, Overwrite: l.Overwrite, Failed: l.Failed}
 	m.Put(&l)
 	if dirty || !l.Through {
 		m.SetDirty(&l, true)
@@ -114,19 +113,19 @@ func (m *account) Lost(e *Copies, l entries.Entry, dirty bool) {
 	switch {
 	case m.ledger.rate == 0:
 		m.Rest(&l)
-	case m.Waiting() >= entries.DirtyKeys:
+	case m.Waiting() >= DirtyKeys:
 		e.Count.RepairsDropped++
 		m.Rest(&l)
 	default:
-		m.Becomes(&l, entries.ToCopy)
+		m.Becomes(&l, ToCopy)
 		e.At(link.ResyncTimer, e.Now)
 	}
 }
 
 // inDoubt records that the member may have run, or may still run, a write without an
 // acknowledgement. It is repaired once it answers. dirty: until then it is not read.
-func (m *account) inDoubt(e *Copies, l entries.Entry, dirty bool) {
-	if before := m.Keys[l.Hash]; before == nil || before.State != entries.ToDelete { // otherwise it surely has a stale value, which is deleted first
+func (m *account) inDoubt(e *Copies, l Entry, dirty bool) {
+	if before := m.Keys[l.Hash]; before == nil || before.State != ToDelete { // otherwise it surely has a stale value, which is deleted first
 		m.Lost(e, l, dirty)
 	}
 }
@@ -154,19 +153,19 @@ func (e *Copies) LateDeleted(srv *upstream.Server, there []byte) {
 		if rt.Copies.ReadThrough && !srv.HasLateDelete(key) { // a value stored there from now on is of another instance, and may be the only replica
 			m.Clean(hash)
 		}
-		m.Lost(e, entries.Entry{Hash: hash, Key: key, Through: rt.Copies.ReadThrough, LateDeleted: true, Overwrite: at > 0}, false)
+		m.Lost(e, Entry{Hash: hash, Key: key, Through: rt.Copies.ReadThrough, LateDeleted: true, Overwrite: at > 0}, false)
 	}
 }
 
 // copyLost copies to the member the keys that it has lost, while there is room. A key
 // waits while a command has its line, or while no member surely has it.
 func (m *account) copyLost(e *Copies) {
-	list, waiting := &m.Lists[entries.ToCopy], 0
+	list, waiting := &m.Lists[ToCopy], 0
 	for range list.Len() {
 		if list.Len() == 0 || waiting >= maxCopies || !m.hasRoom(e, background) { // limits the work of one wakeup
 			return
 		}
-		l := list.Front().Value.(*entries.Entry)
+		l := list.Front().Value.(*Entry)
 		switch rt, from, to, later := m.sourceOf(e, l); {
 		case later || rt != nil && e.Lines[task.KeyLine(l.Hash)] != nil:
 			list.MoveToBack(l.In)
@@ -174,7 +173,7 @@ func (m *account) copyLost(e *Copies) {
 		case rt == nil || rt.Copies.RepairRate == 0: // the member has no replica of the key any more, all others have lost it, or the route wants no repairs
 			m.GiveUp(l)
 		default:
-			m.Becomes(l, entries.Copying)
+			m.Becomes(l, Copying)
 			e.Count.Repairs++
 			e.copyKey(rt, bytes.Clone(l.Key), l.Hash, from, to, l.Overwrite, true, nil)
 		}
@@ -186,7 +185,7 @@ func (m *account) copyLost(e *Copies) {
 // route and later is false, there will be none. There are three such cases. The key is
 // not the member's any more; all others have lost it too; the only others are in doubt
 // as well, and follow this one in the key's order.
-func (m *account) sourceOf(e *Copies, l *entries.Entry) (rt *routing.Route, from, to copyOf, later bool) {
+func (m *account) sourceOf(e *Copies, l *Entry) (rt *routing.Route, from, to copyOf, later bool) {
 	for home, members := range e.homes(l.Key) {
 		at := slices.IndexFunc(members, func(o copyOf) bool { return o.account == m })
 		if at < 0 {
@@ -195,9 +194,9 @@ func (m *account) sourceOf(e *Copies, l *entries.Entry) (rt *routing.Route, from
 		doubted := 0
 		for i, o := range members {
 			theirs := o.Pending(l.Hash)
-			inDoubt := theirs != nil && theirs.Overwrite && theirs.State >= entries.ToCopy
+			inDoubt := theirs != nil && theirs.Overwrite && theirs.State >= ToCopy
 			switch {
-			case o.Server == m.server() || theirs != nil && theirs.State == entries.ToCopy && !theirs.Overwrite: // it has no value
+			case o.Server == m.server() || theirs != nil && theirs.State == ToCopy && !theirs.Overwrite: // it has no value
 			case l.Overwrite && inDoubt && i > at:
 				doubted++
 			case theirs != nil && !l.Overwrite || !o.filled(e) || o.Dirty(l.Hash) && !(l.Overwrite && inDoubt) || o.Server.HasLateDelete(l.Key):
@@ -217,11 +216,11 @@ func (m *account) sourceOf(e *Copies, l *entries.Entry) (rt *routing.Route, from
 // had requested it, it is tried again.
 func (m *account) repairFailed(e *Copies, hash uint64) {
 	l := m.Keys[hash]
-	if l == nil || l.State != entries.Copying {
+	if l == nil || l.State != Copying {
 		return
 	}
 	if l.Failed++; l.Failed < maxCopying {
-		m.Becomes(l, entries.ToCopy)
+		m.Becomes(l, ToCopy)
 		return
 	}
 	m.GiveUp(l)

@@ -9,7 +9,6 @@ import (
 	"ringside/proxy/task"
 	"ringside/proxy/wire"
 	"ringside/replicate"
-	"ringside/replicate/castoken"
 )
 
 // stateOf returns the state of member i for this key. If suspicion is set, a server
@@ -177,7 +176,7 @@ func (c *command) handedOver(t *task.Task) bool {
 func (c *command) identity(t *task.Task, i int) uint64 {
 	m := &c.members[i]
 	target := &m.Server.Target
-	return castoken.Identity(target.Network+" "+target.Address, t.Key,
+	return Identity(target.Network+" "+target.Address, t.Key,
 		uint64(m.Server.StartedAt), uint64(m.Server.Pid), uint64(health.Emptied(m.Pool.View.N(m.Index))))
 }
 

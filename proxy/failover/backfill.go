@@ -5,7 +5,6 @@ package failover
 
 import (
 	"ringside/proxy/task"
-	"ringside/proxy/task/deed"
 	"ringside/proxy/upstream"
 	"ringside/replicate"
 )
@@ -88,7 +87,7 @@ func (f *backfill) send(a replicate.Ask) {
 	guarded := a.Deed == replicate.Fill || a.Deed == replicate.Drop
 	switch {
 	case a.Deed == replicate.Wait:
-		e.After(e.Now+int64(deed.MarkWait), func() { f.told(a.Number, replicate.OK) })
+		e.After(e.Now+int64(task.MarkWait), func() { f.told(a.Number, replicate.OK) })
 		return
 	case guarded && f.asks[a.Guard].result.Void(): // the same cas may be another item's by now
 		f.rule.Told(a.Number, replicate.Outcome{Kind: replicate.Exists})
@@ -100,10 +99,10 @@ func (f *backfill) send(a replicate.Ask) {
 		f.rule.Told(a.Number, replicate.Outcome{Kind: replicate.Unsent})
 		return
 	}
-	key, guard := f.l.Keys[a.Member], deed.Guard(&f.asks[a.Guard].result)
-	line := deed.Spell(t, a.Deed, key, guard, backfillTime)
+	key, guard := f.l.Keys[a.Member], task.Guard(&f.asks[a.Guard].result)
+	line := task.Spell(t, a.Deed, key, guard, backfillTime)
 	if a.Deed == replicate.Fill {
-		line = deed.Fill(t, key, guard, &f.asks[a.From].result, false)
+		line = task.Fill(t, key, guard, &f.asks[a.From].result, false)
 	}
 	e.Ask(c, f, a.Number, t.Limits(), line, internal)
 	c.Tail.LeavesValue = a.Deed == replicate.Claim // a placeholder that is made late would be visible in any phase
@@ -113,7 +112,7 @@ func (f *backfill) Client() uint64 { return f.t.Asker }
 
 func (f *backfill) Answered(id int, r *upstream.Result) {
 	f.asks[id].result = f.t.Keep(r)
-	f.told(id, deed.Kind(f.asks[id].Deed, r))
+	f.told(id, task.Kind(f.asks[id].Deed, r))
 }
 
 func (f *backfill) told(id int, k replicate.Kind) {

@@ -8,7 +8,6 @@ import (
 
 	"ringside/proxy/stats"
 	"ringside/proxy/task"
-	"ringside/proxy/task/deed"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
 	"ringside/replicate"
@@ -237,12 +236,12 @@ func (l *single) built(t *task.Task, id int, r *upstream.Result) {
 		}
 	case id == mainAsk:
 		l.main = t.Keep(r)
-		l.next = l.answered(r.Reply.Kind, deed.Marked(r))
+		l.next = l.answered(r.Reply.Kind, task.Marked(r))
 	case id == lookAsk:
 		var cas uint64
-		marked := deed.Marked(r)
+		marked := task.Marked(r)
 		if !marked && !task.Missed(r) {
-			cas = number(deed.Arg(r, 'c'))
+			cas = number(task.Arg(r, 'c'))
 		}
 		l.look = t.Keep(r)
 		l.next = l.looked(cas, marked)
@@ -261,7 +260,7 @@ func (l *single) perform(t *task.Task) {
 	}
 	switch l.next {
 	case sendLook:
-		ask(lookAsk, deed.Spell(t, replicate.Look, l.Keys[0], "", 0))
+		ask(lookAsk, task.Spell(t, replicate.Look, l.Keys[0], "", 0))
 	case refill:
 		l.checked = false
 		l.Begin(t)
@@ -269,7 +268,7 @@ func (l *single) perform(t *task.Task) {
 		l.Begin(t)
 	case wait:
 		t.Open++ // the wait counts as an ask, so the task does not end
-		t.Loop.After(t.Loop.Now+int64(deed.MarkWait), func() {
+		t.Loop.After(t.Loop.Now+int64(task.MarkWait), func() {
 			t.Open--
 			l.Begin(t)
 			t.CatchUp()
@@ -280,7 +279,7 @@ func (l *single) perform(t *task.Task) {
 			l.perform(t)
 			return
 		}
-		ask(dropAsk, deed.Spell(t, replicate.Drop, l.Keys[0], deed.Guard(&l.look), 0))
+		ask(dropAsk, task.Spell(t, replicate.Drop, l.Keys[0], task.Guard(&l.look), 0))
 	case sendMain:
 		switch {
 		case !l.Sure(t): // nothing was done yet
@@ -324,7 +323,7 @@ func (l *single) perform(t *task.Task) {
 // so that its reply shows a placeholder. A guarded command carries the cas of the last
 // look.
 func (l *single) spell(t *task.Task) []byte {
-	r, key, guard := &t.Req, l.Keys[0], deed.Guard(&l.look)
+	r, key, guard := &t.Req, l.Keys[0], task.Guard(&l.look)
 	at := func(letter byte) (span wire.Span, ok bool) {
 		span, ok = wire.FlagArg(t.Raw, r.MetaFlags, letter)
 		span.Start--
@@ -358,7 +357,7 @@ func (l *single) spell(t *task.Task) []byte {
 		mode, _ := at('M')
 		return t.WithKey(key, task.Edit{At: mode, With: []byte(guard[1:])})
 	}
-	edit, _ := deed.Show(t, 0, guard)
+	edit, _ := task.Show(t, 0, guard)
 	return t.WithKey(key, edit)
 }
 
@@ -370,16 +369,16 @@ func (l *single) peeked(t *task.Task, id int, r *upstream.Result) bool {
 	switch id {
 	case mainAsk:
 		l.main = t.Keep(r)
-		next = l.answered(r.Reply.Kind, deed.Marked(r))
+		next = l.answered(r.Reply.Kind, task.Marked(r))
 	case lookAsk:
-		if next = l.looked(1, deed.Marked(r)); next == sendDrop && !r.Void() {
-			t.Ask(dropAsk, r.Server, deed.Spell(t, replicate.Drop, l.Keys[0], deed.Guard(r), 0))
+		if next = l.looked(1, task.Marked(r)); next == sendDrop && !r.Void() {
+			t.Ask(dropAsk, r.Server, task.Spell(t, replicate.Drop, l.Keys[0], task.Guard(r), 0))
 			return false
 		}
 		return true
 	}
 	if next == sendLook {
-		t.Ask(lookAsk, r.Server, deed.Spell(t, replicate.Look, l.Keys[0], "", 0))
+		t.Ask(lookAsk, r.Server, task.Spell(t, replicate.Look, l.Keys[0], "", 0))
 		return false
 	}
 	return true

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"ringside/proxy/health/process"
+	"ringside/proxy/health"
 	"ringside/proxy/table"
 	"ringside/proxy/upstream"
 )
@@ -73,8 +73,8 @@ func (d *identification) Answered(_ int, r *upstream.Result) {
 	if srv.Identifying == d.c {
 		srv.Identifying = nil
 	}
-	p, ok := process.Parse(r.Bytes)
-	before := process.Process{PID: srv.Pid, Started: srv.StartedAt}
+	p, ok := health.Parse(r.Bytes)
+	before := health.Process{PID: srv.Pid, Started: srv.StartedAt}
 	switch {
 	case r.Bytes == nil || !ok && before.Started > 0:
 		return

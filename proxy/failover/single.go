@@ -12,7 +12,6 @@ import (
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
 	"ringside/proxy/task"
-	"ringside/proxy/task/deed"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
 	"ringside/replicate"
@@ -232,7 +231,7 @@ func (l *single) sendHalf(t *task.Task, id int) {
 		srv := t.Route.Member(l.Place(l.from).Server)
 		if (t.Op == wire.Delete || t.Op == wire.Debug) && l.mayMeetMark() {
 			l.waiting++
-			t.Ask(lookAsk, srv, deed.Spell(t, replicate.Look, l.Keys[0], "", 0))
+			t.Ask(lookAsk, srv, task.Spell(t, replicate.Look, l.Keys[0], "", 0))
 		}
 		t.Ask(mainAsk, srv, l.line)
 		return
@@ -258,7 +257,7 @@ func (l *single) request(t *task.Task, at int) (line []byte, ok bool) {
 	}
 	if at == 0 && l.mayMeetMark() && t.Op <= wire.Gats && t.Req.Dialect == wire.Meta {
 		var edit task.Edit
-		edit, l.added = deed.Show(t, 'f', "")
+		edit, l.added = task.Show(t, 'f', "")
 		edits = append(edits, edit)
 	}
 	return t.WithKey(l.Keys[at], edits...), true
@@ -289,7 +288,7 @@ func (l *single) Told(t *task.Task, id int, r *upstream.Result) {
 		return
 	}
 	if id == lookAsk {
-		l.marked = deed.Marked(r)
+		l.marked = task.Marked(r)
 	} else if id != sideAsk {
 		l.main = t.Keep(r)
 	} else if _, bound := t.Token(); t.Op == wire.Delete && l.Role == health.Warming && !bound {
@@ -316,9 +315,9 @@ func (l *single) mayMeetMark() bool { return l.Role == health.Warming || l.Role 
 // miss, and does not grant the right to fill. checkMiss returns true if it has sent a read
 // of the missing key to the substitute server.
 func (l *single) checkMiss(t *task.Task, r *upstream.Result) bool {
-	marked := deed.Marked(r) || l.marked
+	marked := task.Marked(r) || l.marked
 	missed := marked || task.Missed(r)
-	deed.Hide(r, t.Op, t.Req.Dialect, l.added)
+	task.Hide(r, t.Op, t.Req.Dialect, l.added)
 	if missed {
 		line := []byte(wire.AnswerEnd)
 		if t.Req.Dialect == wire.Meta {

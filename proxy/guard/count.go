@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 
-	"ringside/proxy/guard/item"
 	"ringside/proxy/task"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
@@ -26,7 +25,7 @@ func (l *rule) count(t *task.Task) {
 			return
 		}
 		kept := t.Keep(r)
-		l.look(t, func(s *item.Seen, via upstream.Via) {
+		l.look(t, func(s *Item, via upstream.Via) {
 			l.noNumber(t, s, via, func() { l.pass(t, &kept) }, func() { l.count(t) })
 		})
 	})
@@ -35,7 +34,7 @@ func (l *rule) count(t *task.Task) {
 // noNumber handles the cases in which there may be no value to count. If there is one,
 // it calls the function `value`. A placeholder is not a value. A meta command that
 // creates its item deletes the placeholder, and then the function `again` is called.
-func (l *rule) noNumber(t *task.Task, s *item.Seen, via upstream.Via, value, again func()) {
+func (l *rule) noNumber(t *task.Task, s *Item, via upstream.Via, value, again func()) {
 	switch creates := t.Req.Dialect == wire.Meta && t.Req.Letters.Has('N'); {
 	case !l.gone(s):
 		value()
@@ -56,7 +55,7 @@ func (l *rule) noNumber(t *task.Task, s *item.Seen, via upstream.Via, value, aga
 // countOver reads the item, and increments or decrements it only if it is still the
 // same. So it does not change a deleted value.
 func (l *rule) countOver(t *task.Task) {
-	l.look(t, func(s *item.Seen, via upstream.Via) {
+	l.look(t, func(s *Item, via upstream.Via) {
 		l.noNumber(t, s, via, func() {
 			if l.tags != nil && l.tags.head != nil {
 				l.recount(t, s, func() { l.countOver(t) })
@@ -89,7 +88,7 @@ func (l *rule) countOver(t *task.Task) {
 
 // recount serves incr and decr of a value with tags: it computes the number and stores
 // it with the head.
-func (l *rule) recount(t *task.Task, s *item.Seen, again func()) {
+func (l *rule) recount(t *task.Task, s *Item, again func()) {
 	n, err := strconv.ParseUint(string(bytes.TrimRight(l.tags.body, " ")), 10, 64)
 	if err != nil {
 		l.end(t, func() {

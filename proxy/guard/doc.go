@@ -7,7 +7,7 @@
 // and stores an empty placeholder. Other clients see the flag Z. They get the old
 // value if it may still be served. Otherwise they wait.
 //
-// The guard records every miss that it reports to a client (package misses), with the
+// The guard records every miss that it reports to a client (misses.go), with the
 // cas of the item that the get left or saw. The set that answers the miss is stored
 // only if the key has not changed since. So it can't restore a value that was deleted
 // in between.
@@ -55,7 +55,7 @@
 //
 // For a key with several replicas the guard does not send commands to servers itself.
 // It runs each one as a step of the client's command, and package copies carries out
-// the step: see package copied.
+// the step: see copied.go.
 //
 // All tasks of one key run on one loop of the process. That loop has the misses and
 // the waiting gets of the key. Plain hits do not use it.

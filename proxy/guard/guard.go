@@ -11,9 +11,6 @@ import (
 
 	"ringside/proxy/client"
 	"ringside/proxy/failover"
-	"ringside/proxy/guard/copied"
-	"ringside/proxy/guard/item"
-	"ringside/proxy/guard/misses"
 	"ringside/proxy/health"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
@@ -31,15 +28,15 @@ type Guard struct {
 	OnLoop   func(hash uint64, f func(*Guard)) // runs f on the loop that owns the keys with that hash; on this one before it returns
 	Ablation Ablation                          // rules that tests turn off
 
-	misses *misses.Table
+	misses *Table
 
 	polls    []*poll                    // one for each key that has waiting gets
 	polling  map[string]*poll           // the same, by pool and key: see nameOf
 	waiting  int                        // number of waiting gets
 	nextPoll map[*upstream.Server]int64 // per server: earliest time of the next poll, on the loop's clock
 
-	neverFilled misses.NeverFilled             // keys that clients don't fill, by hash
-	winners     misses.Winners                 // lease holders that have not filled their key yet, by hash
+	neverFilled NeverFilled                    // keys that clients don't fill, by hash
+	winners     Winners                        // lease holders that have not filled their key yet, by hash
 	off         map[*upstream.Server]offReason // servers for which the guard is off
 
 	chance *rand.Rand
@@ -48,8 +45,8 @@ type Guard struct {
 // New returns the guard of the loop with the number n, which seeds its random numbers.
 func New(tasks *task.Tasks, n uint64) *Guard {
 	return &Guard{
-		Tasks: tasks, misses: misses.NewTable(), polling: map[string]*poll{}, nextPoll: map[*upstream.Server]int64{},
-		neverFilled: misses.NeverFilled{}, winners: misses.Winners{}, off: map[*upstream.Server]offReason{}, chance: rand.New(rand.NewPCG(n, 13)),
+		Tasks: tasks, misses: NewTable(), polling: map[string]*poll{}, nextPoll: map[*upstream.Server]int64{},
+		neverFilled: NeverFilled{}, winners: Winners{}, off: map[*upstream.Server]offReason{}, chance: rand.New(rand.NewPCG(n, 13)),
 	}
 }
 
@@ -59,7 +56,7 @@ func nameOf(t *task.Task) string { return t.Route.Pool.Name + "\x00" + string(t.
 
 // party is a client of guarded routes. All loops of the process share it.
 type party struct {
-	misses.Client
+	Client
 	g         *Guard        // of the loop that has the client's connection
 	followers atomic.Uint64 // counts requests that arrived before all earlier ones were answered
 	held      atomic.Int64  // number of its waiting gets
@@ -72,7 +69,7 @@ type party struct {
 func (g *Guard) Enroll(s *client.Session, x *client.Exchange, t *task.Task) {
 	p, _ := s.Companion.(*party)
 	if p == nil {
-		p = &party{g: g, Client: misses.Client{ID: s.ID}}
+		p = &party{g: g, Client: Client{ID: s.ID}}
 		s.Companion = p
 		p.overlaps(s, x)
 	}
@@ -151,7 +148,7 @@ func (g *Guard) Lead(t *task.Task) bool {
 	}
 	l, _ := t.Rule.(*rule)
 	if l == nil { // the key was not guarded yet when the request arrived
-		l = &rule{party: &party{g: g, Client: misses.Client{ID: t.Asker}}}
+		l = &rule{party: &party{g: g, Client: Client{ID: t.Asker}}}
 	}
 	l.g, l.Guard = g, t.Route.Guard
 	if t.Route.Copies.Copies != 0 {
@@ -175,7 +172,7 @@ func (g *Guard) Lead(t *task.Task) bool {
 		g.turnOff(srv, offReason{why: noMeta})
 	} else if c, _, _ := srv.Pick(t.Asker, t.ClientDone); g.Blind(c) {
 		l.Learned.Count(stats.GuardOff)
-		l.Guard = item.Hiding(l.Guard)
+		l.Guard = Hiding(l.Guard)
 	}
 	return l.lead(t, old) || failover.SingleCopy{}.Lead(t)
 }
@@ -193,7 +190,7 @@ func (l *rule) locate(t *task.Task, read bool) (trouble upstream.Failure, parked
 
 // leadCopied is Lead for a key with several replicas.
 func (l *rule) leadCopied(t *task.Task) bool {
-	l.name, l.copies = t.Key, copied.Of(t.Route, t.Key)
+	l.name, l.copies = t.Key, Of(t.Route, t.Key)
 	return l.copies != nil && l.lead(t, false)
 }
 
@@ -262,7 +259,7 @@ func unfit(t *task.Task) string {
 // AppendFlags appends the meta flags of a guarded read to dst. If fresh is set, the
 // read must not return an old value.
 func (g *Guard) AppendFlags(dst []byte, rt *routing.Guard, fresh, hide bool) []byte {
-	return item.AppendFlags(dst, rt, fresh, hide, g.chance)
+	return AppendFlags(dst, rt, fresh, hide, g.chance)
 }
 
 // Tick ends waits that have timed out, and polls servers for the other waiting gets.
@@ -318,7 +315,7 @@ func (g *Guard) turnOff(srv *upstream.Server, is offReason) {
 }
 
 // Heard turns the guard off for srv if the reply s shows that the server has no cas.
-func (g *Guard) Heard(srv *upstream.Server, via upstream.Via, s *item.Seen) {
+func (g *Guard) Heard(srv *upstream.Server, via upstream.Via, s *Item) {
 	if string(s.Cas) == "0" {
 		g.turnOff(srv, offReason{noCas, via})
 	}

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"ringside/proxy/client"
-	"ringside/proxy/guard/item"
-	"ringside/proxy/guard/misses"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
@@ -19,11 +17,11 @@ import (
 )
 
 // here returns the server and the name that t's key has now.
-func (l *rule) here(t *task.Task) misses.Spot {
+func (l *rule) here(t *task.Task) Spot {
 	if l.copies != nil {
 		return l.copies.Spot(t.Route, t.Key)
 	}
-	s := misses.Spot{Server: l.server(t), Name: string(l.name)}
+	s := Spot{Server: l.server(t), Name: string(l.name)}
 	if l.View != nil {
 		s.Gen = uint64(l.View.N(l.Owner))<<32 | uint64(l.View.N(l.Place(l.at).Server))
 	}
@@ -31,8 +29,8 @@ func (l *rule) here(t *task.Task) misses.Spot {
 }
 
 // scope returns what a set must share with a miss to count as its rebuild.
-func (l *rule) scope() misses.Scope {
-	return misses.Scope{
+func (l *rule) scope() Scope {
+	return Scope{
 		Shared:    l.Clients == table.Shared || l.Clients == table.Detected && l.party.Shared.Load(),
 		AfterMiss: l.OnlyAfterMiss,
 		Pooled:    l.Clients == table.Pooled && !l.OnlyAfterMiss,
@@ -40,20 +38,20 @@ func (l *rule) scope() misses.Scope {
 }
 
 // misses returns the outstanding misses of t's key in the scope of its client, or nil.
-func (l *rule) misses(t *task.Task) *misses.Miss {
+func (l *rule) misses(t *task.Task) *Miss {
 	return l.g.misses.Of(l.scope(), &l.party.Client, nameOf(t))
 }
 
 // event returns an event of kind k that happens now.
-func (l *rule) event(k misses.Kind) misses.Event {
-	ev := misses.At(l.Guard, l.g.Now)
+func (l *rule) event(k Kind) Event {
+	ev := At(l.Guard, l.g.Now)
 	ev.Kind = k
 	return ev
 }
 
 // missed describes a get that is about to be answered "not found".
 type missed struct {
-	s   *item.Seen   // the item that the get has seen; nil: a set can't be bound to any
+	s   *Item        // the item that the get has seen; nil: a set can't be bound to any
 	via upstream.Via // connection epoch of s
 	at  int64        // when the get was sent, on the loop's clock; 0: now
 	won bool
@@ -61,12 +59,12 @@ type missed struct {
 
 // record records a miss before t's client gets the reply. If the client has gone, it
 // cancels the lease and returns nil.
-func (l *rule) record(t *task.Task, what missed) *misses.Miss {
+func (l *rule) record(t *task.Task, what missed) *Miss {
 	g := l.g
 	if l.Hide || l.party == nil {
 		return nil
 	}
-	seen := misses.Seen{Hash: t.Hash, Route: l.Guard, Now: g.Now}
+	seen := Seen{Hash: t.Hash, Route: l.Guard, Now: g.Now}
 	if seen.At = what.at; what.at == 0 {
 		seen.At = g.Now
 	}
@@ -90,14 +88,14 @@ func (l *rule) record(t *task.Task, what missed) *misses.Miss {
 
 // knows ends the miss of a client that sends one request at a time. The reason is that
 // the client gets the value (Found) or the reply to its delete (Deleted).
-func (l *rule) knows(t *task.Task, k misses.Kind) {
+func (l *rule) knows(t *task.Task, k Kind) {
 	if l.Hide || l.party == nil {
 		return
 	}
 	l.endMiss(nameOf(t), k)
 }
 
-func (l *rule) endMiss(name string, k misses.Kind) {
+func (l *rule) endMiss(name string, k Kind) {
 	if m := l.g.misses.Of(l.scope(), &l.party.Client, name); m != nil {
 		l.g.misses.Apply(l.scope(), m, l.event(k))
 	}
@@ -120,14 +118,14 @@ func (g *Guard) Found(s *client.Session, rt *routing.Route, key []byte) {
 	l, name := &rule{Guard: rt.Guard, party: p}, rt.Pool.Name+"\x00"+string(key)
 	g.OnLoop(hash, func(g *Guard) {
 		if l.g = g; !l.Hide {
-			l.endMiss(name, misses.Found)
+			l.endMiss(name, Found)
 		}
 	})
 }
 
 // reachable reports whether a set bound to o and sent on c can only meet the item with
 // that cas, or no item.
-func (g *Guard) reachable(o *misses.Origin, here misses.Spot, c *upstream.Conn) bool {
+func (g *Guard) reachable(o *Origin, here Spot, c *upstream.Conn) bool {
 	if elsewhere := o.Spot != here; g.Ablation.Phase && elsewhere || g.Ablation.Life && !elsewhere {
 		return c != nil
 	}
@@ -141,16 +139,16 @@ func (l *rule) conn(t *task.Task) *upstream.Conn {
 }
 
 // decide returns what to do with a set, add or replace. m is nil if there is no miss.
-func (l *rule) decide(t *task.Task, k misses.Kind) (m *misses.Miss, act misses.Act, cas uint64) {
+func (l *rule) decide(t *task.Task, k Kind) (m *Miss, act Act, cas uint64) {
 	if l.Hide {
-		return nil, misses.Write, 0
+		return nil, Write, 0
 	}
 	if m = l.misses(t); m == nil {
-		_, act, _ = misses.Decide(l.scope(), misses.Entry{}, l.event(k))
+		_, act, _ = Decide(l.scope(), Entry{}, l.event(k))
 		return nil, act, 0
 	}
 	if c := l.conn(t); (c != nil || l.copies != nil) && !l.g.reachable(&m.Origin, l.here(t), c) { // without a connection the request fails anyway
-		l.g.misses.Apply(l.scope(), m, l.event(misses.Unplaced))
+		l.g.misses.Apply(l.scope(), m, l.event(Unplaced))
 	}
 	act, cas = l.g.misses.Apply(l.scope(), m, l.event(k))
 	return m, act, cas
@@ -159,56 +157,56 @@ func (l *rule) decide(t *task.Task, k misses.Kind) (m *misses.Miss, act misses.A
 // rebuild serves a command that stores in the meta mode S or R, if it answers a miss
 // of its client. It also rejects a command that may not be stored without a miss.
 // Otherwise it does nothing and returns false.
-func (l *rule) rebuild(t *task.Task, k misses.Kind, mode byte) bool {
+func (l *rule) rebuild(t *task.Task, k Kind, mode byte) bool {
 	m, act, cas := l.decide(t, k)
 	switch act {
-	case misses.Write:
+	case Write:
 		return false
-	case misses.Wait:
+	case Wait:
 		m.Await(func() {
 			l.write(t)
 			t.CatchUp()
 		})
-	case misses.Refuse:
+	case Refuse:
 		if m != nil {
 			l.came(t, m.Win)
 		}
 		l.Learned.Count(stats.GuardVoid)
 		l.say(t, wire.NotStored)
-	case misses.Bind:
+	case Bind:
 		l.bind(t, m, mode, cas)
 	}
 	return true
 }
 
 // bind stores t's value only over the item with that cas.
-func (l *rule) bind(t *task.Task, m *misses.Miss, mode byte, cas uint64) {
+func (l *rule) bind(t *task.Task, m *Miss, mode byte, cas uint64) {
 	b := m.Bind(cas)
 	l.bound = b
-	l.store(t, mode, misses.Cas(cas), l.scope() != misses.Scope{} || m.N > 1, func(k wire.Kind, r *upstream.Result) {
+	l.store(t, mode, Cas(cas), l.scope() != Scope{} || m.N > 1, func(k wire.Kind, r *upstream.Result) {
 		if k == wire.Stored {
-			s := item.See(&r.Reply, r.Bytes)
+			s := See(&r.Reply, r.Bytes)
 			l.filled(t, b)
 			n, _ := strconv.ParseUint(string(s.Cas), 10, 64)
-			l.release(misses.Stored, n, r.Via)
+			l.release(Stored, n, r.Via)
 			l.answerStore(t, k, r)
 			return
 		}
 		l.tooLate(t, b, k)
-		l.release(misses.Refused, 0, upstream.Via{})
+		l.release(Refused, 0, upstream.Via{})
 		l.say(t, wire.NotStored)
 	})
 }
 
 // release ends the pending set of t that was bound to the cas of a miss, if there is
 // one. It then runs the sets that have waited for it.
-func (l *rule) release(o misses.Outcome, cas uint64, via upstream.Via) {
+func (l *rule) release(o Outcome, cas uint64, via upstream.Via) {
 	b := l.bound
 	if b == nil {
 		return
 	}
 	l.bound = nil
-	ev := l.event(misses.SetDone)
+	ev := l.event(SetDone)
 	ev.Outcome, ev.CAS = o, cas
 	for _, f := range l.g.misses.Done(l.scope(), b, ev, via) {
 		f()
@@ -217,21 +215,21 @@ func (l *rule) release(o misses.Outcome, cas uint64, via upstream.Via) {
 
 // refuse uses up one miss, for a set that Ringside itself rejects.
 func (l *rule) refuse(t *task.Task) {
-	if m, act, _ := l.decide(t, misses.Set); act == misses.Bind {
+	if m, act, _ := l.decide(t, Set); act == Bind {
 		l.bound = m.Bind(m.CAS)
-		l.release(misses.Refused, 0, upstream.Via{})
+		l.release(Refused, 0, upstream.Via{})
 	}
 }
 
 // came records that a set of the key has arrived, even if it is not stored. So the key
 // no longer counts as one that clients never fill.
-func (l *rule) came(t *task.Task, w *misses.Win) {
+func (l *rule) came(t *task.Task, w *Win) {
 	w.End(true)
 	delete(l.g.neverFilled, t.Hash)
 }
 
 // filled counts a rebuild that was stored.
-func (l *rule) filled(t *task.Task, b *misses.Bound) {
+func (l *rule) filled(t *task.Task, b *Bound) {
 	l.came(t, b.Win)
 	delete(l.g.winners, t.Hash)
 	if b.Wins {
@@ -242,7 +240,7 @@ func (l *rule) filled(t *task.Task, b *misses.Bound) {
 
 // tooLate counts a bound set that was not stored. If the rebuild took longer than the
 // lease, the guard learns a longer lease.
-func (l *rule) tooLate(t *task.Task, b *misses.Bound, k wire.Kind) {
+func (l *rule) tooLate(t *task.Task, b *Bound, k wire.Kind) {
 	l.came(t, b.Win)
 	if k == wire.Exists {
 		l.Learned.Count(stats.GuardExists)
@@ -263,15 +261,15 @@ func (g *Guard) leave(p *party, sets []uint64) {
 	for _, m := range g.misses.Leave(&p.Client, sets) {
 		rt := m.Route
 		l := rule{Guard: rt, g: g, party: p}
-		_, act, _ := misses.Decide(l.scope(), m.Entry, l.event(misses.Closed))
+		_, act, _ := Decide(l.scope(), m.Entry, l.event(Closed))
 		live := m.Won && !m.Gone && rt.Stale > 0 && !l.scope().Shared // if the lease is not canceled, the old value is served until it ends
-		if act != misses.GiveBack && !live && !(g.Ablation.GiveBack && m.CAS != 0) {
+		if act != RemovePlaceholder && !live && !(g.Ablation.GiveBack && m.CAS != 0) {
 			continue
 		}
 		rt.Learned.Count(stats.GuardGivenBack)
 		if m.Win != nil && m.Win.Strike {
 			g.neverFilled.Strike(m.Hash, -1, rt, g.Now)
 		}
-		g.giveBackAt(m.Spot, misses.Cas(m.CAS), m.Via, m.Stub)
+		g.giveBackAt(m.Spot, Cas(m.CAS), m.Via, m.Stub)
 	}
 }

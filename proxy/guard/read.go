@@ -9,9 +9,6 @@ import (
 	"time"
 
 	"ringside/proxy/client"
-	"ringside/proxy/guard/copied"
-	"ringside/proxy/guard/item"
-	"ringside/proxy/guard/misses"
 	"ringside/proxy/health"
 	"ringside/proxy/health/divert"
 	"ringside/proxy/routing"
@@ -91,8 +88,8 @@ func (l *rule) readCopies(t *task.Task) {
 			l.unanswered(t, r)
 			return
 		}
-		s := item.See(&r.Reply, r.Bytes)
-		if l.own = meta; !s.Absent() && !s.Special() && s.Left() >= copied.DueBelow(flags) {
+		s := See(&r.Reply, r.Bytes)
+		if l.own = meta; !s.Absent() && !s.Special() && s.Left() >= DueBelow(flags) {
 			l.serve(t, r, &s)
 			return
 		}
@@ -106,7 +103,7 @@ func (l *rule) readCopies(t *task.Task) {
 func (l *rule) foundCopy(t *task.Task, r *upstream.Result) {
 	if r.Reply.Kind == wire.Miss && !l.copies.Looked && !l.Hide {
 		l.copies.Looked = true
-		s := item.Seen{Kind: wire.Value, Flags: []byte(item.MarkFlags)}
+		s := Item{Kind: wire.Value, Flags: []byte(MarkFlags)}
 		l.late(t, r, &s)
 		return
 	}
@@ -156,10 +153,10 @@ func (l *rule) resume(t *task.Task) {
 // giveFastBack cancels the lease that an ordinary exchange was granted, if any.
 func (l *rule) giveFastBack() {
 	if r := l.fast.Result; r != nil && r.Reply.Kind != wire.NoReply {
-		if s := item.See(&r.Reply, r.Bytes); s.Wins() {
+		if s := See(&r.Reply, r.Bytes); s.Wins() {
 			own := l.g.ByAddress[r.Server.Target.Network+" "+r.Server.Target.Address]
 			if own != nil {
-				l.g.giveBack(l.Guard, misses.Spot{Server: own, Name: string(l.fast.Name)}, &s, r.Via)
+				l.g.giveBack(l.Guard, Spot{Server: own, Name: string(l.fast.Name)}, &s, r.Via)
 			}
 		}
 	}
@@ -176,9 +173,9 @@ func (l *rule) judge(t *task.Task, r *upstream.Result, v stamp.Verdict) {
 		l.unanswered(t, r)
 		return
 	}
-	s := item.See(&r.Reply, r.Bytes)
+	s := See(&r.Reply, r.Bytes)
 	if l.g.Heard(l.server(t), r.Via, &s); l.g.Blind(l.conn(t)) && !l.Hide {
-		l.Guard = item.Hiding(l.Guard)
+		l.Guard = Hiding(l.Guard)
 	}
 	if l.copies == nil && !l.Sure(t) {
 		if s.Wins() {
@@ -211,7 +208,7 @@ func (l *rule) judge(t *task.Task, r *upstream.Result, v stamp.Verdict) {
 
 // old reports whether a value has to be rebuilt, so that only clients that accept an
 // old value may get it.
-func (l *rule) old(s *item.Seen) bool {
+func (l *rule) old(s *Item) bool {
 	return s.Soft() || s.Taken() && s.Left() <= int64(l.Stale/time.Second)
 }
 
@@ -220,7 +217,7 @@ func (l *rule) waitsFirst() bool { return l.Stale > 0 && l.Late == table.LateSta
 
 // servesOld reports whether t gets the old value s now, while another client rebuilds
 // it.
-func (l *rule) servesOld(t *task.Task, s *item.Seen) bool {
+func (l *rule) servesOld(t *task.Task, s *Item) bool {
 	return l.Stale > 0 && (l.final || !l.waitsFirst()) && !mustBeFresh(t) && !l.rebuilds(t, s)
 }
 
@@ -250,7 +247,7 @@ func (g *Guard) Refused(t *task.Task) {
 }
 
 // miss answers t with a miss and records it.
-func (l *rule) miss(t *task.Task, what missed) *misses.Miss {
+func (l *rule) miss(t *task.Task, what missed) *Miss {
 	m := l.record(t, what)
 	t.AnswerKind(task.Absence(t))
 	return m
@@ -258,7 +255,7 @@ func (l *rule) miss(t *task.Task, what missed) *misses.Miss {
 
 // won handles a reply that grants the lease. While the server of the key is warming
 // up, won first looks for the value on the interim server.
-func (l *rule) won(t *task.Task, r *upstream.Result, s *item.Seen) {
+func (l *rule) won(t *task.Task, r *upstream.Result, s *Item) {
 	seen := s.Clone()
 	what := missed{s: &seen, via: r.Via, at: r.Asked, won: true}
 	if l.Role == health.Warming && s.Stub() {
@@ -285,7 +282,7 @@ func (l *rule) winner(t *task.Task, what missed) {
 	if c, _, _ := l.server(t).Pick(t.Asker, false); c == nil || !c.Reaches(what.via) {
 		// Another loop got the reply, and the connection that will carry the set is newer. So
 		// the item is read again before the client gets its reply.
-		l.look(t, func(s *item.Seen, via upstream.Via) {
+		l.look(t, func(s *Item, via upstream.Via) {
 			what.won, what.via = string(s.Cas) == string(what.s.Cas), via
 			if what.s = s; s.Absent() {
 				what.s = nil
@@ -316,7 +313,7 @@ func (l *rule) bring(t *task.Task, r *upstream.Result, what missed) {
 		l.winner(t, what)
 		return
 	}
-	s := item.See(rep, r.Bytes)
+	s := See(rep, r.Bytes)
 	if s.Nothing() { // it was about to be rebuilt on the interim server
 		l.winner(t, what)
 		return
@@ -334,7 +331,7 @@ func (l *rule) bring(t *task.Task, r *upstream.Result, what missed) {
 
 // late handles a reply that says that another client rebuilds. t waits, or gets a
 // miss.
-func (l *rule) late(t *task.Task, r *upstream.Result, s *item.Seen) {
+func (l *rule) late(t *task.Task, r *upstream.Result, s *Item) {
 	if l.Hide {
 		l.miss(t, missed{})
 		return
@@ -376,9 +373,9 @@ func (l *rule) missLate(t *task.Task, what missed) {
 // rebuilds reports whether t's client already has a miss of the item s, so it is
 // expected to rebuild it. It must not wait for itself, and must not get the value that
 // it replaces.
-func (l *rule) rebuilds(t *task.Task, s *item.Seen) bool {
+func (l *rule) rebuilds(t *task.Task, s *Item) bool {
 	own, scope := l.misses(t), l.scope()
-	return own != nil && misses.Cas(own.CAS) == string(s.Cas) && !scope.Shared && !scope.AfterMiss
+	return own != nil && Cas(own.CAS) == string(s.Cas) && !scope.Shared && !scope.AfterMiss
 }
 
 // Overdue reports whether the lease holder of the item with that cas has not filled it
@@ -389,7 +386,7 @@ func (g *Guard) Overdue(rt *routing.Guard, hash uint64, cas []byte) bool {
 
 // watch cancels the lease if its holder has not filled the item for a whole lease. The
 // next get then rebuilds.
-func (l *rule) watch(t *task.Task, r *upstream.Result, s *item.Seen) {
+func (l *rule) watch(t *task.Task, r *upstream.Result, s *Item) {
 	g := l.g
 	if s.Mark() || len(s.Cas) == 0 || g.Ablation.Watch || g.winners.New(t.Hash, s.Cas, g.Now) || !g.Overdue(l.Guard, t.Hash, s.Cas) {
 		return
@@ -400,7 +397,7 @@ func (l *rule) watch(t *task.Task, r *upstream.Result, s *item.Seen) {
 }
 
 // serve answers t with the value r.
-func (l *rule) serve(t *task.Task, r *upstream.Result, s *item.Seen) {
+func (l *rule) serve(t *task.Task, r *upstream.Result, s *Item) {
 	number := l.Place(l.at).Number
 	tag := func(cas uint64) uint64 { return divert.TagCas(cas, number) }
 	if l.copies != nil {
@@ -423,7 +420,7 @@ func (l *rule) serve(t *task.Task, r *upstream.Result, s *item.Seen) {
 
 // serveOld is serve for an old value. The reply has no cas, so no client can store a
 // value that it derived from this one. A binary reply has the cas wire.NoMatch.
-func (l *rule) serveOld(t *task.Task, r *upstream.Result, s *item.Seen) {
+func (l *rule) serveOld(t *task.Task, r *upstream.Result, s *Item) {
 	l.Learned.Count(stats.GuardStale)
 	l.watch(t, r, s)
 	s.Cas, l.outdated = nil, true
@@ -431,23 +428,23 @@ func (l *rule) serveOld(t *task.Task, r *upstream.Result, s *item.Seen) {
 }
 
 // show answers t with the value r in the client's protocol.
-func (l *rule) show(t *task.Task, r *upstream.Result, s *item.Seen, tag task.Token) {
+func (l *rule) show(t *task.Task, r *upstream.Result, s *Item, tag task.Token) {
 	if !l.outdated {
-		l.knows(t, misses.Found)
+		l.knows(t, Found)
 	}
 	b := []byte(nil)
 	if t.Req.Dialect == wire.Meta {
 		b = l.asMeta(t, r, s)
 	} else {
 		shown := t.Op == wire.Gets || t.Op == wire.Gats || t.Req.Flags&wire.Binary != 0
-		b = item.AppendText(nil, l.name, &r.Reply, r.Bytes, s, shown)
+		b = AppendText(nil, l.name, &r.Reply, r.Bytes, s, shown)
 	}
 	t.Answer(t.Result(l.server(t), b), tag)
 }
 
 // asMeta returns the reply r without the flags that the client has not asked for.
-func (l *rule) asMeta(t *task.Task, r *upstream.Result, s *item.Seen) []byte {
-	return item.AppendMeta(nil, t.Req.Letters, int64(l.Stale/time.Second), &r.Reply, r.Bytes, s)
+func (l *rule) asMeta(t *task.Task, r *upstream.Result, s *Item) []byte {
+	return AppendMeta(nil, t.Req.Letters, int64(l.Stale/time.Second), &r.Reply, r.Bytes, s)
 }
 
 // touch sends the client's own read, which sets a new time to live, after a read has
@@ -456,19 +453,19 @@ func (l *rule) touch(t *task.Task, tag func(uint64) uint64) {
 	l.ask(t, t.WithKey(l.name), func(r *upstream.Result) {
 		rep := &r.Reply
 		if rep.Kind.Answered() && !task.Missed(r) {
-			l.knows(t, misses.Found)
+			l.knows(t, Found)
 		}
 		switch {
 		case !rep.Kind.Answered():
 			l.unanswered(t, r)
 		case task.Missed(r):
 			l.miss(t, missed{})
-		case t.Req.Dialect == wire.Text && rep.Body.Len() == 0 && string(rep.ClientFlags.Of(r.Bytes)) == item.EmptyFlags:
+		case t.Req.Dialect == wire.Text && rep.Body.Len() == 0 && string(rep.ClientFlags.Of(r.Bytes)) == EmptyFlags:
 			at := rep.ClientFlags
 			b := slices.Concat(r.Bytes[:at.Start], []byte{'0'}, r.Bytes[at.End:])
 			t.Answer(t.Result(l.server(t), b), tag)
 		case t.Req.Dialect == wire.Meta:
-			s := item.See(rep, r.Bytes)
+			s := See(rep, r.Bytes)
 			l.show(t, r, &s, tag)
 		default:
 			t.Answer(t.Result(l.server(t), bytes.Clone(r.Bytes)), tag)

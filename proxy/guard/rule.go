@@ -7,9 +7,6 @@ import (
 	"time"
 
 	"ringside/proxy/failover"
-	"ringside/proxy/guard/copied"
-	"ringside/proxy/guard/item"
-	"ringside/proxy/guard/misses"
 	"ringside/proxy/health"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
@@ -36,19 +33,19 @@ type rule struct {
 
 	fast FastAnswer
 
-	named  []stamp.Tag  // tags that the client has named
-	tags   *tagged      // nil: the route has no tags
-	copies *copied.Copy // nil: the key has one replica only
+	named  []stamp.Tag // tags that the client has named
+	tags   *tagged     // nil: the route has no tags
+	copies *Copy       // nil: the key has one replica only
 
 	then     []func(r *upstream.Result) // callbacks of the commands sent, by their number; nil: the reply is ignored
 	tries    int
 	own      bool // the read was sent with the client's own meta flags
-	sealed   bool // the stored value must not be refreshed early: see item.Longer
+	sealed   bool // the stored value must not be refreshed early: see Longer
 	wrote    bool // a server has stored something, which a failed command has to undo
 	final    bool // the wait is over, so an old value is served now
 	outdated bool // the value served is an old one
 
-	bound *misses.Bound // the set that was sent bound to a miss; nil: none
+	bound *Bound // the set that was sent bound to a miss; nil: none
 }
 
 // maxTries is how often a command starts again because the item has changed in
@@ -120,7 +117,7 @@ func (l *rule) deleteAt(t *task.Task, at int, then func()) {
 
 // broken ends a write that at least one server has not done.
 func (l *rule) broken(t *task.Task, r *upstream.Result) {
-	l.release(misses.Failed, 0, upstream.Via{})
+	l.release(Failed, 0, upstream.Via{})
 	l.undo(t)
 	t.Answer(r, nil)
 }
@@ -169,7 +166,7 @@ func (l *rule) answered(t *task.Task, r *upstream.Result) bool {
 
 // look reads the item without starting a rebuild. Only a soft-deleted item (X) still
 // grants its lease to this look.
-func (l *rule) look(t *task.Task, then func(s *item.Seen, via upstream.Via)) {
+func (l *rule) look(t *task.Task, then func(s *Item, via upstream.Via)) {
 	l.Learned.Count(stats.GuardLook)
 	flags := " s f c t R0"
 	if l.tags != nil {
@@ -178,7 +175,7 @@ func (l *rule) look(t *task.Task, then func(s *item.Seen, via upstream.Via)) {
 	l.inspect(t, l.at, t.Meta("mg", l.name, flags, nil), func(r *upstream.Result) {
 		l.judged(t, l.at, r, func(r *upstream.Result, v stamp.Verdict) {
 			if l.answered(t, r) {
-				s := item.See(&r.Reply, r.Bytes)
+				s := See(&r.Reply, r.Bytes)
 				s = s.Clone()
 				s.Fallen = v != stamp.Stands
 				then(&s, r.Via)
@@ -189,7 +186,7 @@ func (l *rule) look(t *task.Task, then func(s *item.Seen, via upstream.Via)) {
 
 // nothing reports whether the client sees no value, for a command that then stores
 // nothing. If the look was granted the lease of a deleted item, it cancels that lease.
-func (l *rule) nothing(t *task.Task, s *item.Seen, via upstream.Via) bool {
+func (l *rule) nothing(t *task.Task, s *Item, via upstream.Via) bool {
 	if s.Nothing() && s.Wins() {
 		l.g.giveBack(l.Guard, l.here(t), s, via)
 	}
@@ -198,7 +195,7 @@ func (l *rule) nothing(t *task.Task, s *item.Seen, via upstream.Via) bool {
 
 // gone reports whether the client sees no value. That includes an expired value, which
 // the server keeps so that it can be served during its rebuild.
-func (l *rule) gone(s *item.Seen) bool {
+func (l *rule) gone(s *Item) bool {
 	return s.Nothing() || l.Stale > 0 && s.Left() <= int64(l.Stale/time.Second)
 }
 
@@ -207,7 +204,7 @@ func (l *rule) gone(s *item.Seen) bool {
 func (l *rule) again(t *task.Task, f func()) {
 	if l.tries++; l.tries > maxTries {
 		const why = "others change this key all the time"
-		l.release(misses.Failed, 0, upstream.Via{})
+		l.release(Failed, 0, upstream.Via{})
 		if t.Op <= wire.Gats {
 			l.failed(t, why, stats.Crowded)
 		} else {
@@ -220,7 +217,7 @@ func (l *rule) again(t *task.Task, f func()) {
 
 // giveBack cancels the lease of s, so that the next get rebuilds. A value that is not
 // deleted stays unchanged, unless the route serves old values during a rebuild.
-func (g *Guard) giveBack(rt *routing.Guard, at misses.Spot, s *item.Seen, via upstream.Via) {
+func (g *Guard) giveBack(rt *routing.Guard, at Spot, s *Item, via upstream.Via) {
 	if s.Stub() || s.Soft() || rt.Stale > 0 {
 		g.giveBackAt(at, string(s.Cas), via, s.Stub())
 	}
@@ -228,7 +225,7 @@ func (g *Guard) giveBack(rt *routing.Guard, at misses.Spot, s *item.Seen, via up
 
 // giveBackAt cancels a lease, so that the next get rebuilds. It removes a placeholder,
 // or marks another item as stale, but only if the item still has that cas.
-func (g *Guard) giveBackAt(at misses.Spot, cas string, via upstream.Via, stub bool) {
+func (g *Guard) giveBackAt(at Spot, cas string, via upstream.Via, stub bool) {
 	if cas == "" || cas == "0" {
 		return
 	}
@@ -247,7 +244,7 @@ var ownTimeouts = table.Timeouts{Connect: time.Second, Request: time.Second, Dea
 
 // GiveBack cancels, on c, the lease that a read of key was granted after its client
 // had gone.
-func GiveBack(c *upstream.Conn, key string, s *item.Seen) {
+func GiveBack(c *upstream.Conn, key string, s *Item) {
 	if s.Wins() && string(s.Cas) != "0" && (s.Stub() || s.Soft()) {
 		giveBackOn(c, key, string(s.Cas), s.Stub())
 	}
@@ -260,7 +257,7 @@ func giveBackOn(c *upstream.Conn, key, cas string, stub bool) {
 	if stub {
 		flags = " C" + cas
 	}
-	c.Server.Loop().Ask(c, nobody{}, 0, &ownTimeouts, []byte(item.Spelled("md ", key, flags)), true)
+	c.Server.Loop().Ask(c, nobody{}, 0, &ownTimeouts, []byte(Spelled("md ", key, flags)), true)
 }
 
 // nobody ignores the replies to the guard's own commands.
@@ -283,15 +280,15 @@ func (l *rule) rewrite(t *task.Task) {
 	if flags := t.Req.ClientFlags.Of(t.Raw); stores && t.Req.Body.Len() == 0 && !t.Req.Letters.Has('I') {
 		switch {
 		case t.Req.ClientFlags.Len() == 0 && t.Req.Dialect == wire.Meta:
-			edits = append(edits, appendToLine(t, " F"+item.EmptyFlags))
+			edits = append(edits, appendToLine(t, " F"+EmptyFlags))
 		case wire.ClientFlags(flags) == 0:
-			edits = append(edits, task.Edit{At: t.Req.ClientFlags, With: []byte(item.EmptyFlags)})
+			edits = append(edits, task.Edit{At: t.Req.ClientFlags, With: []byte(EmptyFlags)})
 		}
 	}
 	moves := stores || t.Op == wire.Touch || t.Op == wire.Gat || t.Op == wire.Gats || t.Op == wire.Get
 	if at := t.Req.Exptime; moves && at.Len() > 0 && !l.Hide {
 		if n, err := strconv.ParseInt(string(at.Of(t.Raw)), 10, 64); err == nil {
-			longer, sealed := item.Longer(l.Guard, n, l.g.Wall)
+			longer, sealed := Longer(l.Guard, n, l.g.Wall)
 			l.sealed = sealed && stores
 			edits = append(edits, task.Edit{At: at, With: strconv.AppendInt(nil, longer, 10)})
 		}

@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"time"
 
-	"ringside/proxy/guard/item"
-	"ringside/proxy/guard/misses"
 	"ringside/proxy/health/divert"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
@@ -87,7 +85,7 @@ func (l *rule) askVersion(t *task.Task, at int, key []byte, then func(cas uint64
 			then(0, r)
 			return
 		}
-		s := item.See(&r.Reply, r.Bytes)
+		s := See(&r.Reply, r.Bytes)
 		cas, _ := strconv.ParseUint(string(s.Cas), 10, 64)
 		then(cas, r)
 	})
@@ -143,7 +141,7 @@ func (l *rule) judged(t *task.Task, at int, r *upstream.Result, then func(r *ups
 		return
 	}
 	tg.head, tg.body = nil, nil
-	s := item.See(rep, r.Bytes)
+	s := See(rep, r.Bytes)
 	switch {
 	case rep.Kind != wire.Value || s.Stub() || s.Mark():
 		then(r, stamp.Stands)
@@ -230,27 +228,27 @@ func (tg *tagged) remember(t *task.Task, h stamp.Head) {
 func (tg *tagged) without(r *upstream.Result, h stamp.Head) *upstream.Result {
 	tg.head, tg.body = bytes.Clone(h), bytes.Clone(r.Reply.Body.Of(r.Bytes)[len(h):])
 	bare := *r
-	bare.SetAnswer(wire.Get, wire.Meta, item.AppendBare(nil, r.Bytes, &r.Reply, h))
+	bare.SetAnswer(wire.Get, wire.Meta, AppendBare(nil, r.Bytes, &r.Reply, h))
 	return &bare
 }
 
 // fallen handles the reply r with an invalid value. Like a delete it marks the value
 // as stale, so that one client rebuilds it.
-func (l *rule) fallen(t *task.Task, r *upstream.Result, s *item.Seen, v stamp.Verdict) {
+func (l *rule) fallen(t *task.Task, r *upstream.Result, s *Item, v stamp.Verdict) {
 	if l.Hide {
 		l.miss(t, missed{})
 		return
 	}
 	kept, known, via := t.Keep(r), slices.Clone(l.tags.known), l.tags.via
-	old := item.See(&kept.Reply, kept.Bytes)
-	keep := max(int64(l.Stale/time.Second), item.Lease(l.Guard))
+	old := See(&kept.Reply, kept.Bytes)
+	keep := max(int64(l.Stale/time.Second), Lease(l.Guard))
 	l.ask(t, t.Meta("md", l.name, " I C"+string(s.Cas)+" T"+strconv.FormatInt(keep, 10), nil), func(*upstream.Result) {})
-	l.ask(t, t.Meta("mg", l.name, " s f c t N"+strconv.FormatInt(item.Lease(l.Guard), 10)+" R0", nil), func(r *upstream.Result) {
+	l.ask(t, t.Meta("mg", l.name, " s f c t N"+strconv.FormatInt(Lease(l.Guard), 10)+" R0", nil), func(r *upstream.Result) {
 		if !l.answered(t, r) {
 			return
 		}
 		l.tags.known, l.tags.via = known, via // read before the rebuild begins
-		switch s := item.See(&r.Reply, r.Bytes); {
+		switch s := See(&r.Reply, r.Bytes); {
 		case s.Wins():
 			l.won(t, r, &s)
 		case s.Absent():
@@ -285,7 +283,7 @@ func (l *rule) lent(t *task.Task, what missed) {
 				rebuild()
 				return
 			}
-			s := item.See(&r.Reply, r.Bytes)
+			s := See(&r.Reply, r.Bytes)
 			if s.Nothing() {
 				rebuild()
 				return
@@ -308,7 +306,7 @@ func (l *rule) retouch(t *task.Task, tag task.Token) {
 			if !l.answered(t, r) {
 				return
 			}
-			s := item.See(&r.Reply, r.Bytes)
+			s := See(&r.Reply, r.Bytes)
 			if v != stamp.Stands || s.Nothing() {
 				l.miss(t, missed{})
 			} else {
@@ -360,7 +358,7 @@ func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 			tg.Learned.Count(stats.TagUnordered)
 			if b := l.bound; b != nil && b.Wins && b.Gone && b.N == 1 { // otherwise another client may fill the same item
 				l.Learned.Count(stats.GuardGivenBack)
-				l.g.giveBackAt(b.Origin.Spot, misses.Cas(b.CAS), b.Origin.Via, b.Origin.Stub)
+				l.g.giveBackAt(b.Origin.Spot, Cas(b.CAS), b.Origin.Via, b.Origin.Stub)
 			}
 			then(false)
 			return
@@ -440,7 +438,7 @@ func (l *rule) compare(t *task.Task) {
 
 // change stores body, after its head if it has tags, over a value that a look has
 // found.
-func (l *rule) change(t *task.Task, s *item.Seen, body []byte, then, again func()) {
+func (l *rule) change(t *task.Task, s *Item, body []byte, then, again func()) {
 	var flags string
 	if string(s.Cas) != "0" { // a server without cas shows 0, and would reject it
 		flags = " C" + string(s.Cas)

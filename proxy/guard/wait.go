@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"ringside/proxy/guard/item"
-	"ringside/proxy/guard/misses"
 	"ringside/proxy/link"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
@@ -21,7 +19,7 @@ import (
 type poll struct {
 	g        *Guard
 	key      string        // see nameOf
-	here     misses.Spot   // server of the key, and its name there
+	here     Spot          // server of the key, and its name there
 	held     []*held       // the waiting gets; a poll is sent for the first of them
 	asking   bool          // a poll was sent, and its reply has not arrived
 	again    bool          // a command has changed the key since the last poll was sent
@@ -149,7 +147,7 @@ func (q *poll) ask() {
 	}
 	first.l.Learned.Count(stats.GuardPoll)
 	q.asking, q.again = true, false
-	line := []byte(item.Spelled("mg ", q.here.Name, " s f t c"))
+	line := []byte(Spelled("mg ", q.here.Name, " s f t c"))
 	if !q.here.Copied {
 		line = first.l.readLine(first.t, true)
 	}
@@ -178,7 +176,7 @@ func (q *poll) Answered(_ int, r *upstream.Result) {
 		q.answeredCopy(r)
 	case len(q.held) == 0:
 		if rep.Kind.Answered() {
-			if s := item.See(rep, r.Bytes); s.Wins() {
+			if s := See(rep, r.Bytes); s.Wins() {
 				g.giveBackAt(q.here, string(s.Cas), r.Via, s.Stub())
 			}
 		}
@@ -189,7 +187,7 @@ func (q *poll) Answered(_ int, r *upstream.Result) {
 			h.t.CatchUp()
 		}
 	default:
-		s := item.See(rep, r.Bytes)
+		s := See(rep, r.Bytes)
 		switch first := q.held[0]; {
 		case s.Wins() || s.Absent(): // the first waiter rebuilds, or reads again
 			q.take(0)
@@ -223,7 +221,7 @@ func (q *poll) Answered(_ int, r *upstream.Result) {
 // placeholder, each waiter reads it itself.
 func (q *poll) answeredCopy(r *upstream.Result) {
 	if r.Reply.Kind.Answered() && len(q.held) > 0 {
-		s := item.See(&r.Reply, r.Bytes)
+		s := See(&r.Reply, r.Bytes)
 		n, _ := strconv.ParseUint(string(s.Cas), 10, 64)
 		s.Cas = strconv.AppendUint(nil, n^q.here.Seal, 10)
 		if (s.Stub() || s.Mark()) && !s.Wins() {

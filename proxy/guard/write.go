@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"ringside/proxy/guard/item"
-	"ringside/proxy/guard/misses"
 	"ringside/proxy/stats"
 	"ringside/proxy/tags/stamp"
 	"ringside/proxy/task"
@@ -25,7 +23,7 @@ func (l *rule) takesOwn(t *task.Task) bool {
 		return false
 	}
 	flags := t.Req.ClientFlags.Of(t.Raw)
-	return wire.SameFlags(flags, item.MarkFlags) || l.tags != nil && wire.SameFlags(flags, stamp.Flags)
+	return wire.SameFlags(flags, MarkFlags) || l.tags != nil && wire.SameFlags(flags, stamp.Flags)
 }
 
 func (l *rule) write(t *task.Task) {
@@ -53,7 +51,7 @@ func (l *rule) write(t *task.Task) {
 	case wire.Incr, wire.Decr:
 		l.count(t)
 	case wire.Touch:
-		l.look(t, func(s *item.Seen, via upstream.Via) {
+		l.look(t, func(s *Item, via upstream.Via) {
 			if l.nothing(t, s, via) && !l.g.Ablation.Touch {
 				l.say(t, wire.NotFound)
 				return
@@ -65,7 +63,7 @@ func (l *rule) write(t *task.Task) {
 			l.refuse(t)
 		}
 		l.remove(t, func(found bool) {
-			l.knows(t, misses.Deleted)
+			l.knows(t, Deleted)
 			if found {
 				l.say(t, wire.Deleted)
 			} else {
@@ -87,7 +85,7 @@ func (l *rule) byToken(t *task.Task) {
 			return
 		}
 		kept := t.Keep(r)
-		l.look(t, func(s *item.Seen, via upstream.Via) {
+		l.look(t, func(s *Item, via upstream.Via) {
 			if l.nothing(t, s, via) {
 				t.AnswerKind(wire.NotFound)
 			} else {
@@ -173,8 +171,8 @@ func (l *rule) storeNow(t *task.Task, mode byte, cas string, token bool, then fu
 	l.ask(t, l.storeLine(t, mode, cas, token), func(r *upstream.Result) {
 		if r.Reply.Kind.Failed() {
 			// memcached has removed the old item. The new value is too large, or memory is short.
-			l.release(misses.Refused, 0, upstream.Via{})
-			l.g.neverFilled.Strike(t.Hash, misses.Unfilled+1, l.Guard, l.g.Now)
+			l.release(Refused, 0, upstream.Via{})
+			l.g.neverFilled.Strike(t.Hash, Unfilled+1, l.Guard, l.g.Now)
 			l.g.wake(t)
 		}
 		if l.answered(t, r) {
@@ -196,11 +194,11 @@ func (l *rule) seal(t *task.Task) {
 		if r.Reply.Kind == wire.NoReply {
 			return
 		}
-		if s := item.See(&r.Reply, r.Bytes); s.Wins() && s.Size == 0 { // nothing was stored
+		if s := See(&r.Reply, r.Bytes); s.Wins() && s.Size == 0 { // nothing was stored
 			l.g.giveBackAt(here, string(s.Cas), r.Via, true)
 		}
 	}
-	line := " s c N" + strconv.FormatInt(item.Lease(l.Guard), 10) + " R100000"
+	line := " s c N" + strconv.FormatInt(Lease(l.Guard), 10) + " R100000"
 	if l.copies != nil {
 		l.ask(t, t.Meta("mg", l.name, line, nil), told)
 		return
@@ -215,14 +213,14 @@ func (l *rule) answerStore(t *task.Task, k wire.Kind, r *upstream.Result) {
 		l.say(t, k)
 		return
 	}
-	s := item.See(&r.Reply, r.Bytes)
+	s := See(&r.Reply, r.Bytes)
 	b := l.asMeta(t, r, &s)
 	l.end(t, func() { t.Answer(t.Result(l.server(t), b), nil) })
 }
 
 // set stores a value. If it answers a miss, it is bound to the item of that miss.
 func (l *rule) set(t *task.Task) {
-	if l.rebuild(t, misses.Set, 'S') {
+	if l.rebuild(t, Set, 'S') {
 		return
 	}
 	l.store(t, 'S', "", false, func(k wire.Kind, r *upstream.Result) {
@@ -235,7 +233,7 @@ func (l *rule) set(t *task.Task) {
 
 // add stores a value if the key has none. A placeholder counts as none.
 func (l *rule) add(t *task.Task) {
-	if l.rebuild(t, misses.Add, 'S') {
+	if l.rebuild(t, Add, 'S') {
 		return
 	}
 	l.store(t, 'E', "", false, func(k wire.Kind, r *upstream.Result) {
@@ -243,7 +241,7 @@ func (l *rule) add(t *task.Task) {
 			l.answerStore(t, k, r)
 			return
 		}
-		l.look(t, func(s *item.Seen, _ upstream.Via) {
+		l.look(t, func(s *Item, _ upstream.Via) {
 			switch {
 			case s.Absent():
 				l.again(t, func() { l.add(t) })
@@ -264,11 +262,11 @@ func (l *rule) replace(t *task.Task) {
 			l.say(t, wire.NotStored)
 			return
 		}
-		if l.rebuild(t, misses.Set, 'R') {
+		if l.rebuild(t, Set, 'R') {
 			return
 		}
 	}
-	l.look(t, func(s *item.Seen, via upstream.Via) {
+	l.look(t, func(s *Item, via upstream.Via) {
 		if l.nothing(t, s, via) {
 			l.say(t, wire.NotStored)
 		} else {
@@ -284,7 +282,7 @@ func (l *rule) extend(t *task.Task) {
 	if t.Op == wire.Prepend {
 		mode = 'P'
 	}
-	l.look(t, func(s *item.Seen, via upstream.Via) {
+	l.look(t, func(s *Item, via upstream.Via) {
 		if l.nothing(t, s, via) {
 			l.say(t, wire.NotStored)
 			return
@@ -309,7 +307,7 @@ func (l *rule) extend(t *task.Task) {
 
 // over stores a value over the item that a look has found. If the item has changed
 // since, it calls the function `again`.
-func (l *rule) over(t *task.Task, mode byte, s *item.Seen, again func()) {
+func (l *rule) over(t *task.Task, mode byte, s *Item, again func()) {
 	l.store(t, mode, string(s.Cas), false, func(k wire.Kind, r *upstream.Result) {
 		if k == wire.Stored {
 			l.answerStore(t, k, r)
@@ -326,7 +324,7 @@ func (l *rule) remove(t *task.Task, then func(found bool)) {
 		l.erase(t, then)
 		return
 	}
-	l.look(t, func(s *item.Seen, _ upstream.Via) {
+	l.look(t, func(s *Item, _ upstream.Via) {
 		if s.Absent() {
 			then(false)
 			return
@@ -364,7 +362,7 @@ func (l *rule) erase(t *task.Task, then func(found bool)) {
 	l.Learned.Count(stats.GuardLook)
 	l.ask(t, t.Meta("mg", l.name, " s f R0", nil), func(r *upstream.Result) {
 		if r.Reply.Kind.Answered() {
-			s := item.See(&r.Reply, r.Bytes)
+			s := See(&r.Reply, r.Bytes)
 			found = !s.Nothing()
 		}
 		done()

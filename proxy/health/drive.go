@@ -9,8 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"ringside/proxy/health/tally"
 )
 
 const (
@@ -157,7 +155,7 @@ func (k *Keeper) become(i int, e entry, why string, now int64) {
 	}
 	s.why, s.since = why, now
 	s.goTo, s.goAt, s.until = 0, 0, 0
-	s.flush, s.warm = flushing{}, tally.Warmth{}
+	s.flush, s.warm = flushing{}, Warmth{}
 	s.held = nil
 	here := k.present(i)
 	s.stranger = s.stranger && here // a stranger is flushed before it rejoins
@@ -323,9 +321,9 @@ func (k *Keeper) leaves(i int, now int64) (why string, ok bool) {
 		s.step = "stays: no other server could take over"
 	case !k.reaches(i, now):
 		s.step = "stays: this Ringside reaches too few of the others"
-	case opinion == tally.Unheard, opinion == tally.Unasked:
+	case opinion == Unheard, opinion == Unasked:
 		s.step = "next: LEAVING, if most Ringsides suspect it too"
-	case opinion == tally.Reached:
+	case opinion == Reached:
 		s.step = "stays: most Ringsides reach it"
 	default:
 		s.step = "next: LEAVING"
@@ -396,9 +394,9 @@ func (k *Keeper) returns(i int, now int64) (why string, ok bool) {
 		s.step = "next: RETURN, when it answers"
 	case k.set.OnRejoin == Hold && !s.restored && now < held:
 		s.step, s.until = "next: RETURN, after its hold", held
-	case opinion == tally.Rejected:
+	case opinion == Rejected:
 		s.step = "stays out: most Ringsides don't reach it"
-	case opinion == tally.Unheard:
+	case opinion == Unheard:
 		s.step = "next: RETURN, when the other Ringsides have said whether they reach it"
 	case k.strict() && now >= k.quorum:
 		s.step = "stays out: this Ringside reaches too few of the others"

@@ -5,11 +5,9 @@ package health
 // memcached that ran before the known process was last seen, so it has other data.
 // That happens because addresses are reused.
 
-import "ringside/proxy/health/process"
-
 // identity describes the process that replies at a server's address.
 type identity struct {
-	process  process.Process // zero: not known yet
+	process  Process // zero: not known yet
 	asking   bool
 	known    bool  // the process was identified since the record was last lost or changed
 	heard    int64 // when the last request that this process answered was sent
@@ -20,7 +18,7 @@ type identity struct {
 // yet, any process is accepted.
 func (k *Keeper) recognized(i int) bool {
 	s := &k.servers[i]
-	return s.known || s.process == process.Process{} || k.off.Stranger
+	return s.known || s.process == Process{} || k.off.Stranger
 }
 
 // identify asks server i for its process ID and start time.
@@ -40,13 +38,13 @@ func (k *Keeper) identified(a ask, answer []byte, now int64) {
 	if held {
 		s.pingAt = min(s.pingAt, now) // for the lease or the record that waits for the identity
 	}
-	p, ok := process.Parse(answer)
+	p, ok := Parse(answer)
 	if !ok {
 		return
 	}
 	before, heard := s.process, s.heard
 	s.process, s.heard = p, a.sent
-	if before == (process.Process{}) || p.Is(before) || k.off.Stranger {
+	if before == (Process{}) || p.Is(before) || k.off.Stranger {
 		return
 	}
 	if s.stranger = k.present(a.server) && !k.parting && p.Stranger(now-heard); s.stranger {

@@ -3,8 +3,6 @@ package health
 import (
 	"strings"
 	"testing"
-
-	"ringside/proxy/health/process"
 )
 
 // replaced runs a pool in which server 0 refuses connections for a moment. Then another
@@ -104,8 +102,8 @@ func TestMemoryThatComesBackIsEmptiedOnce(t *testing.T) {
 	}
 	v := NewView(3)
 	v.Publish(w.proxies[0].k, true)
-	is := process.Process{PID: 1, Started: w.nodes[0].began/sec - 2}
-	if !v.Recognized(0, is) || v.Recognized(0, process.Process{PID: 2, Started: is.Started}) {
+	is := Process{PID: 1, Started: w.nodes[0].began/sec - 2}
+	if !v.Recognized(0, is) || v.Recognized(0, Process{PID: 2, Started: is.Started}) {
 		t.Errorf("recognized is %+v", w.proxies[0].k.servers[0].process)
 	}
 }

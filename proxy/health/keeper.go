@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"ringside/proxy/health/barrier"
-	"ringside/proxy/health/meta"
-	"ringside/proxy/health/tally"
 )
 
 // Member is one server of a pool. All functions of this package identify a server by
@@ -62,7 +60,7 @@ type Keeper struct {
 	index   map[string]int // indexes of members by name
 	set     Settings
 	hash    uint64 // hash of the membership list
-	keys    meta.Keys
+	keys    Keys
 	random  *rand.Rand // for jitter
 	off     Ablation
 
@@ -111,13 +109,13 @@ type server struct {
 	contact
 	identity
 	flush flushing
-	warm  tally.Warmth
+	warm  Warmth
 
 	incomplete bool // with replicas: it rejoined empty and is not filled yet
 	needed     bool // with replicas: according to another pool on this server, it may have the last copy of a key
 	unfit      bool // with replicas: it missed more writes than the ledger can record, and must be flushed
-	live       tally.Tally
-	sus        []tally.Tally // by suspect server; nil until a proxy suspects one
+	live       Tally
+	sus        []Tally // by suspect server; nil until a proxy suspects one
 }
 
 // suspicion records whether this proxy considers the server unreachable, by its own
@@ -193,7 +191,7 @@ func New(pool string, members []Member, s Settings, seed uint64) *Keeper {
 	for i, m := range members {
 		k.index[m.Name], names[i] = i, m.Name
 	}
-	k.keys = meta.MakeKeys(pool, names)
+	k.keys = MakeKeys(pool, names)
 	return k
 }
 

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"ringside/proxy/health/barrier"
-	"ringside/proxy/health/meta"
 )
 
 // ask is a request that was sent.
@@ -107,9 +106,9 @@ func (k *Keeper) ping(now int64) {
 		s.pinging = true
 		s.pingAt = now + k.pingTime()
 		if k.refuses(i, now) {
-			k.askRefused(i, now, meta.Get(k.keys.Refused[i]))
+			k.askRefused(i, now, Get(k.keys.Refused[i]))
 		}
-		k.send(ask{kind: askPing, server: i, about: i}, now, meta.Get(k.keys.View))
+		k.send(ask{kind: askPing, server: i, about: i}, now, Get(k.keys.View))
 	}
 }
 
@@ -123,7 +122,7 @@ func (k *Keeper) pingTime() int64 {
 func (k *Keeper) pinged(a ask, answer []byte, now int64) {
 	i, s := a.server, &k.servers[a.server]
 	s.pinging = false
-	value, cas, ok := meta.Value(answer)
+	value, cas, ok := Value(answer)
 	switch {
 	case ok:
 		r, err := parseRecord(value, k.index, len(k.members))
@@ -140,7 +139,7 @@ func (k *Keeper) pinged(a ask, answer []byte, now int64) {
 		} else {
 			k.missing(i, cas, now)
 		}
-	case meta.None(answer):
+	case None(answer):
 		k.isUp(i, now)
 		s.noMeta = false
 		k.missing(i, 0, now)
@@ -149,7 +148,7 @@ func (k *Keeper) pinged(a ask, answer []byte, now int64) {
 		s.noMeta = true
 		s.absent = 0
 	default:
-		k.unpinged(i, false, "ping: "+meta.FirstLine(answer), now)
+		k.unpinged(i, false, "ping: "+FirstLine(answer), now)
 	}
 }
 
@@ -289,7 +288,7 @@ func (k *Keeper) write(i int, r record, now int64) {
 	r = k.known(r)
 	value := appendRecord(nil, r, k.members)
 	k.servers[i].writing = true
-	k.send(ask{kind: askWrite, server: i, about: i, written: r}, now, meta.Put(k.keys.View, value, r.cas, 0))
+	k.send(ask{kind: askWrite, server: i, about: i, written: r}, now, Put(k.keys.View, value, r.cas, 0))
 }
 
 // known returns a record with everything that this proxy knows, to replace r.
@@ -305,7 +304,7 @@ func (k *Keeper) known(r record) record {
 func (k *Keeper) wrote(a ask, answer []byte, now int64) {
 	s := &k.servers[a.server]
 	s.writing = false
-	switch line := meta.FirstLine(answer); {
+	switch line := FirstLine(answer); {
 	case strings.HasPrefix(line, "HD"):
 		a.written.cas = 0
 		s.known = s.known && s.record.incarnation == a.written.incarnation

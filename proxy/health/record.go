@@ -19,7 +19,6 @@ import (
 	"slices"
 	"strconv"
 
-	"ringside/proxy/health/meta"
 	"ringside/proxy/health/roll"
 )
 
@@ -174,7 +173,7 @@ func appendRecord(dst []byte, r record, members []Member) []byte {
 }
 
 func appendEntry(dst []byte, name string, e entry) []byte {
-	dst = meta.AppendName(append(dst, ' '), name)
+	dst = AppendName(append(dst, ' '), name)
 	dst = appendNumber(append(dst, '='), uint64(e.n))
 	if e.renamed != 0 || e.overrides != 0 {
 		dst = appendNumber(append(dst, ','), uint64(e.renamed))

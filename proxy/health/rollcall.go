@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"ringside/proxy/health/meta"
 	"ringside/proxy/health/roll"
 )
 
@@ -36,7 +35,7 @@ func (k *Keeper) introduce(self roll.Entry, now int64) {
 type Roll struct {
 	Self   roll.Entry   // ID 0: the roll call is not running
 	Others []roll.Entry // peers that are alive, sorted by name
-	All    int          // number of proxies: those in the list of package roll, or, if that list is full, as estimated from counters (package tally)
+	All    int          // number of proxies: those in the list of package roll, or, if that list is full, as estimated from counters (tally.go)
 	Bad    int          // unreadable items and entries so far
 	Where  bool         // a server has the item, or can store it
 }
@@ -105,16 +104,16 @@ func (k *Keeper) callRoll(now int64) {
 }
 
 func (k *Keeper) askRoll(i int, now int64) {
-	k.send(ask{kind: askRoll, server: i, about: i}, now, meta.Get(k.keys.Roll))
+	k.send(ask{kind: askRoll, server: i, about: i}, now, Get(k.keys.Roll))
 }
 
 // rolled merges the item of a server, and writes it back with this proxy's own entry.
 func (k *Keeper) rolled(a ask, answer []byte, now int64) {
-	value, cas, ok := meta.Value(answer)
+	value, cas, ok := Value(answer)
 	switch {
 	case ok:
 		k.roll.Hear(value, k.roll.self.ID)
-	case !meta.None(answer):
+	case !None(answer):
 		return
 	}
 	k.roll.heard = true
@@ -128,7 +127,7 @@ func (k *Keeper) rolled(a ask, answer []byte, now int64) {
 	self := k.describe()
 	self.Round = uint64(now / int64(time.Second))
 	if item, ok := k.roll.Item(self, k.random.Uint64()); ok {
-		k.send(ask{kind: askRollWrite, server: a.server, about: a.server}, now, meta.Put(k.keys.Roll, item, cas, roll.Life))
+		k.send(ask{kind: askRollWrite, server: a.server, about: a.server}, now, Put(k.keys.Roll, item, cas, roll.Life))
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 
 	"ringside/proxy/health/barrier"
-	"ringside/proxy/health/process"
 	"ringside/proxy/health/roll"
 )
 
@@ -31,7 +30,7 @@ type published struct {
 	renamed         atomic.Uint32
 	validUntil      atomic.Int64
 	outBy           atomic.Int64  // when it is expected to be Out, while it is Leaving; else 0
-	process         process.Cell  // the process that the keeper last recognized
+	process         Cell          // the process that the keeper last recognized
 	asks, hits      atomic.Uint64 // reads while it was Warming, and those that it could answer
 	incompleteUntil atomic.Int64  // with replicas: it is reported to lack some until this time
 	neededUntil     atomic.Int64  // with replicas: until this time another pool on this server claims that it may have the last copy of a key
@@ -97,7 +96,7 @@ func (v *View) SetOutBy(i int, at int64) { v.members[i].outBy.Store(at) }
 // Recognized reports whether the keeper has identified p as the process of member i.
 // Such a process has no other data, or will be flushed before any proxy reads from
 // it.
-func (v *View) Recognized(i int, p process.Process) bool { return v.members[i].process.Is(p) }
+func (v *View) Recognized(i int, p Process) bool { return v.members[i].process.Is(p) }
 
 // CountWarmRead counts a read of member i while it is Warming.
 func (v *View) CountWarmRead(i int, hit bool) {

@@ -11,11 +11,11 @@
 //	Snapshot, Snapshot ► Tick ► Health: one sentence, and the consequences
 //	stats of a server  ► Memory, Slabs ► evictions in one class while another has idle memory
 //	log records        ► Events: the last ones, at Info and above
-//	Traces of the loops ► package trace: events of traced keys
+//	Traces of the loops ► trace.go: events of traced keys
 //	Report of the keys ► Hot: the most requested keys and prefixes
 //	Report of a book   ► Misses: the reasons of misses, and their cost
 //	roll call of a pool► Roll: the instances, and those that differ
-//	counts of routes   ► package routes: saved rebuilds, invalidated tags, missing replicas
+//	counts of routes   ► routes.go: saved rebuilds, invalidated tags, missing replicas
 //
 // # Cost
 //
@@ -27,7 +27,7 @@
 //     Each server is asked for stats, stats slabs and stats items every five seconds,
 //     on a separate connection, one server after the other.
 //   - A slow watcher skips what it has not read: see Watcher. It delays nothing else.
-//   - Traced keys: see package trace.
+//   - Traced keys: see trace.go.
 //
 // # States
 //

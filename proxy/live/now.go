@@ -8,25 +8,24 @@ import (
 	"fmt"
 	"time"
 
-	"ringside/proxy/live/routes"
 	"ringside/proxy/table"
 )
 
 // Now describes what a pool's servers and the whole proxy do now.
 type Now struct {
-	T       int64          `json:"t"`    // Unix milliseconds
-	Span    int64          `json:"span"` // milliseconds covered by the counts
-	Pool    string         `json:"pool"`
-	Overall                // over all pools
-	Total   Total          `json:"total"`
-	List    []NowServer    `json:"servers"`
-	Asked   bool           `json:"asked"` // the servers were asked for their stats, so a server without values does not reply
-	Slabs   []Class        `json:"slabs"` // summed over all servers; null: none has reported
-	Warn    []Warning      `json:"warnings"`
-	Hot     *Hot           `json:"hot"` // null: not known yet; the same for the fields below
-	Misses  *Misses        `json:"why"`
-	Routes  *routes.Routes `json:"routes"` // null also if no route has a guard, tags or replicas
-	Roll    *Roll          `json:"roll"`   // null also if instances do not list themselves for this pool
+	T       int64       `json:"t"`    // Unix milliseconds
+	Span    int64       `json:"span"` // milliseconds covered by the counts
+	Pool    string      `json:"pool"`
+	Overall             // over all pools
+	Total   Total       `json:"total"`
+	List    []NowServer `json:"servers"`
+	Asked   bool        `json:"asked"` // the servers were asked for their stats, so a server without values does not reply
+	Slabs   []Class     `json:"slabs"` // summed over all servers; null: none has reported
+	Warn    []Warning   `json:"warnings"`
+	Hot     *Hot        `json:"hot"` // null: not known yet; the same for the fields below
+	Misses  *Misses     `json:"why"`
+	Routes  *Routes     `json:"routes"` // null also if no route has a guard, tags or replicas
+	Roll    *Roll       `json:"roll"`   // null also if instances do not list themselves for this pool
 }
 
 // Total describes the whole proxy.
@@ -118,7 +117,7 @@ func (s *Sampler) Now(ctx context.Context, pool *table.Pool, window time.Duratio
 		return nil, err
 	}
 	is := NowOf(tick, TopoOf(after.Table, pool, after.Gen), m, sl, HotOf(seen, after.Table, pool), misses)
-	is.Routes = routes.Of(before.Routes, after.Routes, after.Table, pool)
+	is.Routes = Of(before.Routes, after.Routes, after.Table, pool)
 	is.Roll = RollOf(after.Sum, pool.Name)
 	return is, nil
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 
-	"ringside/proxy/live/routes"
 	"ringside/proxy/table"
 	"ringside/ring"
 )
@@ -51,7 +50,7 @@ func TopoOf(t *table.Table, pool *table.Pool, gen uint64) *Topo {
 	seen := map[TopoRoute]bool{}
 	for _, l := range t.Listeners {
 		for _, r := range l.Routes {
-			one := TopoRoute{r.Prefix, r.Match, routes.CopiesOf(&r, pool)}
+			one := TopoRoute{r.Prefix, r.Match, CopiesOf(&r, pool)}
 			if one.Copies > 0 && !seen[one] {
 				seen[one] = true
 				is.Routes = append(is.Routes, one)

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"ringside/proxy"
-	"ringside/proxy/live/routes"
 	"ringside/proxy/table"
 )
 
@@ -63,7 +62,7 @@ type Sampler struct {
 	latest   map[string]message  // by pool and topic: events that a new watcher gets at once
 
 	last    *Sample          // written only by run
-	routes  []*routes.Counts // of the last seconds, oldest first; never empty once there is a sample; only run uses it
+	routes  []*Counts        // of the last seconds, oldest first; never empty once there is a sample; only run uses it
 	saidNow map[string]*Said // last reports of the servers by network and address, and in saidOld those before; only runErrands uses both
 	saidOld map[string]*Said
 }
@@ -161,7 +160,7 @@ func (s *Sampler) Sample() (*Sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	is := &Sample{At: time.Now(), Sum: sum, Table: s.p.Table(), Servers: States(s.p, sum), Routes: routes.Take(s.p, sum)}
+	is := &Sample{At: time.Now(), Sum: sum, Table: s.p.Table(), Servers: States(s.p, sum), Routes: Take(s.p, sum)}
 	is.CPU, is.Memory = s.options.CPU(), held()
 	config := s.options.Reload()
 	is.Gen, is.Refused = config.Generation, config.Err != nil
@@ -247,7 +246,7 @@ func (s *Sampler) tellRoutes(now *Sample) {
 	for _, pool := range now.Table.Pools {
 		if watched[pool.Name] {
 			s.tell(pool.Name, "roll", RollOf(now.Sum, pool.Name))
-			s.tell(pool.Name, "routes", routes.Of(s.routes[0], now.Routes, now.Table, pool))
+			s.tell(pool.Name, "routes", Of(s.routes[0], now.Routes, now.Table, pool))
 		}
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"ringside/proxy"
 	"ringside/proxy/health"
 	"ringside/proxy/health/roll"
-	"ringside/proxy/live/routes"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
 )
@@ -31,7 +30,7 @@ type ServerState struct {
 	Waiting   int    `json:"waiting"` // requests without a reply
 
 	// Copies is set if routes keep replicas in the pool.
-	Copies *routes.Copies `json:"copies,omitempty"`
+	Copies *Copies `json:"copies,omitempty"`
 
 	// Failover is the state of the pool's keeper for the server. It is nil if the pool
 	// never moves keys.
@@ -128,7 +127,7 @@ func addCopies(list []ServerState, t *table.Table, filling, others func(*ServerS
 		for range pool.Servers {
 			is := &list[0]
 			list = list[1:]
-			is.Copies = routes.CopiesIn(t, pool, func(p *table.Pool) (n int, how []string) {
+			is.Copies = CopiesIn(t, pool, func(p *table.Pool) (n int, how []string) {
 				for _, other := range lacking[p.Name] {
 					if other == is {
 						continue

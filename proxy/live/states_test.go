@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"ringside/proxy/health"
-	"ringside/proxy/live/routes"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
 	"ringside/replicate"
@@ -51,19 +50,19 @@ func TestCopiesLeft(t *testing.T) {
 		b, other string // state of b in the pool, and of b in the other pool
 		fills    string // a server that is being filled
 		heard    string // a server that another instance reports as being filled
-		want     routes.Copies
+		want     Copies
 	}{
-		{"all up", []table.Route{inEast(3), inEast(2), inEast(0)}, Up, Up, "", "", routes.Copies{Of: 2, Left: 1}},
-		{"the other server of the pool down", []table.Route{inEast(2)}, Down, Up, "", "", routes.Copies{Of: 2, Lacking: "b is down"}},
-		{"being filled", []table.Route{inEast(2)}, Up, Up, "east b", "", routes.Copies{Of: 2, Lacking: "b is being filled"}},
-		{"being filled, as another Ringside says", []table.Route{inEast(2)}, Up, Up, "", "east b", routes.Copies{Of: 2, Lacking: "b lacks copies, as another Ringside says"}},
-		{"itself being filled", []table.Route{inEast(2)}, Up, Up, "east a", "", routes.Copies{Of: 2, Left: 1, Filling: true}},
-		{"one of three down", []table.Route{inEast(3)}, Down, Up, "", "", routes.Copies{Of: 3, Left: 1, Lacking: "b is down"}},
-		{"one in each pool, another of this one down", []table.Route{spread}, Down, Up, "", "", routes.Copies{Of: 2, Left: 1}},
-		{"one in each pool, one of the other down", []table.Route{spread}, Up, Down, "", "", routes.Copies{Of: 2, Lacking: "b of pool west is down"}},
-		{"one in each pool, one of the other being filled", []table.Route{spread}, Up, Up, "west b", "", routes.Copies{Of: 2, Lacking: "b of pool west is being filled"}},
-		{"both kinds, another of this one down", []table.Route{spread, inEast(3)}, Down, Up, "", "", routes.Copies{Of: 2, Left: 1, Lacking: "b is down"}},
-		{"both kinds, one of the other down", []table.Route{inEast(3), spread}, Up, Down, "", "", routes.Copies{Of: 2, Lacking: "b of pool west is down"}},
+		{"all up", []table.Route{inEast(3), inEast(2), inEast(0)}, Up, Up, "", "", Copies{Of: 2, Left: 1}},
+		{"the other server of the pool down", []table.Route{inEast(2)}, Down, Up, "", "", Copies{Of: 2, Lacking: "b is down"}},
+		{"being filled", []table.Route{inEast(2)}, Up, Up, "east b", "", Copies{Of: 2, Lacking: "b is being filled"}},
+		{"being filled, as another Ringside says", []table.Route{inEast(2)}, Up, Up, "", "east b", Copies{Of: 2, Lacking: "b lacks copies, as another Ringside says"}},
+		{"itself being filled", []table.Route{inEast(2)}, Up, Up, "east a", "", Copies{Of: 2, Left: 1, Filling: true}},
+		{"one of three down", []table.Route{inEast(3)}, Down, Up, "", "", Copies{Of: 3, Left: 1, Lacking: "b is down"}},
+		{"one in each pool, another of this one down", []table.Route{spread}, Down, Up, "", "", Copies{Of: 2, Left: 1}},
+		{"one in each pool, one of the other down", []table.Route{spread}, Up, Down, "", "", Copies{Of: 2, Lacking: "b of pool west is down"}},
+		{"one in each pool, one of the other being filled", []table.Route{spread}, Up, Up, "west b", "", Copies{Of: 2, Lacking: "b of pool west is being filled"}},
+		{"both kinds, another of this one down", []table.Route{spread, inEast(3)}, Down, Up, "", "", Copies{Of: 2, Left: 1, Lacking: "b is down"}},
+		{"both kinds, one of the other down", []table.Route{inEast(3), spread}, Up, Down, "", "", Copies{Of: 2, Lacking: "b of pool west is down"}},
 	} {
 		list := []ServerState{
 			{Pool: "east", Server: "a", State: Up}, {Pool: "east", Server: "b", State: c.b},

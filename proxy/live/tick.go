@@ -6,7 +6,6 @@ import (
 	"math"
 	"time"
 
-	"ringside/proxy/live/routes"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
 	"ringside/proxy/wire"
@@ -17,7 +16,7 @@ type Sample struct {
 	At      time.Time
 	Sum     *stats.Snapshot
 	Servers []ServerState
-	Routes  *routes.Counts
+	Routes  *Counts
 	CPU     time.Duration // processor time used by the process so far
 	Memory  uint64        // bytes used by the process
 	Table   *table.Table

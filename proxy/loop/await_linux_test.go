@@ -10,7 +10,6 @@ import (
 
 	"ringside/internal/testenv"
 	"ringside/proxy/link"
-	"ringside/proxy/loop/pace"
 	"ringside/proxy/table"
 )
 
@@ -19,7 +18,7 @@ import (
 func awaits(t *testing.T, request time.Duration, servers ...string) (dial func() (net.Conn, *bufio.Reader)) {
 	tab := tableOf(servers...)
 	tab.Pools[0].Timeouts = table.Timeouts{Connect: patient.Connect, Request: request, Deadline: request}
-	addr := start(t, Options{Driver: "epoll", Tune: link.DefaultTune, Moderation: pace.Settings{Above: 1, Pace: pace.Answers}}, tab)
+	addr := start(t, Options{Driver: "epoll", Tune: link.DefaultTune, Moderation: Settings{Above: 1, Pace: Answers}}, tab)
 	return func() (net.Conn, *bufio.Reader) {
 		c, err := net.Dial("tcp", addr)
 		if err != nil {

@@ -20,7 +20,7 @@
 //
 // The largest costs are being woken and waking others. A saturated loop therefore waits before it
 // looks for events: until most of the replies that a server owes have arrived, or for a short
-// sleep. The loop measures which wait pays off, if any: package pace decides, await_linux.go waits.
+// sleep. The loop measures which wait pays off, if any: pace.go decides, await_linux.go waits.
 //
 // # Guarantees
 //
@@ -72,7 +72,6 @@ import (
 	"ringside/proxy"
 	"ringside/proxy/fault"
 	"ringside/proxy/link"
-	"ringside/proxy/loop/pace"
 	"ringside/proxy/table"
 )
 
@@ -82,7 +81,7 @@ type Options struct {
 	Loops        int    // number of epoll loops, each with its own engine; 0: 1. The portable driver has one engine
 	OrdinaryWait bool   // wait with an ordinary system call, not a raw one (GODEBUG=asyncpreemptoff=1 needs it)
 	Tune         link.Tune
-	Moderation   pace.Settings             // how a busy epoll loop waits for events; the portable driver ignores it
+	Moderation   Settings                  // how a busy epoll loop waits for events; the portable driver ignores it
 	Inherited    map[string][]net.Listener // listeners that are already open, by network and address; Listen removes those that it uses
 	Faults       *fault.Set                // faults injected into connections to servers; nil: none
 }

@@ -18,7 +18,6 @@ import (
 	"ringside/internal/testenv"
 	"ringside/proxy"
 	"ringside/proxy/link"
-	"ringside/proxy/loop/pace"
 	"ringside/proxy/table"
 	"ringside/ring"
 )
@@ -97,9 +96,9 @@ func each(t *testing.T, f func(t *testing.T, o Options)) {
 	for _, d := range drivers {
 		t.Run(d, func(t *testing.T) { f(t, Options{Driver: d, Tune: link.DefaultTune}) })
 	}
-	for name, kind := range map[string]pace.Kind{"answers": pace.Answers, "sleep": pace.Sleep} { // with the portable driver these settings have no effect
+	for name, kind := range map[string]Kind{"answers": Answers, "sleep": Sleep} { // with the portable driver these settings have no effect
 		t.Run(drivers[len(drivers)-1]+" "+name, func(t *testing.T) {
-			f(t, Options{Driver: drivers[len(drivers)-1], Tune: link.DefaultTune, Moderation: pace.Settings{Above: 1, Sleep: 200 * time.Microsecond, Pace: kind}})
+			f(t, Options{Driver: drivers[len(drivers)-1], Tune: link.DefaultTune, Moderation: Settings{Above: 1, Sleep: 200 * time.Microsecond, Pace: kind}})
 		})
 	}
 }

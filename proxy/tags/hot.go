@@ -7,7 +7,6 @@ import (
 
 	"ringside/proxy/client"
 	"ringside/proxy/guard"
-	"ringside/proxy/guard/fast"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
 	"ringside/proxy/tags/stamp"
@@ -36,15 +35,15 @@ type reading struct {
 	t      *Tags
 	x      *client.Exchange
 	c      *upstream.Conn
-	known  stamp.Known // versions, in the order of the requests
-	now    fast.Stamps // stamps of the key that is answered next
-	told   int         // number of versions that have arrived
-	must   []stamp.Tag // required tags of all keys, one key after the other
-	ends   []int       // for each key, the end of its tags in must
-	next   int         // index of the key that is answered next
-	asking int         // number of attempts that have not ended
-	at     int         // index in Tags.open
-	later  *reading    // next in the free list
+	known  stamp.Known  // versions, in the order of the requests
+	now    guard.Stamps // stamps of the key that is answered next
+	told   int          // number of versions that have arrived
+	must   []stamp.Tag  // required tags of all keys, one key after the other
+	ends   []int        // for each key, the end of its tags in must
+	next   int          // index of the key that is answered next
+	asking int          // number of attempts that have not ended
+	at     int          // index in Tags.open
+	later  *reading     // next in the free list
 }
 
 // Ask sends the read of one key of x on c; share is the key's part of x. key includes
@@ -54,7 +53,7 @@ func (t *Tags) Ask(x *client.Exchange, share int32, rt *routing.Route, c *upstre
 	name := key[len(rt.Strip):]
 	switch {
 	case rt.Tags == nil:
-		return fast.Ask(t.Guard, x, share, rt, c, name)
+		return guard.Ask(t.Guard, x, share, rt, c, name)
 	case rt.Tags.Command || x.Flags&wire.Binary != 0 || c.Speech != 0 && c.Speech&wire.Metas == 0:
 		return false
 	}
@@ -77,7 +76,7 @@ func (t *Tags) Ask(x *client.Exchange, share int32, rt *routing.Route, c *upstre
 	a := x.Attempt()
 	a.To, a.Share = (*value)(r), share
 	r.asking++
-	fast.AskFor(t.Guard, x, rt, c, a, name)
+	guard.AskFor(t.Guard, x, rt, c, a, name)
 	return true
 }
 
@@ -156,13 +155,13 @@ type value reading
 
 var _ upstream.Streamer = (*value)(nil) // so that large values are streamed
 
-func (v *value) reader() *fast.Reader { return (*fast.Reader)(v.x) }
+func (v *value) reader() *guard.Reader { return (*guard.Reader)(v.x) }
 
 func (v *value) Client() uint64 { return v.x.Client() }
 
 // stamps returns the Stamps of the next key: its tags, and the versions that have
 // arrived so far.
-func (v *value) stamps() *fast.Stamps {
+func (v *value) stamps() *guard.Stamps {
 	from := 0
 	if v.next > 0 {
 		from = v.ends[v.next-1]
@@ -179,14 +178,14 @@ func (v *value) Done(c *upstream.Conn, a *upstream.Attempt) {
 	x := v.x
 	v.next++
 	(*reading)(v).ended()
-	(*fast.Reader)(x).Done(c, a)
+	(*guard.Reader)(x).Done(c, a)
 }
 
 func (v *value) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failure) {
 	x := v.x
 	v.next++
 	(*reading)(v).ended()
-	(*fast.Reader)(x).Failed(c, a, f)
+	(*guard.Reader)(x).Failed(c, a, f)
 }
 
 func (v *value) Streams(r *wire.Reply, b []byte) bool { return v.reader().Flows(r, b, v.stamps()) }

@@ -7,7 +7,6 @@ import (
 
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
-	"ringside/proxy/upstream/names"
 	"ringside/proxy/wire"
 )
 
@@ -38,8 +37,8 @@ type Attempt struct {
 	Start uint64 // position of its first byte: see Conn
 	Size  int    // bytes of the request
 
-	names.Names      // what its reply must name
-	OwnOpaque   bool // the opaque was added by Ringside, so it is removed from the reply
+	Names          // what its reply must name
+	OwnOpaque bool // the opaque was added by Ringside, so it is removed from the reply
 
 	TTL   uint32 // of the value that it stores or touches, for Observer.Fate
 	Share int32  // of its exchange: see client.Exchange.Share

@@ -23,7 +23,7 @@
 //     request: the key of a VALUE, of ME and of flag k, and flag O. If it does not match, or if
 //     a reply arrives without a request, the connection is aborted and its requests in flight
 //     fail. Each of Ringside's own meta commands carries an opaque (Ors1, …).
-//   - Gets that are sent together share a line: names.Line. The keys of that line, and of a
+//   - Gets that are sent together share a line: Line. The keys of that line, and of a
 //     multi-key read, must be returned in request order, as memcached does. A Ringside that is
 //     a server of another Ringside therefore needs multiget_order: request.
 //   - All requests of one client to one server use one connection, in request order. So a

@@ -1,14 +1,13 @@
 package upstream
 
 // Checks whether a reply names what was requested, the opaques that Ringside adds to its own
-// requests, and gets that share a line. It applies package names to a connection.
+// requests, and gets that share a line. It applies the names of requests (names.go) to a connection.
 
 import (
 	"bytes"
 	"slices"
 	"strconv"
 
-	"ringside/proxy/upstream/names"
 	"ringside/proxy/wire"
 )
 
@@ -41,7 +40,7 @@ func (c *Conn) EndLine(a *Attempt) {
 }
 
 // joinLine makes a, which has no bytes yet, continue the line of the attempt `before`, if a key
-// of that length can be added there: see names.Line. It reports whether it did.
+// of that length can be added there: see Line. It reports whether it did.
 func (c *Conn) joinLine(a, before *Attempt, gets bool, key int) bool {
 	const end = len("\r\n")
 	if !c.Server.joinGets || before == nil || before.Start < c.Taken || !before.Fits(gets, key) || !c.Out.Unappend(end) {
@@ -97,9 +96,9 @@ func (c *Conn) names(a *Attempt, b []byte) bool {
 // GiveGet appends the get or gets a, which was parsed from raw into r, to c.Out. If possible, a
 // continues the line of `before`, the last request in the queue. strip is the prefix of
 // the key that the server does not get. GiveGet does nothing and returns false if a can't share
-// a line: see names.Line.
+// a line: see Line.
 func (c *Conn) GiveGet(a, before *Attempt, r *wire.Request, raw []byte, strip string) bool {
-	if !c.Server.joinGets || !names.Plain(r, raw) {
+	if !c.Server.joinGets || !Plain(r, raw) {
 		return false
 	}
 	from, to := 0, int(r.Key.Start)

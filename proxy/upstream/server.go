@@ -48,7 +48,7 @@ type Server struct {
 type settings struct {
 	Connections       int           // for clients' requests
 	queue             int           // maximum number of clients' requests that wait on one connection
-	joinGets          bool          // gets that are sent together share lines: see names.Line
+	joinGets          bool          // gets that are sent together share lines: see Line
 	preconnect        bool          // connections are opened before requests need them
 	keepalive         time.Duration // how long a connection is idle before a ping; 0: no pings
 	Connect, Greeting time.Duration // timeouts: of the dial; of the first reply on a new connection

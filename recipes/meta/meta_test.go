@@ -14,8 +14,8 @@ import (
 
 	"github.com/bradfitz/gomemcache/memcache"
 
+	"ringside/internal/testenv"
 	"ringside/recipes"
-	"ringside/recipes/internal/rig"
 	"ringside/recipes/meta"
 )
 
@@ -26,7 +26,7 @@ var (
 
 func TestMain(m *testing.M) {
 	status := m.Run()
-	rig.Clean()
+	testenv.Clean()
 	os.Exit(status)
 }
 
@@ -47,9 +47,9 @@ func kind(err error) string {
 // Both clients run the same random commands, each on its own memcached.
 func TestSameAsGomemcache(t *testing.T) {
 	t.Parallel()
-	server := &meta.Server{Address: rig.StartMemcached(t).Address, Timeout: rig.Patience}
+	server := &meta.Server{Address: testenv.StartMemcached(t).Address, Timeout: testenv.Patience}
 	defer server.Close()
-	clients := []recipes.Client{rig.Client(t, rig.StartMemcached(t).Address), meta.New(server)}
+	clients := []recipes.Client{testenv.Client(t, testenv.StartMemcached(t).Address), meta.New(server)}
 	random := rand.New(rand.NewPCG(1, 2))
 	var cas [2]map[string]uint64
 	cas[0], cas[1] = map[string]uint64{}, map[string]uint64{}
@@ -98,12 +98,12 @@ func TestSameAsGomemcache(t *testing.T) {
 // Recipes run through Ringside with meta commands. Size reveals a full log.
 func TestRecipes(t *testing.T) {
 	t.Parallel()
-	servers := []*rig.Memcached{rig.StartMemcached(t), rig.StartMemcached(t), rig.StartMemcached(t)}
-	r := rig.StartRingside(t, servers)
+	servers := []*testenv.Memcached{testenv.StartMemcached(t), testenv.StartMemcached(t), testenv.StartMemcached(t)}
+	r := testenv.StartRingside(t, servers)
 	r.Calm(t)
-	server := &meta.Server{Address: r.Address, Timeout: rig.Patience}
+	server := &meta.Server{Address: r.Address, Timeout: testenv.Patience}
 	defer server.Close()
-	for _, prefix := range []string{"one:", rig.Two} {
+	for _, prefix := range []string{"one:", testenv.Two} {
 		s := &recipes.Store{Client: meta.New(server), Prefix: prefix}
 		ctx := context.Background()
 		fail := func(what string, err error) {

@@ -35,8 +35,6 @@ package load
 import (
 	"fmt"
 	"time"
-
-	"ringside/internal/bench/proc"
 )
 
 // Workload is what the load sends. A zero field means zero, not a default.
@@ -83,7 +81,7 @@ type Process struct {
 	User     time.Duration `json:"user_ns"`      // the CPU time, as divided by the kernel,
 	Kernel   time.Duration `json:"kernel_ns"`    // which samples it at its ticks
 	Switches int64         `json:"switches"`     // how often its threads went to sleep
-	Memory   proc.Memory   `json:"memory"`       // at the end of the window
+	Memory   Memory        `json:"memory"`       // at the end of the window
 	AnonPeak int64         `json:"anon_sampled"` // most anonymous memory seen in the window, in bytes; only for the first process
 }
 
@@ -107,7 +105,7 @@ type Result struct {
 	CPU       time.Duration `json:"load_cpu_ns"`  // of the load itself
 	Late      float64       `json:"late_us"`      // greatest delay of the load's own 20 ms timer
 	Processes []Process     `json:"processes"`    // the watched processes, in order
-	Cores     []proc.Core   `json:"cores"`        // usage of each CPU of the machine
+	Cores     []Core        `json:"cores"`        // usage of each CPU of the machine
 	Checked   int64         `json:"checked_keys"` // keys checked in the whole run
 	Replies   int64         `json:"replies"`      // requests of the whole run, including fill and fences
 	Lost      Lost          `json:"lost"`         // of a lossy load

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
-
-	"ringside/internal/bench/proc"
 )
 
 type window struct {
@@ -27,7 +25,7 @@ type window struct {
 	from, to  int64 // times of begin and end on the loop's clock
 	cpu       time.Duration
 	processes []Process
-	cores     []proc.Core
+	cores     []Core
 
 	firstTick int64 // when the timer was started
 	tickCount int64 // number of expirations of the timer
@@ -53,7 +51,7 @@ func (w *window) tick(now, rings int64, measuring bool) {
 	}
 	w.late = max(w.late, now-missed)
 	if len(w.watch) > 0 {
-		if m, err := proc.ReadMemory(w.watch[0]); err == nil {
+		if m, err := ReadMemory(w.watch[0]); err == nil {
 			w.processes[0].AnonPeak = max(w.processes[0].AnonPeak, m.Anon)
 		}
 	}
@@ -112,15 +110,15 @@ func (w *window) end() error {
 // which leaves the difference. It reads CPU times closest to the window, at both ends.
 func (w *window) read(sign int64) error {
 	cpu := func() error {
-		own, err := proc.CPU(os.Getpid())
+		own, err := CPU(os.Getpid())
 		w.cpu += time.Duration(sign) * own
 		for i, pid := range w.watch {
-			used, e := proc.CPU(pid)
+			used, e := CPU(pid)
 			if e != nil {
 				err = e
 			}
 			w.processes[i].CPU += time.Duration(sign) * used
-			user, kernel, e := proc.Times(pid)
+			user, kernel, e := Times(pid)
 			if e != nil {
 				err = e
 			}
@@ -136,16 +134,16 @@ func (w *window) read(sign int64) error {
 	}
 	for i, pid := range w.watch {
 		p := &w.processes[i]
-		switches, err := proc.Switches(pid)
+		switches, err := Switches(pid)
 		if err != nil {
 			return err
 		}
 		p.PID, p.Switches = pid, p.Switches+sign*switches
-		if p.Memory, err = proc.ReadMemory(pid); err != nil {
+		if p.Memory, err = ReadMemory(pid); err != nil {
 			return fmt.Errorf("memory of process %d: %w", pid, err)
 		}
 	}
-	cores, err := proc.Cores()
+	cores, err := Cores()
 	if err != nil {
 		return err
 	}

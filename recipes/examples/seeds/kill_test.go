@@ -18,7 +18,6 @@ import (
 
 	"ringside/internal/testenv"
 	"ringside/recipes"
-	"ringside/recipes/internal/rig"
 )
 
 // load is a recipe under load.
@@ -86,15 +85,15 @@ func workers() int {
 
 // throughAKill runs all loads while a server dies and returns. It returns the
 // result of each load: with one copy, and with two.
-func throughAKill(t *testing.T, r *rig.Ringside, servers []*rig.Memcached) map[string][2]string {
-	client := rig.Client(t, r.Address)
+func throughAKill(t *testing.T, r *testenv.Ringside, servers []*testenv.Memcached) map[string][2]string {
+	client := testenv.Client(t, r.Address)
 	victim := servers[0]
 	clock := newFastClock()
 	var loads []*load
 	for _, two := range []bool{false, true} {
 		prefix := "one:"
 		if two {
-			prefix = rig.Two
+			prefix = testenv.Two
 		}
 		for name, make := range map[string]func(*bed){
 			"lock": loadLock, "counter": loadCounter, "views": loadViews, "visitors": loadVisitors, "online": loadOnline,
@@ -124,11 +123,11 @@ func throughAKill(t *testing.T, r *rig.Ringside, servers []*rig.Memcached) map[s
 			goals[l] = l.sure.Load() + 20
 		}
 		for l, goal := range goals {
-			rig.Eventually(t, fmt.Sprintf("%s goes on (two copies: %t; last error: %v)", l.name, l.two, l.last.Load()), func() bool { return l.sure.Load() >= goal })
+			testenv.Eventually(t, fmt.Sprintf("%s goes on (two copies: %t; last error: %v)", l.name, l.two, l.last.Load()), func() bool { return l.sure.Load() >= goal })
 		}
 	}
 	more()
-	rig.Copied(t, servers)
+	testenv.Copied(t, servers)
 	victim.Kill()
 	r.Out(t, victim)
 	more()
@@ -138,7 +137,7 @@ func throughAKill(t *testing.T, r *rig.Ringside, servers []*rig.Memcached) map[s
 	for _, l := range loads {
 		l.calm.Store(calm)
 	}
-	rig.Eventually(t, "eight minutes pass, by the clock of the counters", func() bool { return minute(clock.Now()) >= calm+8 })
+	testenv.Eventually(t, "eight minutes pass, by the clock of the counters", func() bool { return minute(clock.Now()) >= calm+8 })
 	more()
 	halt()
 	result := map[string][2]string{}
@@ -195,7 +194,7 @@ func (b *bed) between(t *testing.T, what string, n uint64, key string) {
 
 // nameAt returns a name such that the key kind:name is on the victim. If the key has
 // copies, the victim is their primary.
-func nameAt(t *testing.T, r *rig.Ringside, victim *rig.Memcached, kind string) string {
+func nameAt(t *testing.T, r *testenv.Ringside, victim *testenv.Memcached, kind string) string {
 	t.Helper()
 	var keys []string
 	for i := range 40 {

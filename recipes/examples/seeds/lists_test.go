@@ -11,14 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"ringside/internal/testenv"
 	"ringside/recipes"
-	"ringside/recipes/internal/rig"
 )
 
 func logs(t *testing.T, s *setting) []row {
 	// A key at the item limit.
-	limit := rig.StartMemcached(t)
-	mc := rig.Client(t, limit.Address)
+	limit := testenv.StartMemcached(t)
+	mc := testenv.Client(t, limit.Address)
 	printed := MCEventLog{mc, "log", 60, 5, time.Now}
 	now := time.Now().Unix()
 	mc.Set(item(printed.key(now), strings.Repeat("x", 1_000_000), 0))

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"ringside/internal/testenv"
 	"ringside/recipes"
-	"ringside/recipes/internal/rig"
 )
 
 // real returns a store like that of the bed with the real clock.
@@ -247,7 +247,7 @@ func (v *versions) write(invalidate func() error) error {
 	defer v.mu.Unlock()
 	n := v.now.Add(1)
 	var failed error
-	for end := time.Now().Add(rig.Patience); time.Now().Before(end); {
+	for end := time.Now().Add(testenv.Patience); time.Now().Before(end); {
 		err := invalidate()
 		if err == nil {
 			v.acknowledged.Store(n)

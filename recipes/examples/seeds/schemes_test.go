@@ -18,8 +18,8 @@ import (
 
 	"github.com/bradfitz/gomemcache/memcache"
 
+	"ringside/internal/testenv"
 	"ringside/recipes"
-	"ringside/recipes/internal/rig"
 )
 
 func keys(t *testing.T, _ *setting) []row {
@@ -66,7 +66,7 @@ func owners(t *testing.T, distribution string, heavy bool, keys []string) []stri
 	if err := os.WriteFile(file, []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command(rig.Binary(t), append([]string{"route", "-c", file, "--json"}, keys...)...).CombinedOutput()
+	out, err := exec.Command(testenv.Binary(t), append([]string{"route", "-c", file, "--json"}, keys...)...).CombinedOutput()
 	if heavy && strings.Contains(string(out), "weight must be 1") {
 		return []string{"takes no weights"}
 	} else if err != nil {
@@ -153,7 +153,7 @@ func locks(t *testing.T, s *setting) []row {
 	var inside, twice, grants atomic.Int32
 	each(8, func(int) {
 		for range 30 {
-			lease, err := many.Acquire(ctx, rig.Patience)
+			lease, err := many.Acquire(ctx, testenv.Patience)
 			if err != nil {
 				t.Error(err)
 				return
@@ -190,7 +190,7 @@ func counters(t *testing.T, s *setting) []row {
 	is(t, "count by get and set", lossy, "200")
 
 	// The article's client makes every error a KeyError.
-	gone := rig.Client(t, "127.0.0.1:1")
+	gone := testenv.Client(t, "127.0.0.1:1")
 	is(t, "a counter whose server is gone", MCCounter(gone, "n", 1), ErrEndless)
 	if _, err := must(recipes.NewCounter(&recipes.Store{Client: gone}, "n", 0)).Add(ctx, 1); err == nil || errors.Is(err, recipes.ErrContended) {
 		t.Errorf("ours, whose server is gone: %v", err)
@@ -264,7 +264,7 @@ func rebuilds(t *testing.T, s *setting) []row {
 	}
 	is(t, "another's lock freed, as printed", freed, 1)
 
-	c := must(recipes.NewGuardedCache(s.store(), "c", recipes.GuardedOptions{Expires: time.Minute, Wait: rig.Patience}))
+	c := must(recipes.NewGuardedCache(s.store(), "c", recipes.GuardedOptions{Expires: time.Minute, Wait: testenv.Patience}))
 	builds.Store(0)
 	each(herd, func(int) {
 		must(c.Get(ctx, "page", func(context.Context) ([]byte, error) {

@@ -19,8 +19,8 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 
 	"ringside/internal/memnode"
+	"ringside/internal/testenv"
 	"ringside/recipes"
-	"ringside/recipes/internal/rig"
 )
 
 var page = flag.String("page", "", "write the table to this file, as the page of docs")
@@ -30,7 +30,7 @@ var ctx = context.Background()
 func TestMain(m *testing.M) {
 	flag.Parse()
 	status := m.Run()
-	rig.Clean()
+	testenv.Clean()
 	os.Exit(status)
 }
 
@@ -48,7 +48,7 @@ type scheme func(t *testing.T, s *setting) []row
 // setting is what a scheme runs on.
 type setting struct {
 	through *memcache.Client // client of a Ringside instance with three servers
-	r       *rig.Ringside
+	r       *testenv.Ringside
 	names   int
 	rules   [][]string // where each of crc32Rules places keys
 }
@@ -74,7 +74,7 @@ func newStage(t *testing.T) *stage {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { node.Close() })
-	s.mc = rig.Client(t, node.Addr().String())
+	s.mc = testenv.Client(t, node.Addr().String())
 	return s
 }
 
@@ -159,11 +159,11 @@ func (p paced) Get(key string) (*memcache.Item, error) {
 }
 
 func TestSeeds(t *testing.T) {
-	servers := []*rig.Memcached{rig.StartMemcached(t), rig.StartMemcached(t), rig.StartMemcached(t)}
-	r := rig.StartRingside(t, servers)
+	servers := []*testenv.Memcached{testenv.StartMemcached(t), testenv.StartMemcached(t), testenv.StartMemcached(t)}
+	r := testenv.StartRingside(t, servers)
 	r.Calm(t)
 	killed := throughAKill(t, r, servers)
-	s := &setting{through: rig.Client(t, r.Address), r: r}
+	s := &setting{through: testenv.Client(t, r.Address), r: r}
 	var rows []row
 	for _, run := range []scheme{keys, placement, locks, counters, views, periods, rebuilds, tags, logs, arrays, tables, rowsOfServers} {
 		rows = append(rows, run(t, s)...)

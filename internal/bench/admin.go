@@ -1,0 +1,153 @@
+//go:build linux
+
+package bench
+
+// Ringside's admin interface: metrics, failures, and pages that are read during a load.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// troubles lists the failures that a Ringside instance has counted.
+func troubles(target *Child) string {
+	m, err := ReadMetrics(context.Background(), target)
+	if err != nil {
+		return err.Error()
+	}
+	var all []string
+	for series, value := range m {
+		name, _, _ := strings.Cut(series, "{")
+		if value > 0 && slices.Contains(troubleMetrics, name) {
+			all = append(all, fmt.Sprintf("%s %g", series, value))
+		}
+	}
+	if len(all) == 0 {
+		return "it counted no failures"
+	}
+	slices.Sort(all)
+	return "it counted " + strings.Join(all, ", ")
+}
+
+var troubleMetrics = []string{
+	"ringside_client_connections_refused_total", "ringside_client_connections_closed_total", "ringside_values_refused_total",
+	"ringside_server_requests_failed_total", "ringside_server_requests_timed_out_total", "ringside_server_requests_refused_total",
+	"ringside_server_outages_total", "ringside_pairing_doubts_total",
+}
+
+// Metrics are the samples of a Prometheus page: values by name with labels.
+type Metrics map[string]float64
+
+// Sum adds up all series of a metric with labels that contain each of the given texts.
+func (m Metrics) Sum(name string, labels ...string) float64 {
+	total := 0.0
+series:
+	for series, value := range m {
+		base, rest, _ := strings.Cut(series, "{")
+		if base != name {
+			continue
+		}
+		for _, label := range labels {
+			if !strings.Contains(rest, label) {
+				continue series
+			}
+		}
+		total += value
+	}
+	return total
+}
+
+// ReadMetrics reads the metrics of a Ringside instance.
+func ReadMetrics(ctx context.Context, target *Child) (Metrics, error) {
+	text, err := Fetch(ctx, target, "/metrics")
+	if err != nil {
+		return nil, err
+	}
+	return parseMetrics(string(text))
+}
+
+func parseMetrics(text string) (Metrics, error) {
+	m := make(Metrics)
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		at := strings.LastIndexByte(line, ' ')
+		if strings.HasPrefix(line, "#") || at < 0 {
+			continue
+		}
+		value, err := strconv.ParseFloat(line[at+1:], 64)
+		if err != nil {
+			return nil, fmt.Errorf("metrics: %q: %w", line, err)
+		}
+		m[line[:at]] = value
+	}
+	return m, nil
+}
+
+// Fetch returns a page of Ringside's admin address.
+func Fetch(ctx context.Context, target *Child, path string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", target.admin, path), nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Close = true                              // no connection of this program stays in its metrics
+	request.Header.Set("Accept-Encoding", "identity") // nor the memory of a compressor
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s: %.200s", path, response.Status, body)
+	}
+	return body, err
+}
+
+// LookedAt reads the given pages of the child's admin interface until end is called. The pages are
+// endless streams. end returns an error if one of them ended earlier, because the load was then not
+// monitored.
+func (c *Child) LookedAt(ctx context.Context, paths []string) (end func() error, err error) {
+	ctx, stop := context.WithCancel(ctx)
+	var readers sync.WaitGroup
+	ended := make(chan string, len(paths))
+	end = func() error {
+		var early []error
+		for len(ended) > 0 {
+			early = append(early, fmt.Errorf("%s ended before the load did", <-ended))
+		}
+		stop()
+		readers.Wait()
+		return errors.Join(early...)
+	}
+	for _, path := range paths {
+		ask, err := http.NewRequestWithContext(ctx, "GET", fmt.Sprintf("http://127.0.0.1:%d%s", c.admin, path), nil)
+		if err != nil {
+			return nil, errors.Join(err, end())
+		}
+		answer, err := http.DefaultClient.Do(ask)
+		if err != nil {
+			return nil, errors.Join(err, end())
+		}
+		readers.Add(1)
+		go func() {
+			defer readers.Done()
+			defer answer.Body.Close()
+			_, _ = io.Copy(io.Discard, answer.Body)
+			ended <- path
+		}()
+		if answer.StatusCode != http.StatusOK {
+			return nil, errors.Join(fmt.Errorf("%s: %s", path, answer.Status), end())
+		}
+	}
+	return end, nil
+}

@@ -1,0 +1,152 @@
+//go:build linux
+
+package bench
+
+// Child processes. They are pinned to their CPUs from the start and never outlive this process.
+
+import (
+	"bytes"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Starter starts processes from one thread that exists as long as the Starter. A child inherits the
+// CPUs of the thread that forks it. It gets its parent-death signal when that thread ends, not when
+// the process ends.
+type Starter struct {
+	jobs chan func()
+	dir  string // directory for the files of the processes
+}
+
+// NewStarter returns a Starter. Its processes have their files below dir.
+func NewStarter(dir string) *Starter {
+	s := &Starter{make(chan func()), dir}
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		for job := range s.jobs {
+			job()
+		}
+	}()
+	return s
+}
+
+// Close ends the thread, which kills the children that still run.
+func (s *Starter) Close() { close(s.jobs) }
+
+// Start starts cmd on the given CPUs.
+func (s *Starter) Start(cmd *exec.Cmd, cpus []int) (err error) {
+	// A separate process group: a Ctrl-C reaches only this process, which then stops its children.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	done := make(chan struct{})
+	s.jobs <- func() {
+		defer close(done)
+		var set unix.CPUSet
+		for _, id := range cpus {
+			set.Set(id)
+		}
+		if err = unix.SchedSetaffinity(0, &set); err != nil {
+			err = fmt.Errorf("pin to CPUs %v: %w", cpus, err)
+			return
+		}
+		err = cmd.Start()
+	}
+	<-done
+	return err
+}
+
+// Child is a server or proxy that runs until it is stopped.
+type Child struct {
+	Name   string
+	Port   int
+	admin  int    // port of the admin interface of Ringside
+	Socket string // path of the unix socket for the load; empty: it uses Port
+	Cmd    *exec.Cmd
+	output lastWords
+	Ended  chan struct{} // closed when the process has ended
+}
+
+// PID returns the id of the process.
+func (c *Child) PID() int { return c.Cmd.Process.Pid }
+
+// Addr returns the TCP address on which the process listens.
+func (c *Child) Addr() string { return fmt.Sprintf("127.0.0.1:%d", c.Port) }
+
+// Alive reports whether the process has not ended.
+func (c *Child) Alive() bool {
+	select {
+	case <-c.Ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// Blame adds to an error the state and the last output of the process, for instance a timeout that
+// it reported.
+func (c *Child) Blame(err error) error {
+	how := "it still ran"
+	if !c.Alive() {
+		how = "it had ended"
+	}
+	if c.Name == "ringside" && c.Alive() {
+		how += "; " + troubles(c)
+	}
+	return fmt.Errorf("%s: %w (%s; %s)", c.Name, err, how, &c.output)
+}
+
+// Stop kills the process. A graceful stop would save nothing.
+func (c *Child) Stop() {
+	_ = c.Cmd.Process.Kill() // it may have ended already
+	<-c.Ended
+}
+
+// lastWords keeps the last bytes of a child's output.
+type lastWords struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (w *lastWords) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.text = append(w.text, p...)
+	if over := len(w.text) - 2000; over > 0 {
+		w.text = append(w.text[:0], w.text[over:]...)
+	}
+	return len(p), nil
+}
+
+func (w *lastWords) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.text) == 0 {
+		return "it printed nothing"
+	}
+	return "it printed: " + string(bytes.TrimSpace(w.text))
+}
+
+// descriptors is enough for 5,000 clients with a proxy that opens a server connection for each,
+// like haproxy.
+const descriptors = 16384
+
+// RaiseDescriptors raises the descriptor limit, which the children inherit. It uses package
+// syscall: otherwise the Go runtime would restore the original limit for children.
+func RaiseDescriptors() error {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return fmt.Errorf("limit of descriptors: %w", err)
+	}
+	if limit.Max < descriptors {
+		return fmt.Errorf("this needs %d descriptors a process and may have %d: raise the hard limit (ulimit -Hn)", descriptors, limit.Max)
+	}
+	limit.Cur = max(limit.Cur, descriptors)
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return fmt.Errorf("raise the limit of descriptors to %d: %w", limit.Cur, err)
+	}
+	return nil
+}

@@ -1,0 +1,60 @@
+//go:build linux
+
+package bench
+
+// Cliffs: rows of a curve at which cost jumps.
+
+import (
+	"fmt"
+	"math"
+)
+
+// Limits from which a row is a cliff, as factors to the row before it. Both allow for the
+// differences between equal runs on such a machine.
+const (
+	// cliffCost applies to CPU per request, and to the reciprocal of throughput.
+	cliffCost = 1.6
+	// cliffTail applies to p99 divided by p50, which is measured less precisely.
+	cliffTail = 4
+)
+
+// CliffAgain is how often a suspected cliff is measured again before the report calls it one.
+const CliffAgain = 2
+
+// Cliffs returns the figures of row that are worse than in the row before it by more than the work
+// explains. At x = share the variable cost equals the fixed cost of a request, so cost may grow
+// with 1 + x/share. 0: it may not grow.
+func Cliffs(before, row *Point, share float64) []string {
+	var found []string
+	allowed := growth(before.X, row.X, share)
+	for i, m := range row.Peers {
+		was := before.Peers[i]
+		if len(m.Runs) == 0 || len(was.Runs) == 0 {
+			continue
+		}
+		for _, f := range []struct {
+			name      string
+			got, most float64
+		}{
+			{"CPU", m.CPU.Value.Median / was.CPU.Value.Median, cliffCost * allowed},
+			{"throughput", was.Rate.Value.Median / m.Rate.Value.Median, cliffCost * allowed},
+			{"p99", tailOf(m) / tailOf(was), cliffTail},
+		} {
+			if f.got > f.most && !math.IsNaN(f.got) {
+				found = append(found, fmt.Sprintf("%s %s × %.1f", m.Peer, f.name, f.got))
+			}
+		}
+	}
+	return found
+}
+
+func tailOf(m *Measured) float64 { return m.P99.Value.Median / m.P50.Value.Median }
+
+// growth returns the factor by which the work per request, and so its cost, may grow between two
+// rows. x and y are the X of the earlier and the later row, and share is that of Cliffs.
+func growth(x, y, share float64) float64 {
+	if share == 0 {
+		return 1
+	}
+	return max(1, (1+y/share)/(1+x/share))
+}

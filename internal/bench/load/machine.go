@@ -1,0 +1,118 @@
+//go:build linux
+
+package load
+
+// The machine: the usage of each CPU, whether the kernel counts interrupt time separately, and the
+// names of the kernel and the CPU.
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// tick is the unit of /proc/stat: USER_HZ, which is 100 a second on every Linux port of Go.
+const tick = 10 * time.Millisecond
+
+// Core is the usage of one CPU between two readings.
+type Core struct {
+	ID    int           `json:"id"`
+	Wall  time.Duration `json:"wall_ns"`  // in one reading: time since this program started
+	Idle  time.Duration `json:"idle_ns"`  // waiting for work or for a disk
+	Steal time.Duration `json:"steal_ns"` // used by the hypervisor for other machines
+}
+
+// Busy returns the time in which the CPU worked: for processes, for interrupts, and for falling
+// asleep and waking up. It is precise to a tick or two, because tickless kernels measure idle time.
+// The division of the rest is sampled.
+func (c Core) Busy() time.Duration { return max(0, c.Wall-c.Idle-c.Steal) }
+
+// Minus returns the usage since an earlier reading.
+func (c Core) Minus(earlier Core) Core {
+	return Core{c.ID, c.Wall - earlier.Wall, c.Idle - earlier.Idle, c.Steal - earlier.Steal}
+}
+
+var started = time.Now() // any fixed time can be the zero of Wall
+
+// Cores returns the usage of each CPU since boot.
+func Cores() ([]Core, error) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return nil, err
+	}
+	return parseCores(string(text), time.Since(started))
+}
+
+func parseCores(text string, wall time.Duration) ([]Core, error) {
+	var cores []Core
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "cpu ") {
+			continue // the sum of all CPUs
+		}
+		var id int
+		var user, nice, system, idle, iowait, irq, softirq, steal int64
+		n, _ := fmt.Sscanf(line, "cpu%d %d %d %d %d %d %d %d %d", &id, &user, &nice, &system, &idle, &iowait, &irq, &softirq, &steal)
+		if n != 9 {
+			continue // the lines after the CPUs
+		}
+		cores = append(cores, Core{
+			ID:    id,
+			Wall:  wall,
+			Idle:  time.Duration(idle+iowait) * tick,
+			Steal: time.Duration(steal) * tick,
+		})
+	}
+	if len(cores) == 0 {
+		return nil, fmt.Errorf("/proc/stat names no CPU")
+	}
+	return cores, nil
+}
+
+// SoftirqApart reports whether this kernel excludes interrupt time from the CPU time of processes
+// (CONFIG_IRQ_TIME_ACCOUNTING). known is false if the kernel's configuration cannot be read.
+func SoftirqApart() (apart, known bool) {
+	config, err := kernelConfig()
+	if err != nil {
+		return false, false
+	}
+	return bytes.Contains(config, []byte("\nCONFIG_IRQ_TIME_ACCOUNTING=y\n")), true
+}
+
+func kernelConfig() ([]byte, error) {
+	if packed, err := os.Open("/proc/config.gz"); err == nil {
+		defer packed.Close()
+		text, err := gzip.NewReader(packed)
+		if err != nil {
+			return nil, err
+		}
+		return io.ReadAll(text)
+	}
+	return os.ReadFile("/boot/config-" + Kernel())
+}
+
+// Kernel returns the version of the running kernel, without the vendor's suffix.
+func Kernel() string {
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return "unknown"
+	}
+	version, _, _ := strings.Cut(unix.ByteSliceToString(name.Release[:]), "-")
+	return version
+}
+
+// Model returns the CPU's name.
+func Model() string {
+	text, _ := os.ReadFile("/proc/cpuinfo")
+	for line := range strings.Lines(string(text)) {
+		if name, model, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(model)
+		}
+	}
+	return "unknown"
+}

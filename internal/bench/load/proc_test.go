@@ -1,0 +1,115 @@
+//go:build linux
+
+package load
+
+// The readings, checked on this process, on a child and on sample text.
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+)
+
+func TestCPUOfThisProcessGrowsWithWork(t *testing.T) {
+	before, err := CPU(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for sum, i := 0, 0; i < 50_000_000; i++ {
+		sum += i ^ sum
+	}
+	after, err := CPU(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after <= before {
+		t.Errorf("CPU time went from %v to %v over a busy loop", before, after)
+	}
+}
+
+func TestCPUOfAnotherProcess(t *testing.T) {
+	child := exec.Command("sh", "-c", "while :; do :; done")
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for used := time.Duration(0); used == 0; { // it has not run yet
+		var err error
+		if used, err = CPU(child.Process.Pid); err != nil {
+			t.Error(err)
+			break
+		}
+	}
+	if _, err := Switches(child.Process.Pid); err != nil {
+		t.Error(err)
+	}
+	if err := child.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = child.Wait() // it was killed, so Wait returns an error
+	if _, err := CPU(child.Process.Pid); err == nil {
+		t.Error("an ended process still has a CPU clock")
+	}
+}
+
+func TestMemory(t *testing.T) {
+	m, err := ReadMemory(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Anon <= 0 || m.Peak < m.Anon {
+		t.Errorf("memory of this process = %+v", m)
+	}
+	if _, err := ReadMemory(1 << 30); err == nil {
+		t.Error("a process that cannot be has memory")
+	}
+}
+
+func TestTimes(t *testing.T) {
+	user, kernel, err := parseTimes("7 (a (b) c) S 1 7 7 0 -1 4194560 1 2 3 4 55 21 0 0 20 0 6 0 900 1 2\n")
+	if err != nil || user != 550*time.Millisecond || kernel != 210*time.Millisecond {
+		t.Errorf("user %v, kernel %v, error %v", user, kernel, err)
+	}
+	if _, _, err := parseTimes("7 (sh) S 1"); err == nil {
+		t.Error("a short line has times")
+	}
+	if _, _, err := Times(os.Getpid()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDescriptors(t *testing.T) {
+	before, err := Descriptors(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if after, err := Descriptors(os.Getpid()); err != nil || after != before+1 {
+		t.Errorf("%d descriptors after one more than %d, error %v", after, before, err)
+	}
+}
+
+func TestParseCores(t *testing.T) {
+	cores, err := parseCores("cpu  30 0 30 0 0 0 0 0 0 0\ncpu0 10 1 5 900 7 2 3 4 0 0\ncpu3 1 0 0 0 0 0 0 0 0 0\nintr 5\n", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Core{ID: 0, Wall: time.Hour, Idle: 9070 * time.Millisecond, Steal: 40 * time.Millisecond}
+	if len(cores) != 2 || cores[0] != want || cores[1].ID != 3 {
+		t.Errorf("cores = %+v", cores)
+	}
+	if _, err := parseCores("intr 5\n", 0); err == nil {
+		t.Error("no CPU is no error")
+	}
+	later := Core{Wall: time.Hour + time.Second, Idle: 9370 * time.Millisecond, Steal: 140 * time.Millisecond}
+	if got := later.Minus(want).Busy(); got != 600*time.Millisecond {
+		t.Errorf("busy for %v of a second with 0.3 s idle and 0.1 s stolen", got)
+	}
+	if live, err := Cores(); err != nil || len(live) == 0 {
+		t.Errorf("this machine: %v, %v", live, err)
+	}
+}

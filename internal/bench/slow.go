@@ -1,0 +1,140 @@
+//go:build linux
+
+package bench
+
+// Slow is a proxy for one memcached server that delays some of its replies.
+//
+// It forwards bytes in both directions and detects the replies: a get's reply ends with END, a meta
+// reply is a line and its value, and any other line is a reply. Each reply is delayed with a given
+// reply is a line and its value, and any other line is a reply. Each reply is delayed with a given
+// probability by a given time, which counts from when it arrived from memcached. Later replies on
+// the same connection wait for it; other connections do not. So delays do not add up. Late network
+// packets have the same effect. A server that stalls has another one: it delays all its
+// connections.
+
+// The connections of clients, and how replies are detected and delayed.
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"time"
+)
+
+// Server describes the memcached server and its delays.
+type Server struct {
+	To    string        // address of the memcached, host:port
+	Share float64       // share of the replies that are delayed, 0 to 1
+	Delay time.Duration // delay of these replies
+}
+
+// Serve forwards all clients of listener until it is closed.
+func (s Server) Serve(listener net.Listener) error {
+	for {
+		client, err := listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		server, err := net.Dial("tcp", s.To)
+		if err != nil {
+			client.Close()
+			return err
+		}
+		go func() {
+			_, _ = io.Copy(server, client) // it ends when either side closes, and so does the other direction
+			server.Close()
+		}()
+		go func() {
+			_ = s.answers(client, server)
+			client.Close()
+		}()
+	}
+}
+
+// piece is a part of the server's output, and when to forward it.
+type piece struct {
+	text []byte
+	due  time.Time // zero: at once
+}
+
+// answers forwards the server's output to the client.
+func (s Server) answers(client io.Writer, server io.Reader) error {
+	pieces := make(chan piece, 1000)
+	ended := make(chan error, 1)
+	go func() {
+		defer close(pieces)
+		ended <- s.cut(server, pieces)
+	}()
+	var failed error
+	for p := range pieces {
+		if !p.due.IsZero() {
+			time.Sleep(time.Until(p.due))
+		}
+		if failed == nil {
+			_, failed = client.Write(p.text)
+		}
+	}
+	return cmp.Or(failed, <-ended)
+}
+
+// cut splits the server's output into pieces. A piece contains all bytes that have arrived, but
+// ends before a reply that is delayed.
+func (s Server) cut(server io.Reader, pieces chan<- piece) error {
+	in := bufio.NewReaderSize(server, 64<<10)
+	var now piece
+	for begins := true; ; {
+		if in.Buffered() == 0 && len(now.text) > 0 {
+			pieces <- now
+			now = piece{}
+		}
+		line, err := in.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		if begins && !bytes.HasPrefix(line, []byte("MN")) && rand.Float64() < s.Share {
+			if len(now.text) > 0 {
+				pieces <- now
+			}
+			now = piece{due: time.Now().Add(s.Delay)}
+		}
+		size, whole, err := body(line)
+		if err != nil {
+			return err
+		}
+		begins = whole
+		at := len(now.text) + len(line)
+		now.text = append(append(now.text, line...), make([]byte, size)...)
+		if _, err := io.ReadFull(in, now.text[at:]); err != nil {
+			return err
+		}
+	}
+}
+
+// body returns how many bytes follow a line as its value, including the line end. whole reports
+// whether the line and its value are a complete reply.
+func body(line []byte) (size int, whole bool, err error) {
+	words := bytes.Fields(line)
+	at := 0
+	switch {
+	case len(words) >= 4 && string(words[0]) == "VALUE":
+		at = 3
+	case len(words) >= 2 && string(words[0]) == "VA":
+		at, whole = 1, true
+	default:
+		return 0, true, nil
+	}
+	n, err := strconv.Atoi(string(words[at]))
+	if err != nil || n < 0 {
+		return 0, false, fmt.Errorf("an answer without a length: %q", line)
+	}
+	return n + len("\r\n"), whole, nil
+}

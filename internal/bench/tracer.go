@@ -1,0 +1,223 @@
+//go:build linux
+
+package bench
+
+// Counting the system calls of a running process: with perf, which hardly slows it down, or with
+// strace, which does.
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Tracer is a program that counts the system calls of a process.
+type Tracer struct {
+	name string
+	note string
+	// start starts counting and returns when counting has begun. The command then waits for an
+	// interrupt before it prints into file.
+	start func(t *Tracer, pid int, file string) (*exec.Cmd, error)
+	parse func(text string) (map[string]int64, error)
+
+	*Starter
+	cpus []int // CPUs on which it runs
+}
+
+var tracers = []Tracer{
+	{name: "perf", note: "perf stat on the kernel's tracepoints of system calls", start: startPerf, parse: parsePerf},
+	{name: "strace", note: "strace -c -f, which makes every call slow: batches are larger than without it, and calls per request fewer", start: startStrace, parse: parseStrace},
+}
+
+// FindTracer returns the first tracer that works on this process and a note about it. If none works
+// it returns nil and the reasons.
+func (s *Starter) FindTracer(cpus []int) (*Tracer, string) {
+	var missing []string
+	for _, t := range tracers {
+		t.Starter, t.cpus = s, cpus
+		_, err := t.Trace(os.Getpid(), func() error { return nil })
+		if err == nil {
+			return &t, t.note
+		}
+		missing = append(missing, fmt.Sprintf("%s: %v", t.name, err))
+	}
+	return nil, "not counted, for want of perf or strace: " + strings.Join(missing, "; ")
+}
+
+// Trace counts the system calls of process pid while work runs.
+func (t *Tracer) Trace(pid int, work func() error) (map[string]int64, error) {
+	if _, err := exec.LookPath(t.name); err != nil {
+		return nil, err
+	}
+	file := filepath.Join(t.dir, t.name+".counts")
+	cmd, err := t.start(t, pid, file)
+	if err != nil {
+		return nil, err
+	}
+	worked := work()
+	// Both programs print their counts on an interrupt.
+	err = errors.Join(worked, cmd.Process.Signal(syscall.SIGINT))
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // Wait returns an error because of the interrupt; whether the program has counted is visible in its output file
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		err = errors.Join(err, fmt.Errorf("%s does not end", t.name), cmd.Process.Kill())
+		<-ended
+	}
+	if err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s counted nothing: %w", t.name, err)
+	}
+	return t.parse(string(text))
+}
+
+// perfCalls are the system calls of proxies and of Go's runtime under load. Each has its own
+// tracepoint, and removing one takes the kernel some milliseconds for each thread. So all other
+// system calls are counted together.
+var perfCalls = []string{
+	"read", "readv", "recvfrom", "recvmsg", "write", "writev", "sendto", "sendmsg",
+	"epoll_wait", "epoll_pwait", "epoll_pwait2", "epoll_ctl", "accept4", "close", "fcntl", "setsockopt", "getsockopt",
+	"futex", "nanosleep", "clock_nanosleep", "timerfd_settime", "tgkill", "getpid", "rt_sigreturn", "sched_yield", "madvise",
+}
+
+const (
+	perfCall = "syscalls:sys_enter_"
+	perfAll  = "raw_syscalls:sys_enter"
+)
+
+// startPerf starts perf, which reports through a pipe that it counts.
+func startPerf(t *Tracer, pid int, file string) (*exec.Cmd, error) {
+	controlRead, controlWrite, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer controlRead.Close()
+	defer controlWrite.Close()
+	ackRead, ackWrite, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer ackRead.Close()
+	defer ackWrite.Close()
+	events := perfAll + "," + perfCall + strings.Join(perfCalls, ","+perfCall)
+	cmd := exec.Command("perf", "stat", "-x", ";", "-o", file, "-p", strconv.Itoa(pid), "-D", "-1", "--control", "fd:3,4", "-e", events)
+	cmd.ExtraFiles = []*os.File{controlRead, ackWrite}
+	var said lastWords
+	cmd.Stderr = &said
+	if err := t.Starter.Start(cmd, t.cpus); err != nil {
+		return nil, err
+	}
+	ackWrite.Close() // perf's end then closes the pipe
+	if _, err := io.WriteString(controlWrite, "enable\n"); err != nil {
+		return nil, abandon(cmd, err, &said)
+	}
+	if err := ackRead.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		return nil, abandon(cmd, err, &said)
+	}
+	if _, err := ackRead.Read(make([]byte, 16)); err != nil {
+		return nil, abandon(cmd, err, &said)
+	}
+	return cmd, nil
+}
+
+// parsePerf reads lines such as "1234;;syscalls:sys_enter_read;1000;100.00;;".
+func parsePerf(text string) (map[string]int64, error) {
+	counts := make(map[string]int64)
+	others := int64(0)
+	for line := range strings.Lines(text) {
+		fields := strings.Split(line, ";")
+		if len(fields) < 3 {
+			continue // a comment
+		}
+		n, err := strconv.ParseInt(fields[0], 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("perf did not count %s: %s", fields[2], fields[0])
+		}
+		if name, ok := strings.CutPrefix(fields[2], perfCall); ok && n > 0 {
+			counts[name] = n
+			others -= n
+		} else if fields[2] == perfAll {
+			others += n
+		}
+	}
+	if others > 0 {
+		counts["others"] = others
+	}
+	if len(counts) == 0 {
+		return nil, errors.New("perf saw no system call")
+	}
+	return counts, nil
+}
+
+// startStrace starts strace, which reports on standard error that it is attached.
+func startStrace(t *Tracer, pid int, file string) (*exec.Cmd, error) {
+	cmd := exec.Command("strace", "-c", "-f", "-U", "calls,name", "-o", file, "-p", strconv.Itoa(pid))
+	said := &attached{seen: make(chan struct{})}
+	cmd.Stderr = said
+	if err := t.Starter.Start(cmd, t.cpus); err != nil {
+		return nil, err
+	}
+	select {
+	case <-said.seen:
+		return cmd, nil
+	case <-time.After(10 * time.Second):
+		return nil, abandon(cmd, errors.New("it does not attach"), &said.lastWords)
+	}
+}
+
+// attached closes seen when strace has reported that it is attached.
+type attached struct {
+	lastWords
+	once sync.Once
+	seen chan struct{}
+}
+
+func (a *attached) Write(p []byte) (int, error) {
+	n, err := a.lastWords.Write(p)
+	if bytes.Contains(p, []byte("attached")) {
+		a.once.Do(func() { close(a.seen) })
+	}
+	return n, err
+}
+
+// parseStrace reads lines such as "   1234 read" between two lines of dashes.
+func parseStrace(text string) (map[string]int64, error) {
+	counts := make(map[string]int64)
+	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
+		fields := strings.Fields(lines.Text())
+		if len(fields) != 2 || fields[1] == "total" {
+			continue
+		}
+		if n, err := strconv.ParseInt(fields[0], 10, 64); err == nil {
+			counts[fields[1]] = n
+		}
+	}
+	if len(counts) == 0 {
+		return nil, errors.New("strace saw no system call")
+	}
+	return counts, nil
+}
+
+// abandon ends a tracer that did not start counting.
+func abandon(cmd *exec.Cmd, err error, said *lastWords) error {
+	_ = cmd.Process.Kill() // it may have ended already
+	_ = cmd.Wait()
+	return fmt.Errorf("%w; %s", err, said)
+}

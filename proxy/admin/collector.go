@@ -1,0 +1,341 @@
+package admin
+
+// One scrape: one snapshot of the loops' counters, as metrics.
+
+import (
+	"maps"
+	"runtime"
+	"slices"
+	"strconv"
+
+	"ringside/proxy"
+	"ringside/proxy/health"
+	"ringside/proxy/live"
+	"ringside/proxy/stats"
+	"ringside/proxy/table"
+	"ringside/proxy/watch/why"
+	"ringside/proxy/wire"
+)
+
+// Append appends the metrics of p as text. reload is the state of its configuration.
+func Append(dst []byte, p *proxy.Proxy, reload live.Reload, adminClosed uint64) ([]byte, error) {
+	s, err := p.Snapshot()
+	if err != nil {
+		return dst, err
+	}
+	out := newOutput()
+	t := p.Table()
+	out.commands(&s.Counters)
+	out.routes(s, t.Listeners)
+	out.clients(s, &t.Limits)
+	out.count(adminConnectionsClosed, adminClosed)
+	out.count(wakeups, s.Wakeups)
+	out.count(loopReads, s.Reads)
+	out.count(loopWrites, s.Writes)
+	for _, at := range slices.Sorted(maps.Keys(s.Servers)) {
+		out.server(s.Servers[at])
+	}
+	out.set(doubts, float64(s.Desyncs))
+	out.count(replyFaults, s.ReplyFaults)
+	out.hot(p)
+	out.misses(p)
+	out.failover(s)
+	out.rolls(s)
+	out.pools(p, t.Pools, s.Members)
+	for _, pool := range t.Pools {
+		out.set(poolShared, float64(live.SharedServers(s, pool.Name)), pool.Name)
+	}
+	for _, g := range p.Guards() {
+		out.guard(g)
+	}
+	for _, n := range p.Nears() {
+		out.set(nearBytes, float64(n.Bytes.Load()), n.Route)
+		out.set(nearValues, float64(n.Values.Load()), n.Route)
+	}
+	said := p.Invalidations()
+	out.tags(p.Tags(), &said)
+	out.config(reload)
+	out.set(buildInfo, 1, p.Version, runtime.Version())
+	if out.wrong != nil {
+		return dst, out.wrong
+	}
+	return out.appendTo(dst), nil
+}
+
+// common are the commands with series before their first request. rate() does not see the
+// request that creates a series. For these commands every graph would have a gap; for the
+// others it is one request.
+var common = [wire.NumOps]bool{wire.Get: true, wire.Set: true, wire.Delete: true}
+
+func (out *output) commands(c *stats.Counters) {
+	for op := range wire.NumOps {
+		counts := &c.Requests[op]
+		if !common[op] && *counts == ([stats.NumOutcomes]uint64{}) {
+			continue
+		}
+		for o := range stats.NumOutcomes {
+			if counts[o] > 0 || expected(op, o) {
+				out.count(requests, counts[o], op.String(), o.String())
+			}
+		}
+		if h := &c.Latency[op]; common[op] || h.Count() > 0 {
+			out.histogram(requestDuration, h, 0, op.String())
+		}
+	}
+	out.keys(keys, &c.KeyCounts)
+}
+
+func (out *output) keys(m *metric, c *stats.KeyCounts, labels ...string) {
+	for _, one := range []struct {
+		result string
+		n      uint64
+	}{{"hit", c.KeysHit}, {"miss", c.KeysMissed}, {"failed", c.KeysFailed}} {
+		out.count(m, one.n, append(labels[:len(labels):len(labels)], one.result)...)
+	}
+}
+
+// routes writes the counters of each route. It only writes command outcomes that have occurred:
+// all possible ones of a hundred routes would be too many.
+func (out *output) routes(s *stats.Snapshot, listeners []table.Listener) {
+	for _, l := range listeners {
+		for _, r := range l.Routes {
+			c := s.Routes[stats.RouteName{Listener: l.Network + " " + l.Address, Route: r.Label(), Pool: r.Pool.Name}]
+			if c == nil { // no loop uses it yet
+				c = new(stats.RouteCounters)
+			}
+			at := []string{live.ListenerAddress(l.Network, l.Address), r.Label(), r.Pool.Name}
+			out.keys(routeKeys, &c.KeyCounts, at...)
+			if r.Near != nil {
+				out.near(&c.Near, at)
+			}
+			for op := range wire.NumOps {
+				for o, n := range c.Requests[op] {
+					if n > 0 {
+						out.count(routeRequests, n, append(at[:3:3], op.String(), stats.Outcome(o).String())...)
+					}
+				}
+			}
+		}
+	}
+}
+
+// expected reports whether op has a series for o from its first request on, so that rate() sees
+// the first failure of a command in use. Rare outcomes (mg without v is ok, a set with its own
+// flag exists) get a series when they occur.
+func expected(op wire.Op, o stats.Outcome) bool {
+	switch {
+	case op < wire.Get || op > wire.Delete:
+		return false
+	case o.Failed() || o == stats.ClientFault:
+		return true
+	case op <= wire.Gats:
+		return o == stats.Hit || o == stats.Miss
+	case op == wire.Cas:
+		return o == stats.Stored || o == stats.Exists || o == stats.NotFound
+	case op.Stores():
+		return o == stats.Stored || o == stats.NotStored && op != wire.Set
+	default:
+		return o == stats.Okay || o == stats.NotFound
+	}
+}
+
+func (out *output) clients(s *stats.Snapshot, l *table.Limits) {
+	out.set(requestsInFlight, float64(s.InFlight))
+	out.set(clients, float64(s.Clients))
+	out.set(clientsLimit, float64(l.Clients))
+	out.count(clientsAccepted, s.Accepted)
+	out.count(clientsRefused, s.Refused, "limit")
+	out.count(clientsRefused, s.Unaccepted, "descriptors")
+	out.count(clientsRefused, s.TooLate, "stopping")
+	out.count(clientsClosed, s.IdleClosed, "idle")
+	out.count(clientsClosed, s.UnfinishedClosed, "unfinished")
+	out.count(clientsClosed, s.LoginsLate+s.LoginsClosed, "login")
+	out.count(loginsFailed, s.LoginsFailed)
+	out.count(clientsClosed, s.OutputClosed, "output")
+	out.count(clientsClosed, s.MemoryClosed, "memory")
+	out.count(clientsClosed, s.CutOff, "cut_off")
+	out.count(clientReceived, s.ClientIn)
+	out.count(clientSent, s.ClientOut)
+	out.set(buffers, float64(s.Memory))
+	out.set(buffersLimit, float64(l.Memory))
+	out.count(valuesRefused, s.NoMemory)
+	out.count(valuesOverLimit, s.TooLarge)
+	out.count(countersMade, s.CountersMade)
+	out.count(bufferIncrements, s.Buffer.Increments)
+	out.count(bufferFlushes, s.Buffer.Flushes)
+	out.count(bufferFlushed, s.Buffer.Flushed)
+	for why, n := range s.Buffer.Lost {
+		out.count(bufferLost, n, stats.LostCount(why).String())
+	}
+	out.set(bufferKeys, float64(s.BufferKeys))
+	out.set(bufferPending, float64(s.BufferPending))
+}
+
+func (out *output) server(s *stats.ServerSnapshot) {
+	name, addr := s.Target.Name, live.Address(s.Target)
+	switch {
+	case s.Down > 0:
+		out.set(serverUp, 0, name, addr)
+	case s.Known:
+		out.set(serverUp, 1, name, addr)
+	}
+	out.set(serverConnections, float64(s.Conns), name, addr)
+	out.set(serverZombies, float64(s.Lingering), name, addr)
+	out.set(serverQueue, float64(s.Waiting), name, addr)
+	out.count(serverRequests, s.Requests, name, addr)
+	out.count(serverFailed, s.Failed, name, addr)
+	out.count(serverTimedOut, s.TimedOut, name, addr)
+	out.count(serverUndone, s.LateDeletes, name, addr)
+	out.count(serverUndoLost, s.LateDeletesLost, name, addr)
+	out.count(serverRefused, s.Refused, name, addr, "down")
+	out.count(serverRefused, s.Crowded, name, addr, "queue_full")
+	out.count(serverRefused, s.Shed, name, addr, "memory")
+	out.count(serverRefused, s.Overridden, name, addr, "ordered")
+	out.histogram(serverDuration, &s.Latency, 2, name, addr)
+	out.count(serverDials, s.Dials, name, addr)
+	out.count(serverClosed, s.Lost, name, addr, "lost")
+	out.count(serverClosed, s.ClosedIdle, name, addr, "idle")
+	if s.DeadByPing+s.DeadByRequest > 0 { // most servers have none, and 200 servers must stay below 1 MB
+		out.count(serverDead, s.DeadByPing, name, addr, "ping")
+		out.count(serverDead, s.DeadByRequest, name, addr, "request")
+		out.count(serverResent, s.ReadsResent, name, addr)
+	}
+	out.count(serverOutages, s.WentDown, name, addr)
+	out.count(serverReceived, s.BytesIn, name, addr)
+	out.count(serverSent, s.BytesOut, name, addr)
+	if s.Version != "" {
+		out.set(serverVersion, 1, name, addr, s.Version)
+	}
+}
+
+// hotRanks is how many hot keys are shown, by rank. Labels with their names would be unlimited.
+const hotRanks = 10
+
+func (out *output) hot(p *proxy.Proxy) {
+	seen, err := p.Watched()
+	if err != nil || seen.Requests == 0 {
+		return
+	}
+	out.set(hotLooks, max(1, seen.Requests/seen.Looks))
+	for i := range seen.Keys[:min(len(seen.Keys), hotRanks)] {
+		rank, k := strconv.Itoa(i+1), &seen.Keys[i]
+		out.set(hotKey, k.Likely()/seen.Requests, rank)
+		out.set(hotKeyOff, k.MoreOrLess()/seen.Requests, rank)
+	}
+}
+
+// misses writes the reasons of misses, by route. A reason has no series before it occurs: nine
+// for each of a hundred routes would be too many.
+func (out *output) misses(p *proxy.Proxy) {
+	is, err := p.Judged()
+	if err != nil || is == nil {
+		return
+	}
+	out.set(missChosen, is.Chosen)
+	for i := range is.Routes {
+		l := &is.Routes[i]
+		for reason, n := range l.Reasons {
+			if n > 0 {
+				out.count(missReasons, n, l.Name, why.Reason(reason).String())
+			}
+		}
+		out.count(missFills, l.Filled, l.Name)
+		out.set(missSeconds, l.Seconds, l.Name)
+		if l.Filled > 0 {
+			out.set(missQuantile, l.P50, l.Name, "50")
+			out.set(missQuantile, l.P99, l.Name, "99")
+		}
+	}
+}
+
+// pools writes the servers of each pool, and the operator's orders for them. The order of a
+// pool with a keeper is an attribute of its members, that of another pool one of the process.
+func (out *output) pools(px *proxy.Proxy, pools []*table.Pool, members []stats.MemberSnapshot) {
+	type place struct{ pool, server, address, weight string }
+	seen := map[place]bool{} // a pool may list a server twice, but a series must be unique
+	ordered := map[place]bool{}
+	for i := range members {
+		m := &members[i]
+		if at := (place{m.Pool, m.Target.Name, live.Address(m.Target), ""}); !ordered[at] {
+			ordered[at] = true
+			out.order(m.Override, at.pool, at.server, at.address)
+		}
+	}
+	for _, p := range pools {
+		for _, t := range p.Servers {
+			at := place{p.Name, t.Name, live.Address(t), strconv.Itoa(t.Weight)}
+			if !seen[at] {
+				seen[at] = true
+				out.set(poolServer, 1, at.pool, at.server, at.address, at.weight)
+			}
+			if at.weight = ""; !ordered[at] {
+				ordered[at] = true
+				out.order(px.OverrideOf(p.Name, t.Name).Override, at.pool, at.server, at.address)
+			}
+		}
+	}
+}
+
+func (out *output) failover(s *stats.Snapshot) {
+	for i := range s.Members {
+		m := &s.Members[i]
+		suspect := 0.0
+		if m.Suspect {
+			suspect = 1
+		}
+		out.set(failoverPhase, float64(m.Phase), m.Pool, m.Target.Name)
+		out.set(failoverSuspect, suspect, m.Pool, m.Target.Name)
+		out.count(failoverOutages, uint64(m.Outages()), m.Pool, m.Target.Name)
+		out.set(failoverLease, m.Lease.Seconds(), m.Pool, m.Target.Name)
+	}
+	for _, ev := range s.Events {
+		out.count(failoverChanges, ev.Count, ev.Pool, ev.Server, ev.To)
+	}
+	out.count(copiesRepaired, s.Repairs, "done")
+	out.count(copiesRepaired, s.RepairsDropped, "dropped")
+	for event := range stats.NumMarkEvents {
+		for user := range stats.NumMarkUsers {
+			out.count(copiesMarks, s.Marks[event][user], event.String(), user.String())
+		}
+	}
+	for i, n := range s.DeleteRounds {
+		out.count(deleteRounds, n, strconv.Itoa(i+1))
+	}
+}
+
+// rolls writes figures of each pool whose instances list themselves on its servers (package
+// roll). It counts all instances, those whose configuration differs from that of most, those
+// that place replicas on other servers, and unreadable entries. Labels with the instances'
+// names would be unlimited; the dashboard shows the names.
+func (out *output) rolls(s *stats.Snapshot) {
+	for i := range s.Rolls {
+		pool := s.Rolls[i].Pool
+		if is := live.RollOf(s, pool); is != nil {
+			out.set(rollAll, float64(is.Of), pool)
+			out.set(rollDiffer, float64(is.Differ), pool)
+			out.set(rollApart, float64(is.Apart), pool)
+			out.count(rollBad, uint64(is.Bad), pool)
+		}
+	}
+}
+
+// order writes a series only if an operator has overridden the state of the server. Otherwise
+// it writes nothing, because a 0 for each of the two orders, for hundreds of servers, would add
+// no information.
+func (out *output) order(is health.Override, labels ...string) {
+	if is != health.Restore {
+		out.set(serverOrdered, 1, append(labels, is.String())...)
+	}
+}
+
+func (out *output) config(r live.Reload) {
+	success := 0.0
+	if r.Err == nil {
+		success = 1
+	}
+	out.set(configSuccess, success)
+	out.set(configTime, float64(r.At.UnixMilli())/1e3)
+	out.count(configReloads, r.Succeeded, "success")
+	out.count(configReloads, r.Failed, "failure")
+	out.count(configGeneration, r.Generation)
+}

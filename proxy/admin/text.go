@@ -1,0 +1,136 @@
+package admin
+
+// A scrape as text: version 0.0.4 of Prometheus' format, which all its releases read. A pool of
+// 200 servers has nine thousand samples. Each is written once, directly to its place. An object
+// for each sample, with its labels, would cost five times as much.
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+
+	"ringside/proxy/stats"
+)
+
+// ContentType is the content type of Append's output.
+const ContentType = "text/plain; version=0.0.4; charset=utf-8"
+
+// output collects the metrics of a scrape.
+type output struct {
+	samples [][]byte // the lines of each metric
+	head    []byte   // scratch: the common beginning of all buckets of a histogram
+	wrong   error    // the first invalid label; it fails the scrape
+}
+
+func newOutput() *output { return &output{samples: make([][]byte, len(all))} }
+
+func (out *output) set(m *metric, v float64, labels ...string) {
+	b := out.series(out.samples[m.at], m, "", labels)
+	out.samples[m.at] = append(strconv.AppendFloat(append(b, ' '), v, 'g', -1, 64), '\n')
+}
+
+func (out *output) count(m *metric, n uint64, labels ...string) {
+	out.samples[m.at] = out.number(out.samples[m.at], m, "", n, labels)
+}
+
+func (out *output) number(b []byte, m *metric, suffix string, n uint64, labels []string) []byte {
+	b = append(out.series(b, m, suffix, labels), ' ')
+	return append(strconv.AppendUint(b, n, 10), '\n')
+}
+
+// series appends a metric's name, and its labels sorted by name.
+func (out *output) series(b []byte, m *metric, suffix string, labels []string) []byte {
+	b = append(append(b, m.name...), suffix...)
+	between := byte('{')
+	for _, i := range m.sorted {
+		b = append(append(append(b, between), m.labels[i]...), '=', '"')
+		b = append(out.label(b, labels[i]), '"')
+		between = ','
+	}
+	if between == ',' {
+		b = append(b, '}')
+	}
+	return b
+}
+
+func (out *output) label(b []byte, value string) []byte {
+	if !utf8.ValidString(value) && out.wrong == nil {
+		out.wrong = fmt.Errorf("the label %q is not UTF-8", value)
+	}
+	for i := range len(value) {
+		switch c := value[i]; c {
+		case '\\', '"':
+			b = append(b, '\\', c)
+		case '\n':
+			b = append(b, '\\', 'n')
+		default:
+			b = append(b, c)
+		}
+	}
+	return b
+}
+
+// The engine has four buckets per doubling, from 1 µs on. Prometheus gets one per doubling,
+// from 16 µs to 8.6 s, and one between 262 and 524 ms, where timeouts usually are: 21 and +Inf.
+const (
+	firstBucket = 16
+	lastBucket  = 92
+	bucketStep  = 4
+	timeouts    = 74 // 403 ms
+)
+
+// bounds has the upper bounds of the engine's buckets, in seconds; empty for those that
+// Prometheus does not get.
+var bounds = func() (text [len(stats.Histogram{}.Buckets)]string) {
+	for i := range text {
+		if i >= firstBucket && i <= lastBucket && (i-firstBucket)%bucketStep == 0 || i == timeouts {
+			text[i] = strconv.FormatFloat(float64(stats.Bound(i))/1e9, 'g', -1, 64)
+		}
+	}
+	return text
+}()
+
+// histogram writes h. It omits ends buckets at both ends, for metrics with a histogram for each
+// of hundreds of servers.
+func (out *output) histogram(m *metric, h *stats.Histogram, ends int, labels ...string) {
+	head := out.series(out.head[:0], m, "_bucket", labels)
+	if len(labels) == 0 {
+		head = append(head, '{')
+	} else {
+		head[len(head)-1] = ','
+	}
+	head = append(head, `le="`...)
+	b := out.samples[m.at]
+	bucket := func(bound string, count uint64) {
+		b = append(append(append(b, head...), bound...), '"', '}', ' ')
+		b = append(strconv.AppendUint(b, count, 10), '\n')
+	}
+	var count uint64
+	for i, n := range h.Buckets {
+		count += n
+		if bounds[i] != "" && i >= firstBucket+ends*bucketStep && i <= lastBucket-ends*bucketStep {
+			bucket(bounds[i], count)
+		}
+	}
+	bucket("+Inf", count)
+	b = append(out.series(b, m, "_sum", labels), ' ')
+	b = append(strconv.AppendFloat(b, float64(h.Sum)/1e9, 'g', -1, 64), '\n')
+	out.samples[m.at], out.head = out.number(b, m, "_count", count, labels), head
+}
+
+// appendTo appends the metrics that have samples.
+func (out *output) appendTo(dst []byte) []byte {
+	size := 0
+	for at, m := range all {
+		size += len(out.samples[at]) + 2*len(m.name) + len(m.help) + len("# HELP  \n# TYPE  histogram\n")
+	}
+	dst = slices.Grow(dst, size)
+	for at, m := range all {
+		if lines := out.samples[at]; len(lines) > 0 {
+			dst = fmt.Appendf(dst, "# HELP %s %s\n# TYPE %s %s\n", m.name, m.help, m.name, m.kind)
+			dst = append(dst, lines...)
+		}
+	}
+	return dst
+}

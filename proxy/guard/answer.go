@@ -1,0 +1,77 @@
+package guard
+
+// Replies to clients, built from the replies of servers.
+
+import (
+	"strconv"
+
+	"ringside/proxy/tags/stamp"
+	"ringside/proxy/wire"
+)
+
+// AppendText appends the reply to a text get of key: the value r, with the bytes b. If
+// token is set, the reply shows the cas.
+func AppendText(dst, key []byte, r *wire.Reply, b []byte, s *Item, token bool) []byte {
+	dst = append(append(append(dst, "VALUE "...), key...), ' ')
+	dst = append(append(dst, s.Shown()...), ' ')
+	dst = strconv.AppendInt(dst, int64(r.Body.Len()), 10)
+	if token && len(s.Cas) > 0 {
+		dst = append(append(dst, ' '), s.Cas...)
+	}
+	dst = append(append(dst, wire.CRLF...), b[r.Body.Start:r.Size]...)
+	return append(dst, wire.AnswerEnd...)
+}
+
+// AppendMeta appends the reply r, with the bytes b, without the flags that were not
+// asked for. longer is how many seconds longer the item is kept than its client
+// wanted. It is subtracted from the TTL.
+func AppendMeta(dst []byte, asked wire.Letters, longer int64, r *wire.Reply, b []byte, s *Item) []byte {
+	body := b[r.Line.End:r.Size]
+	switch {
+	case r.Kind == wire.Value && !asked.Has('v'): // the value was fetched only because the guard needs its head
+		dst, body = append(dst, "HD"...), []byte(wire.CRLF)
+	case r.Kind == wire.Value:
+		dst = strconv.AppendInt(append(dst, "VA "...), int64(r.Body.Len()), 10)
+	default:
+		dst = append(dst, r.Line.Of(b)[:2]...)
+	}
+	for rest := r.MetaFlags; ; {
+		var flag wire.Span
+		if flag, rest = wire.NextKey(b, rest); flag.Len() == 0 {
+			break
+		}
+		switch letter := b[flag.Start]; {
+		case !asked.Has(letter), letter == 'c' && len(s.Cas) == 0:
+			continue
+		case letter == 'f':
+			dst = append(append(dst, " f"...), s.Shown()...)
+		case letter == 't' && longer > 0 && s.Left() < 1<<40:
+			dst = strconv.AppendInt(append(dst, " t"...), max(s.Left()-longer, 0), 10)
+		default:
+			dst = append(append(dst, ' '), flag.Of(b)...)
+		}
+	}
+	return append(dst, body...)
+}
+
+// AppendBare appends the reply r to an mg, with the bytes b, as if its value had no
+// head h.
+func AppendBare(dst, b []byte, r *wire.Reply, h stamp.Head) []byte {
+	body := r.Body.Of(b)[len(h):]
+	dst = strconv.AppendInt(append(dst, "VA "...), int64(len(body)), 10)
+	for rest := r.MetaFlags; ; {
+		var word wire.Span
+		if word, rest = wire.NextKey(b, rest); word.Len() == 0 {
+			break
+		}
+		switch dst = append(dst, ' ', b[word.Start]); b[word.Start] {
+		case 'f':
+			dst = strconv.AppendUint(dst, uint64(h.Flags()), 10)
+		case 's':
+			dst = strconv.AppendInt(dst, int64(len(body)), 10)
+		default:
+			dst = append(dst, b[word.Start+1:word.End]...)
+		}
+	}
+	return append(append(append(dst, wire.CRLF...), body...), wire.CRLF...)
+}

@@ -1,0 +1,132 @@
+package guard
+
+// The state of the misses of one key in one scope, besides the Entry.
+
+import (
+	"slices"
+	"strconv"
+	"sync/atomic"
+
+	"ringside/proxy/routing"
+	"ringside/proxy/tags/stamp"
+	"ringside/proxy/upstream"
+)
+
+// Miss is the outstanding misses of one key in one scope.
+type Miss struct {
+	Entry
+	Origin // of the newest miss
+	key
+	Client *Client // owner of the scope; nil: the scope is the process
+	Hash   uint64
+	Win    *Win           // the lease of the newest miss; nil: its client is not the lease holder
+	Route  *routing.Guard // of the newest miss
+
+	waiting     []func() // sets that wait until Busy ends
+	older, next *Miss    // list ordered by Last, but a full table moves Busy entries to the end
+}
+
+// Origin is the item that a miss has seen, and the server process that it is in.
+type Origin struct {
+	Spot
+	Via  upstream.Via // connection epoch of the cas
+	Stub bool         // the item is a placeholder without an old value
+	At   int64        // when the get was sent
+	TagsRead
+}
+
+// TagsRead is what was known of the key's tags at the oldest outstanding miss. A
+// rebuild must not claim newer versions.
+type TagsRead struct {
+	Known stamp.Known // versions
+	First uint64      // the cas that this miss has seen
+}
+
+// Spot is the server of a key and the key's name there, in one health phase of its
+// servers.
+type Spot struct {
+	Server *upstream.Server
+	Name   string // name of the key on the server
+	Gen    uint64 // changes when the health phase of the key's own server or of Server changes
+
+	Copied bool   // the key has several replicas
+	Seal   uint64 // if Copied: XOR of a cas and its token, valid for this server only
+}
+
+// Client is a client connection. All loops share it.
+type Client struct {
+	ID     uint64
+	Shared atomic.Bool // it had two unanswered requests at once
+
+	entries atomic.Int64  // number of its entries on all loops
+	keys    atomic.Uint64 // filter of the hashes of its keys; it may have false positives
+}
+
+// Reachable reports whether a request sent on c to here can only meet the item of o,
+// or no item.
+func (o *Origin) Reachable(here Spot, c *upstream.Conn) bool {
+	if o.Copied || here.Copied { // the token identifies the server and its process
+		return o.Copied == here.Copied
+	}
+	return o.Spot == here && c != nil && c.Reaches(o.Via)
+}
+
+// same reports whether both items were seen in the same life of the same server.
+func (o *Origin) same(p *Origin) bool {
+	if o.Copied || p.Copied {
+		return o.Copied == p.Copied
+	}
+	return o.Spot == p.Spot && o.Via.Same(p.Via)
+}
+
+// differ reports whether the two misses have seen different versions of a tag.
+func (r *TagsRead) differ(o *TagsRead) bool {
+	return slices.ContainsFunc(r.Known, func(v stamp.Version) bool {
+		cas, ok := o.Known.Of(v.Tag)
+		return ok && cas != v.Cas
+	})
+}
+
+// Cas formats a cas as it is sent to servers.
+func Cas(n uint64) string { return strconv.FormatUint(n, 10) }
+
+// Expects reports whether the client may have an outstanding miss of a key with that
+// hash. Any loop may call it.
+func (c *Client) Expects(hash uint64) bool {
+	return c.keys.Load()&bitOf(hash) != 0
+}
+
+// HasMisses reports whether the client may have outstanding misses.
+func (c *Client) HasMisses() bool { return c.keys.Load() != 0 }
+
+// Idle clears the filter of Expects if the client has no outstanding miss. It must be
+// called while the client has no get in flight.
+func (c *Client) Idle() {
+	if c.keys.Load() != 0 && c.entries.Load() == 0 {
+		c.keys.Store(0)
+	}
+}
+
+func bitOf(hash uint64) uint64 { return 1 << (hash >> 58) }
+
+func (c *Client) count(n int64, hash uint64) {
+	if c.entries.Add(n); n > 0 {
+		c.keys.Or(bitOf(hash))
+	}
+}
+
+// Win is a lease: the client of a miss is expected to rebuild.
+type Win struct {
+	Strike bool // it was counted as a strike: see NeverFilled.Won
+	at     int64
+	route  *routing.Guard
+	over   bool
+}
+
+// End counts, once, whether a set of the key has arrived.
+func (w *Win) End(came bool) {
+	if w != nil && !w.over {
+		w.over = true
+		w.route.Learned.Ended(came)
+	}
+}

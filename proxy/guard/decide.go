@@ -1,0 +1,145 @@
+package guard
+
+// The rule that decides which set is stored.
+
+// Scope is what a set must share with a miss to count as its rebuild. The zero Scope
+// is one connection that sends one request at a time.
+type Scope struct {
+	Shared    bool // the connection, on which several threads of the client may send requests
+	AfterMiss bool // the process: no client of the route sets without a miss
+	Pooled    bool // nothing: every set is a write
+}
+
+// one reports whether the scope has at most one outstanding miss of a key.
+func (s Scope) one() bool { return !s.Shared && !s.AfterMiss }
+
+// Entry is the state of the outstanding misses of one key in one scope. The zero Entry
+// has no misses.
+type Entry struct {
+	CAS   uint64 // of the item that the newest miss has seen; 0: unknown, so its rebuild is refused
+	N     uint32 // number of misses without a set yet
+	Mixed int64  // until this time no set is stored, because the misses may belong to different items
+	Last  int64  // time of the newest miss
+	Gone  bool   // the item is a placeholder or deleted, so an add may replace it
+	Won   bool   // the client of the newest miss is the lease holder
+	Busy  bool   // a set that is bound to CAS has no reply yet
+}
+
+// Kind is a kind of event.
+type Kind uint8
+
+// The kinds of events. Events of one connection are reported in the order in which the
+// server executed the commands.
+const (
+	Missed   Kind = iota // a get was answered "not found"
+	Found                // a get was answered with a value
+	Set                  // a set has arrived
+	Add                  // an add has arrived
+	SetDone              // a set that was sent has finished
+	Deleted              // a delete of this connection was answered
+	Unplaced             // the cas is no longer valid: the server, its connection or its phase has changed, or the key has moved
+	Closed               // the connection is closed
+)
+
+// Outcome is the result of a set that was sent.
+type Outcome uint8
+
+// The outcomes.
+const (
+	Stored  Outcome = iota
+	Refused         // the server did not store it
+	Failed          // no reply was received: the server may still run the set later
+)
+
+// Event is something that happens to a key in a scope. All times are in nanoseconds on
+// one clock.
+type Event struct {
+	Kind      Kind
+	CAS       uint64  // Missed: cas of the item seen, 0: unknown. SetDone: cas of the new value
+	Bound     uint64  // SetDone: the cas that was sent with the set, 0: none
+	Gone, Won bool    // Missed: see Entry
+	Outcome   Outcome // SetDone
+
+	Now, Lease, LeaseMax int64
+}
+
+// Act is what to do about an event.
+type Act uint8
+
+// The acts.
+const (
+	None              Act = iota
+	Write                 // serve the command as if there were no miss
+	Bind                  // send it with the cas that Decide returns
+	Refuse                // answer NOT_STORED without sending it
+	Wait                  // wait for the set that is in flight, and decide again after it
+	RemovePlaceholder     // remove the placeholder with the cas that Decide returns
+)
+
+// Decide returns the entry after the event, what to do, and a cas for Bind and
+// RemovePlaceholder.
+func Decide(s Scope, e Entry, ev Event) (Entry, Act, uint64) {
+	if e.N > 0 && !e.Busy && ev.Now-e.Last > ev.LeaseMax {
+		e = Entry{}
+	}
+	switch ev.Kind {
+	case Missed:
+		switch {
+		case s.Pooled:
+			return e, None, 0
+		case s.one() || e.N == 0:
+			return Entry{CAS: ev.CAS, N: 1, Last: ev.Now, Gone: ev.Gone, Won: ev.Won, Busy: e.Busy}, None, 0
+		case ev.CAS != e.CAS:
+			e.Mixed = e.Last + ev.Lease
+		}
+		e.CAS, e.Gone, e.Won, e.Last = ev.CAS, ev.Gone, ev.Won, ev.Now
+		e.N++
+	case Found, Deleted:
+		if s.one() {
+			e = Entry{Busy: e.Busy}
+		}
+	case Set, Add:
+		switch {
+		case e.N == 0 && s.AfterMiss && ev.Kind == Set:
+			return e, Refuse, 0
+		case e.N == 0:
+			return e, Write, 0
+		case e.Busy:
+			return e, Wait, 0
+		case e.CAS == 0 || ev.Now < e.Mixed || ev.Kind == Add && !e.Gone:
+			return e.answered(), Refuse, 0
+		}
+		e.Busy = true
+		return e, Bind, e.CAS
+	case SetDone:
+		if ev.Bound == 0 {
+			break
+		}
+		e.Busy = false
+		if ev.Outcome == Failed { // the client may retry
+			break
+		}
+		same := e.CAS == ev.Bound // false: a newer miss has seen another item, or the cas is no longer valid
+		e = e.answered()
+		if ev.Outcome == Stored && same && e.N > 0 {
+			e.CAS, e.Gone, e.Won = ev.CAS, false, false
+		}
+	case Unplaced:
+		e.CAS, e.Gone, e.Won = 0, false, false
+	case Closed:
+		if e.N > 0 && e.Won && e.Gone && !s.Shared {
+			return Entry{}, RemovePlaceholder, e.CAS
+		}
+		e = Entry{}
+	}
+	return e, None, 0
+}
+
+// answered returns e with one miss less.
+func (e Entry) answered() Entry {
+	if e.N > 1 {
+		e.N--
+		return e
+	}
+	return Entry{Busy: e.Busy}
+}

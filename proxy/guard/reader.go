@@ -1,0 +1,270 @@
+package guard
+
+// A guarded get as an ordinary exchange. A plain hit needs nothing else.
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"time"
+
+	"ringside/proxy/client"
+	"ringside/proxy/routing"
+	"ringside/proxy/stats"
+	"ringside/proxy/tags/stamp"
+	"ringside/proxy/upstream"
+	"ringside/proxy/wire"
+)
+
+// Reader receives the reply to the mg that is sent for a client's text read.
+type Reader client.Exchange
+
+var _ upstream.Streamer = (*Reader)(nil) // so that large values are streamed
+
+// door is the handler of the client's connection.
+type door interface {
+	Fitting(key []byte) *routing.Route
+	Guarded() *Guard
+}
+
+// Ask sends the read of one key of x on c; share is the key's part of x. It does
+// nothing and returns false if the server has no meta commands.
+func Ask(g *Guard, x *client.Exchange, share int32, rt *routing.Route, c *upstream.Conn, key []byte) bool {
+	if c.Speech != 0 && c.Speech&wire.Metas == 0 {
+		return false
+	}
+	a := x.Attempt()
+	a.To, a.Share = (*Reader)(x), share
+	AskFor(g, x, rt, c, a, key)
+	return true
+}
+
+// AskFor sends the read of a key as the attempt a. The receiver of a must pass the
+// reply to a Reader.
+func AskFor(g *Guard, x *client.Exchange, rt *routing.Route, c *upstream.Conn, a *upstream.Attempt, key []byte) {
+	hide := rt.Guard.Hide
+	if g.Blind(c) {
+		rt.Guard.Learned.Count(stats.GuardOff)
+		hide = true
+	}
+	a.Op, a.Dialect, a.Flags, a.Strip = wire.Get, wire.Meta, wire.ReturnKey|wire.Effects, rt.Strip
+	c.Begin(a, &rt.Timeouts)
+	a.Remember(&noOpaque, nil, key)
+	c.Require(a, wire.Metas)
+	g.Line = append(append(append(g.Line[:0], "mg "...), key...), " f v c"...)
+	g.Line = g.AppendFlags(g.Line, rt.Guard, x.Op == wire.Gets, hide)
+	g.Line = append(g.Line, " k\r\n"...) // k is last, after the flags that a hit needs
+	c.Out.Append(&g.Buffers, g.Line)
+	c.Give(a, len(g.Line))
+}
+
+var noOpaque wire.Request
+
+func (p *Reader) exchange() *client.Exchange { return (*client.Exchange)(p) }
+
+func (p *Reader) Client() uint64 { return p.exchange().Client() }
+
+// token returns the cas that the client sees; nil for get.
+func (p *Reader) token(s *Item) []byte {
+	if p.Op == wire.Gets {
+		return s.Cas
+	}
+	return nil
+}
+
+func (p *Reader) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
+	return p.Judge(c, a, r, b, nil)
+}
+
+// Stamps are the tags of a value, and their versions known when the value arrives.
+type Stamps struct {
+	Must    []stamp.Tag // a valid value has all of these
+	Known   stamp.Known // versions of these tags and others
+	Learned *stats.Tags
+	flags   [10]byte // scratch space for the client flags as text
+}
+
+// Judge is Reply for a value with tags. tags is nil on routes without tags.
+func (p *Reader) Judge(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte, tags *Stamps) (taken int) {
+	var known stamp.Known
+	whole := r.Body
+	if tags == nil && r.Kind == wire.Value && !Marked(r) && p.Op == wire.Get {
+		flags, _ := wire.FlagArg(b, r.MetaFlags, 'f')
+		if s := (Item{Flags: flags.Of(b)}); !s.Special() && r.Body.Len() > 0 { // no other part of the reply matters
+			p.found(a)
+			return p.exchange().Value(a, r, b, s.Flags, nil)
+		}
+	}
+	if r.Kind == wire.Value {
+		s := See(r, b)
+		stands := true
+		if tags != nil {
+			stands, known = tags.uncover(r, b, &s), tags.Known
+		}
+		empty := s.Size == 0 && p.Flags&wire.Binary != 0 // a binary reply is built from the stored item, which has flags that no client has set
+		if stands && !empty && (!s.Special() || p.fresh(a, &s)) {
+			p.found(a)
+			return p.exchange().Value(a, r, b, s.Shown(), p.token(&s))
+		}
+	} else if tags != nil {
+		known = tags.Known
+	}
+	r.Body = whole
+	return p.cold(c, a, &upstream.Result{Server: c.Server, Bytes: b, Reply: *r, Via: c.Via(a)}, known)
+}
+
+// found ends the outstanding miss of the client, if it may have one, because it gets a
+// value.
+func (p *Reader) found(a *upstream.Attempt) {
+	if p.Session == nil || p.Session.Companion == nil || !Expects(p.Session) {
+		return
+	}
+	if rt, g := p.route(a); rt != nil && rt.Guard != nil {
+		key, _ := a.Named()
+		g.Found(p.Session, rt, key)
+	}
+}
+
+// head returns the head of a value; nil if it has none. b may be only the beginning of
+// the reply. stands reports whether the value is valid by the versions known.
+func (tags *Stamps) head(r *wire.Reply, b []byte, s *Item) (h stamp.Head, stands bool) {
+	if string(s.Flags) != stamp.Flags {
+		return nil, len(tags.Must) == 0
+	}
+	h, ok := stamp.ReadHead(b[r.Body.Start:min(int(r.Body.End), len(b))])
+	return h, ok && tags.Known.Judge(h) == stamp.Stands && h.HasAll(tags.Must)
+}
+
+// uncover removes the header with tag versions from a value, if there is one and the
+// value is valid. It reports whether the value is valid according to the versions in
+// tags.Known.
+func (tags *Stamps) uncover(r *wire.Reply, b []byte, s *Item) bool {
+	h, stands := tags.head(r, b, s)
+	if h == nil || !stands {
+		return stands
+	}
+	tags.Learned.Count(stats.TagHit)
+	s.Flags = strconv.AppendUint(tags.flags[:0], uint64(h.Flags()), 10)
+	r.Body.Start += uint32(len(h))
+	s.Size -= len(h)
+	return true
+}
+
+// fresh reports whether a value is not old yet, although another client rebuilds it.
+func (p *Reader) fresh(a *upstream.Attempt, s *Item) bool {
+	if s.Wins() || s.Soft() || s.Mark() || s.Stub() || p.Session == nil {
+		return false
+	}
+	rt, g := p.route(a)
+	if rt == nil || rt.Guard == nil || s.Left() <= int64(rt.Guard.Stale/time.Second) {
+		return false
+	}
+	key, _ := a.Named()
+	return !g.Overdue(rt.Guard, g.Loops.HashKey(key), s.Cas) // if the lease holder is overdue, a task handles the reply
+}
+
+// route returns the route of the attempt's key in the current routing table.
+func (p *Reader) route(a *upstream.Attempt) (*routing.Route, *Guard) {
+	d, ok := p.Session.Handler.(door)
+	if !ok {
+		return nil, nil
+	}
+	key, _ := a.Named()
+	g := d.Guarded()
+	g.Line = append(append(g.Line[:0], a.Strip...), key...)
+	return d.Fitting(g.Line), g
+}
+
+// cold handles a reply that is not simply a value.
+func (p *Reader) cold(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result, known stamp.Known) (taken int) {
+	x := p.exchange()
+	if x.Session == nil {
+		p.giveBack(c, a, r)
+		return 0
+	}
+	rt, g := p.route(a)
+	if rt == nil {
+		x.Fail(a.Share, client.NoRoute, stats.Unavailable)
+		return 0
+	}
+	key, _ := a.Named()
+	if rt.Guard == nil { // a new routing table has removed the guard
+		if rep := &r.Reply; rep.Kind == wire.Value {
+			if s := See(rep, r.Bytes); !s.Nothing() && string(s.Flags) != stamp.Flags {
+				return x.Value(a, rep, r.Bytes, s.Shown(), p.token(&s))
+			}
+		} else if r.Bytes == nil {
+			x.Fail(a.Share, r.Why, r.Outcome)
+		}
+		return 0
+	}
+	if r.Reply.Kind.Answered() {
+		s := See(&r.Reply, r.Bytes)
+		g.Heard(c.Server, r.Via, &s)
+	}
+	r.Bytes = bytes.Clone(r.Bytes)
+	g.Resume(x, a.Share, rt, append([]byte(a.Strip), key...), FastAnswer{Result: r, Name: bytes.Clone(key), Known: slices.Clone(known)})
+	return 0
+}
+
+// giveBack cancels the lease that was granted to a client that has gone.
+func (p *Reader) giveBack(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result) {
+	if !r.Reply.Kind.Answered() {
+		return
+	}
+	s := See(&r.Reply, r.Bytes)
+	key, _ := a.Named()
+	GiveBack(c, string(key), &s)
+}
+
+func (p *Reader) Done(c *upstream.Conn, a *upstream.Attempt) { p.exchange().Done(c, a) }
+
+func (p *Reader) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failure) {
+	x := p.exchange()
+	if a.Streams || x.Session == nil {
+		x.Failed(c, a, f)
+		return
+	}
+	r := &upstream.Result{Server: c.Server, Failure: f}
+	p.cold(c, a, r, nil)
+	x.FinishOne()
+}
+
+// Streams reports whether a value is large and its reply has none of the flags W, Z
+// and X, so that it is streamed.
+func (p *Reader) Streams(r *wire.Reply, b []byte) bool { return p.Flows(r, b, nil) }
+
+// Flows is Streams for a value with tags. An invalid value is not streamed, because a
+// task may serve it during its rebuild.
+func (p *Reader) Flows(r *wire.Reply, b []byte, tags *Stamps) (stands bool) {
+	if Marked(r) || !p.exchange().Streams(r, b) {
+		return false
+	}
+	if tags == nil {
+		return true
+	}
+	s := See(r, b)
+	_, stands = tags.head(r, b, &s)
+	return stands
+}
+
+func (p *Reader) Begin(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
+	return p.Open(c, a, r, b, nil)
+}
+
+// Open is Begin for a value that Flows has found valid.
+func (p *Reader) Open(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte, tags *Stamps) (taken int) {
+	s := See(r, b)
+	if tags != nil {
+		tags.uncover(r, b, &s)
+	}
+	p.found(a)
+	p.exchange().BeginValue(c, a, r, b, s.Shown(), p.token(&s))
+	return 0
+}
+
+func (p *Reader) More(c *upstream.Conn, a *upstream.Attempt, b []byte, last bool) (taken int) {
+	return p.exchange().More(c, a, b, last)
+}
+
+func (p *Reader) Behind() bool { return p.exchange().Behind() }

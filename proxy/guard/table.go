@@ -1,0 +1,236 @@
+package guard
+
+// All misses of a loop.
+
+import (
+	"slices"
+	"time"
+
+	"ringside/proxy/routing"
+	"ringside/proxy/stats"
+	"ringside/proxy/upstream"
+)
+
+// Table has the misses of one loop.
+type Table struct {
+	misses         map[key]*Miss
+	clients        map[*Client][]*Miss
+	oldest, newest *Miss
+	wins           []*Win // leases in the order in which they were granted; they may have ended
+}
+
+// key identifies the misses of one key in one scope.
+type key struct {
+	scope uint64 // number of the connection; 0: the process
+	name  string
+}
+
+func keyOf(s Scope, c *Client, name string) key {
+	if s.AfterMiss {
+		return key{0, name}
+	}
+	return key{c.ID, name}
+}
+
+// NewTable returns an empty table.
+func NewTable() *Table {
+	return &Table{misses: map[key]*Miss{}, clients: map[*Client][]*Miss{}}
+}
+
+// Of returns the misses of a key in the scope of a client, or nil.
+func (t *Table) Of(s Scope, c *Client, name string) *Miss { return t.misses[keyOf(s, c, name)] }
+
+// Seen describes a new miss.
+type Seen struct {
+	Origin
+	CAS       uint64 // 0: unknown
+	Gone, Won bool
+	Hash      uint64
+	Route     *routing.Guard
+	Now       int64
+}
+
+// event returns the Missed event of s.
+func (s *Seen) event() Event {
+	ev := At(s.Route, s.Now)
+	ev.Kind, ev.CAS, ev.Gone, ev.Won = Missed, s.CAS, s.Gone, s.Won
+	return ev
+}
+
+// At returns an event without a kind. It happens on the route rt, at the time `now`.
+func At(rt *routing.Guard, now int64) Event {
+	return Event{Now: now, Lease: int64(rt.Learned.Lease(rt.Lease)), LeaseMax: int64(rt.LeaseMax)}
+}
+
+// Record records a miss. The parameter `most` is the maximum number of entries; if
+// there are more, it drops the oldest ones. It returns nil if the scope is Pooled.
+func (t *Table) Record(s Scope, c *Client, name string, seen Seen, most int) *Miss {
+	if s.Pooled {
+		return nil
+	}
+	k := keyOf(s, c, name)
+	m := t.misses[k]
+	if m == nil {
+		m = &Miss{key: k, Hash: seen.Hash, Route: seen.Route}
+		if t.misses[k] = m; !s.AfterMiss {
+			m.Client = c
+			t.clients[c] = append(t.clients[c], m)
+			c.count(1, seen.Hash)
+		}
+		seen.Route.Learned.Misses.Add(1)
+	} else {
+		t.unlink(m)
+	}
+	oldest := m.TagsRead
+	if m.N > 0 && !m.Origin.same(&seen.Origin) {
+		m.Entry, _, _ = Decide(s, m.Entry, Event{Kind: Unplaced, Now: m.Last, LeaseMax: int64(seen.Route.LeaseMax)})
+	}
+	fits := !s.one() && m.N > 0 && m.CAS == seen.CAS
+	if ev := seen.event(); fits && oldest.differ(&seen.TagsRead) {
+		m.Mixed, fits = m.Last+ev.Lease, false
+	}
+	m.Entry, _, _ = Decide(s, m.Entry, seen.event())
+	if m.Origin, m.Route = seen.Origin, seen.Route; fits {
+		m.TagsRead = oldest
+	}
+	m.Win.End(false)
+	m.Win = nil
+	t.link(m)
+	t.age(seen.Now)
+	for over := len(t.misses) - most; over > 0 && t.oldest != m; {
+		o := t.oldest
+		if o.Busy { // a Busy entry is needed when its set is done, so the next one is dropped
+			t.unlink(o)
+			t.link(o)
+			continue
+		}
+		o.Route.Learned.Count(stats.GuardForgotten)
+		t.drop(o)
+		over--
+	}
+	return m
+}
+
+// Won records that the client of the newest miss is the lease holder.
+func (t *Table) Won(m *Miss, strike bool, now int64) {
+	m.Win = &Win{Strike: strike, at: now, route: m.Route}
+	t.wins = append(t.wins, m.Win)
+}
+
+// Apply applies an event to m, and drops m if no miss is left.
+func (t *Table) Apply(s Scope, m *Miss, ev Event) (act Act, cas uint64) {
+	m.Entry, act, cas = Decide(s, m.Entry, ev)
+	if m.N == 0 && !m.Busy {
+		t.drop(m)
+	}
+	return act, cas
+}
+
+// Await queues a set until the set that is in flight is done.
+func (m *Miss) Await(f func()) { m.waiting = append(m.waiting, f) }
+
+// Bound is a set that was sent bound to a miss.
+type Bound struct {
+	*Miss
+	Origin
+	CAS  uint64
+	Wins bool // the client is the lease holder
+}
+
+// Bind returns the bound set to send, after Decide has returned Bind.
+func (m *Miss) Bind(cas uint64) *Bound { return &Bound{m, m.Origin, cas, m.Won} }
+
+// Done ends a bound set after its reply; via is the connection epoch of the reply. It
+// returns the sets that have waited for this one.
+func (t *Table) Done(s Scope, b *Bound, ev Event, via upstream.Via) (waiting []func()) {
+	m := b.Miss
+	ev.Kind, ev.Bound = SetDone, b.CAS
+	if !m.Origin.same(&b.Origin) { // another item may have the same cas
+		ev.Bound = ^uint64(0)
+	}
+	before := m.CAS
+	m.Entry, _, _ = Decide(s, m.Entry, ev)
+	if m.CAS != before && m.N > 0 {
+		m.Via, m.Stub = via, false
+		m.Win.End(true)
+		m.Win = nil
+	}
+	waiting, m.waiting = m.waiting, nil
+	if m.N == 0 {
+		t.drop(m)
+	}
+	return waiting
+}
+
+// link makes m the newest.
+func (t *Table) link(m *Miss) {
+	if m.older = t.newest; m.older != nil {
+		m.older.next = m
+	} else {
+		t.oldest = m
+	}
+	t.newest, m.next = m, nil
+}
+
+func (t *Table) unlink(m *Miss) {
+	if m.older != nil {
+		m.older.next = m.next
+	} else {
+		t.oldest = m.next
+	}
+	if m.next != nil {
+		m.next.older = m.older
+	} else {
+		t.newest = m.older
+	}
+}
+
+// drop removes m.
+func (t *Table) drop(m *Miss) {
+	if t.misses[m.key] != m {
+		return
+	}
+	delete(t.misses, m.key)
+	t.unlink(m)
+	if c := m.Client; c != nil {
+		if rest := slices.DeleteFunc(t.clients[c], func(o *Miss) bool { return o == m }); len(rest) > 0 {
+			t.clients[c] = rest
+		} else {
+			delete(t.clients, c)
+		}
+		c.count(-1, m.Hash)
+	}
+	m.Route.Learned.Misses.Add(-1)
+}
+
+// age drops misses that are older than lease_max, and ends leases without a set after
+// their lease time.
+func (t *Table) age(now int64) {
+	for m := t.oldest; m != nil && !m.Busy && now-m.Last > int64(m.Route.LeaseMax); m = t.oldest {
+		m.Win.End(false)
+		t.drop(m)
+	}
+	for len(t.wins) > 0 {
+		w := t.wins[0]
+		if !w.over && now-w.at < int64(time.Second)*Lease(w.route) {
+			return
+		}
+		w.End(false)
+		t.wins[0] = nil
+		t.wins = t.wins[1:]
+	}
+}
+
+// Leave drops the misses of a client that has gone, and returns them. It keeps a miss
+// if a set of the key is in flight, or is pending because its hash is in the parameter
+// `sets`. If that set does not end the miss, lease_max does.
+func (t *Table) Leave(c *Client, sets []uint64) (list []*Miss) {
+	for _, m := range slices.Clone(t.clients[c]) {
+		if m.Busy || slices.Contains(sets, m.Hash) {
+			continue
+		}
+		list = append(list, m)
+		t.drop(m)
+	}
+	return list
+}

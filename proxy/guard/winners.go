@@ -1,0 +1,37 @@
+package guard
+
+// Lease holders that have not filled their key yet.
+
+import (
+	"time"
+
+	"ringside/proxy/routing"
+)
+
+// Winners are the lease holders that clients wait for, by the hash of their key.
+type Winners map[uint64]winner
+
+type winner struct {
+	cas   string
+	since int64
+}
+
+// Overdue reports whether the lease holder of the item with that cas has not filled it
+// for a whole lease. The lease is counted from the first waiter on this loop.
+func (w Winners) Overdue(rt *routing.Guard, hash uint64, cas []byte, now int64) bool {
+	is := w[hash]
+	return is.cas == string(cas) && now-is.since > int64(time.Second)*Lease(rt)
+}
+
+// New records that a client waits for the lease holder of the item with that cas. It
+// returns true if it is the first such client.
+func (w Winners) New(hash uint64, cas []byte, now int64) bool {
+	if w[hash].cas == string(cas) {
+		return false
+	}
+	if len(w) >= MaxWatched {
+		clear(w)
+	}
+	w[hash] = winner{string(cas), now}
+	return true
+}

@@ -1,0 +1,142 @@
+package health
+
+// This file formats a keeper's memcached requests and parses the replies.
+
+import (
+	"bytes"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"strings"
+
+	"ringside/proxy/health/divert"
+	"ringside/proxy/health/roll"
+)
+
+// keyLimit is the maximum length of a key in memcached.
+const keyLimit = 250
+
+// AppendName escapes a name for a record or a key.
+func AppendName(dst []byte, name string) []byte { return roll.AppendText(dst, name, "=") }
+
+// Pools is the key of the item that lists the pools which eject a server. All pools
+// share it.
+const Pools = divert.Reserved + "_pools"
+
+// Keys are the keys of a keeper's items on the servers of a pool.
+type Keys struct {
+	View     string
+	Live     string
+	Roll     string
+	Suspects []string // by server
+	Refused  []string // by server
+	Flush    string   // a prefix: the number n is appended
+}
+
+// MakeKeys returns the keys of a pool with these servers.
+func MakeKeys(pool string, servers []string) Keys {
+	k := Keys{View: makeKey("view__", pool), Live: makeKey("live", pool), Roll: makeKey("roll", pool), Flush: makeKey("fl", pool)}
+	for _, name := range servers {
+		k.Suspects = append(k.Suspects, makeKey("sus", pool, name))
+		k.Refused = append(k.Refused, makeKey("ref", pool, name))
+	}
+	return k
+}
+
+// makeKey joins names to a key. If it would be too long, the names are hashed. It
+// leaves room for a number at the end.
+func makeKey(kind string, names ...string) string {
+	key := []byte(divert.Reserved + "_" + kind)
+	for _, name := range names {
+		key = AppendName(append(key, ':'), name)
+	}
+	if len(key) <= keyLimit-10 {
+		return string(key)
+	}
+	h := fnv.New64a()
+	h.Write(key)
+	return fmt.Sprintf("%s_%s:%016x", divert.Reserved, kind, h.Sum64())
+}
+
+// Get returns a request for an item and its cas.
+func Get(key string) []byte { return fmt.Appendf(nil, "mg %s v c\r\n", key) }
+
+// Put returns a request that stores an item. It replaces only the version with the cas
+// number cas; if that is 0, it only creates the item. The parameter seconds is the TTL
+// of the item; 0: it never expires.
+func Put(key string, value []byte, cas uint64, seconds int) []byte {
+	how := "ME"
+	if cas != 0 {
+		how = "C" + strconv.FormatUint(cas, 10)
+	}
+	line := fmt.Appendf(nil, "ms %s %d %s", key, len(value), how)
+	if seconds > 0 {
+		line = fmt.Appendf(line, " T%d", seconds)
+	}
+	return fmt.Appendf(line, "\r\n%s\r\n", value)
+}
+
+// Add returns a request that increments a counter by one. If the counter does not
+// exist, the request creates it with the value 1. The parameter seconds is the TTL of
+// the new counter. Later increments do not extend it.
+func Add(key string, seconds int) []byte {
+	return fmt.Appendf(nil, "ma %s N%d J1 v\r\n", key, seconds)
+}
+
+// None reports whether a reply says that the item does not exist.
+func None(answer []byte) bool { return bytes.HasPrefix(answer, []byte("EN\r\n")) }
+
+// Value parses `VA <size> c<cas>`, the value and the line end after it.
+func Value(answer []byte) (value []byte, cas uint64, ok bool) {
+	line, rest, _ := bytes.Cut(answer, []byte("\r\n"))
+	f := strings.Fields(string(line))
+	if len(f) < 2 || f[0] != "VA" {
+		return nil, 0, false
+	}
+	size, err := strconv.Atoi(f[1])
+	if err != nil || size < 0 || size+2 != len(rest) {
+		return nil, 0, false
+	}
+	if i := slices.IndexFunc(f, func(s string) bool { return s[0] == 'c' }); i > 0 {
+		if cas, err = strconv.ParseUint(f[i][1:], 10, 64); err != nil {
+			return nil, 0, false
+		}
+	}
+	return rest[:size], cas, true
+}
+
+// Count parses the value of a counter. A missing counter is 0.
+func Count(answer []byte) (n uint64, ok bool) {
+	if None(answer) {
+		return 0, true
+	}
+	value, _, ok := Value(answer)
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 64)
+	return n, err == nil
+}
+
+// FirstLine returns the first line of a reply, limited to 200 bytes for log lines.
+func FirstLine(answer []byte) string {
+	line, _, _ := bytes.Cut(answer, []byte("\r\n"))
+	return string(line[:min(len(line), 200)])
+}
+
+const (
+	usualThreads = 4 // if the server does not report it; memcached's default
+	mostThreads  = 128
+)
+
+// Threads parses num_threads from `stats settings`.
+func Threads(answer []byte) int {
+	_, rest, ok := bytes.Cut(answer, []byte("STAT num_threads "))
+	value, _, _ := bytes.Cut(rest, []byte("\r\n"))
+	n, err := strconv.Atoi(string(value))
+	if !ok || err != nil || n < 1 {
+		return usualThreads
+	}
+	return min(n, mostThreads)
+}

@@ -1,0 +1,73 @@
+package health
+
+// A Process distinguishes memcached processes by their PID and start time.
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Process identifies a memcached process by the values that it reports.
+type Process struct {
+	PID     int64
+	Started int64 // Unix time by the server's clock, in seconds
+	Uptime  int64 // in seconds, when it was asked
+}
+
+// Parse parses the reply to `stats`. It returns false if the reply has no time.
+func Parse(answer []byte) (p Process, ok bool) {
+	var clock int64
+	for line := range strings.Lines(string(answer)) {
+		f := strings.Fields(line)
+		if len(f) != 3 {
+			continue
+		}
+		n, _ := strconv.ParseInt(f[2], 10, 64)
+		switch f[1] {
+		case "time":
+			clock = n
+		case "uptime":
+			p.Uptime = n
+		case "pid":
+			p.PID = n
+		}
+	}
+	p.Started = clock - p.Uptime
+	return p, clock != 0
+}
+
+// Is reports whether both are the same process. Start times may differ by two seconds,
+// because they are rounded and clocks may step.
+func (p Process) Is(q Process) bool {
+	return p.PID == q.PID && p.Started-q.Started <= 2 && q.Started-p.Started <= 2
+}
+
+// Cell is a Process that one goroutine stores and others compare. Its zero value is no
+// process.
+type Cell struct{ pid, started atomic.Int64 }
+
+// Store sets the process.
+func (c *Cell) Store(p Process) { c.pid.Store(p.PID); c.started.Store(p.Started) }
+
+// Is reports whether the stored process is p.
+func (c *Cell) Is(p Process) bool {
+	return p.Is(Process{PID: c.pid.Load(), Started: c.started.Load()})
+}
+
+// slack is a tolerance for the reported uptime. memcached starts counting at two
+// seconds, and a process may have started while the previous one was asked for the last
+// time.
+const slack = int64(5 * time.Second)
+
+// Stranger reports whether p had already started when the previous process was last
+// seen. The parameter `ago` is the time since then, in nanoseconds. A stranger does not
+// have the data of the previous process.
+func (p Process) Stranger(ago int64) bool { return p.Uptime*int64(time.Second) > ago+slack }
+
+// Answers returns a message for operators that p, a stranger, replies.
+func (p Process) Answers() string {
+	return fmt.Sprintf("another memcached answers at its address, which has run for %v", time.Duration(p.Uptime)*time.Second)
+}

@@ -1,0 +1,28 @@
+package health
+
+// The hit rate of a server that rejoined empty.
+
+const (
+	warmAsks = 100 // minimum number of reads to measure
+	warmHits = 90  // percentage of hits that makes a server warm
+)
+
+// Warmth measures the reads of a WARM server.
+type Warmth struct {
+	Enough     bool   // the server answers most reads itself
+	asks, hits uint64 // totals at the last measurement
+	at         int64  // time of the last measurement; 0: none
+}
+
+// Count updates the measurement from the running totals: asks is the number of reads,
+// and hits the number of reads with a hit.
+func (w *Warmth) Count(asks, hits uint64, now int64) {
+	switch {
+	case w.at == 0:
+	case asks-w.asks < warmAsks:
+		return
+	case (hits-w.hits)*100 >= (asks-w.asks)*warmHits:
+		w.Enough = true
+	}
+	w.asks, w.hits, w.at = asks, hits, now
+}

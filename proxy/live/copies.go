@@ -1,0 +1,78 @@
+package live
+
+// This file computes how many replicas keys have in a pool, and how many remain without
+// a server.
+
+import (
+	"slices"
+	"strings"
+
+	"ringside/proxy/table"
+	"ringside/replicate"
+)
+
+// Copies describes a server's role for replicated keys.
+type Copies struct {
+	Of      int  `json:"of"`      // number of replicas of a key; the minimum if routes differ
+	Left    int  `json:"left"`    // minimum number of usable replicas that remain of a key on this server, if the server is taken out
+	Repair  bool `json:"repair"`  // missing replicas are repaired in the background
+	Filling bool `json:"filling"` // it rejoined empty and lacks some of its replicas
+
+	Lacking string `json:"lacking,omitempty"` // why Left is less than Of - 1: other servers and their states
+}
+
+// CopiesIn returns how many replicas of a key the routes keep in a pool, and how many
+// remain if one of the pool's servers is out. It returns nil if no route replicates
+// keys there. The function lacking returns how many of a pool's other servers are not
+// up or lack replicas, and describes some of them. If a route replicates a key to
+// several pools, the key may be on any server of each pool. So one server that lacks
+// replicas makes that pool count as having none.
+func CopiesIn(t *table.Table, pool *table.Pool, lacking func(*table.Pool) (n int, how []string)) (c *Copies) {
+	var reasons []string
+	for _, l := range t.Listeners {
+		for i := range l.Routes {
+			r := &l.Routes[i]
+			n := CopiesOf(r, pool)
+			if n < 2 {
+				continue
+			}
+			left := n - 1
+			pools := []*table.Pool{pool}
+			if len(r.Also) > 0 {
+				pools = slices.DeleteFunc(append([]*table.Pool{r.Pool}, r.Also...), func(p *table.Pool) bool { return p == pool })
+			}
+			for _, p := range pools {
+				lack, how := lacking(p)
+				if len(r.Also) > 0 {
+					lack = min(lack, 1)
+				}
+				left -= lack
+				reasons = append(reasons, how...)
+			}
+			if c == nil {
+				c = &Copies{Of: n, Left: left}
+			}
+			c.Of, c.Left = min(c.Of, n), max(0, min(c.Left, left))
+			c.Repair = c.Repair || r.Copies.RepairRate > 0
+		}
+	}
+	if c != nil {
+		slices.Sort(reasons)
+		c.Lacking = strings.Join(slices.Compact(reasons), "; ")
+	}
+	return c
+}
+
+// CopiesOf returns how many replicas a route keeps of a key, if pool has one or all of
+// them. It returns 0 if the route does not use the pool.
+func CopiesOf(r *table.Route, pool *table.Pool) int {
+	switch {
+	case r.Pool != pool && !slices.Contains(r.Also, pool):
+		return 0
+	case len(r.Also) > 0:
+		return 1 + len(r.Also)
+	case r.Copies.Copies == replicate.All:
+		return len(pool.Servers)
+	}
+	return max(1, r.Copies.Copies)
+}

@@ -1,0 +1,222 @@
+package live
+
+// This file contains the followers and their events.
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"ringside/proxy"
+	"ringside/proxy/watch"
+	"ringside/proxy/watch/why"
+)
+
+// Limits of traces.
+const (
+	MostFollowers    = 4
+	gap              = time.Second / 4   // between two requests to the loops
+	mostTraceRows    = 500               // maximum rows for one follower per gap; above it equal rows are merged, and then rows are dropped
+	mostTraceWaiting = 4 * mostTraceRows // maximum unread rows of one follower
+)
+
+// Traced contains the events of a follower since its last read.
+type Traced struct {
+	Rows    []Row `json:"rows"`
+	Dropped int   `json:"dropped"` // events without room
+}
+
+// Row describes one request, or several equal ones.
+type Row struct {
+	T       int64  `json:"t"` // Unix milliseconds
+	Key     []byte `json:"key"`
+	Letter  string `json:"l"` // see package watch
+	Times   int    `json:"n"`
+	Command string `json:"op"`
+	Outcome string `json:"out"`
+	Client  uint64 `json:"c"`
+	Micros  int64  `json:"us"`
+	Server  string `json:"s"`
+	Bytes   int    `json:"b"`             // size of the value read, or of the request
+	Why     string `json:"why,omitempty"` // reason of a miss, if admin.misses knows it: see package why
+	Cause   string `json:"x,omitempty"`   // cause of a miss, X or F: see watch.Cause
+}
+
+// Tracer collects the events of traced keys from the loops of a proxy.
+type Tracer struct {
+	p *proxy.Proxy
+
+	mu        sync.Mutex
+	followers map[*Follower]bool
+	asks      bool // a goroutine polls the loops
+}
+
+// New returns a Tracer. A proxy must have only one, because the events of the loops can
+// be read only once.
+func New(p *proxy.Proxy) *Tracer { return &Tracer{p: p, followers: map[*Follower]bool{}} }
+
+// Follower receives the events of keys that match its patterns.
+type Follower struct {
+	Ready chan struct{} // events can be read; closed by Close
+
+	t        *Tracer
+	patterns []watch.Pattern
+	person   bool
+	waiting  Traced
+	over     bool
+}
+
+// ErrFollowed is returned by Follow if there are already MostFollowers followers.
+var ErrFollowed = errors.New("4 already follow keys on this Ringside: end one of them")
+
+// Follow adds an interactive follower of the keys that match one of patterns. The
+// patterns must be valid.
+func (t *Tracer) Follow(patterns []watch.Pattern) (*Follower, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	people := 0
+	for f := range t.followers {
+		if f.person {
+			people++
+		}
+	}
+	if people >= MostFollowers {
+		return nil, ErrFollowed
+	}
+	return t.add(patterns, true), nil
+}
+
+// Record adds a follower that is not interactive, for example a file.
+func (t *Tracer) Record(patterns []watch.Pattern) *Follower {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.add(patterns, false)
+}
+
+// add adds a follower. mu must be locked, for followed as well.
+func (t *Tracer) add(patterns []watch.Pattern, person bool) *Follower {
+	f := &Follower{Ready: make(chan struct{}, 1), t: t, patterns: patterns, person: person}
+	t.followers[f] = true
+	t.p.Follow(t.followed())
+	if !t.asks {
+		t.asks = true
+		go t.ask()
+	}
+	return f
+}
+
+func (t *Tracer) followed() (all []watch.Pattern) {
+	for f := range t.followers {
+		all = append(all, f.patterns...)
+	}
+	return all
+}
+
+// Close ends f.
+func (f *Follower) Close() {
+	t := f.t
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if f.over {
+		return
+	}
+	f.over = true
+	close(f.Ready)
+	delete(t.followers, f)
+	t.p.Follow(t.followed())
+}
+
+// Take returns the unread events.
+func (f *Follower) Take() Traced {
+	f.t.mu.Lock()
+	is := f.waiting
+	f.waiting = Traced{}
+	f.t.mu.Unlock()
+	if is.Rows == nil {
+		is.Rows = []Row{}
+	}
+	return is
+}
+
+// ask passes events from the loops to the followers until there are none.
+func (t *Tracer) ask() {
+	for {
+		time.Sleep(gap)
+		t.mu.Lock()
+		t.asks = len(t.followers) > 0
+		over := !t.asks
+		t.mu.Unlock()
+		if over {
+			return
+		}
+		traces, err := t.p.Traced()
+		if err != nil {
+			continue // the ticks report the error
+		}
+		now := time.Now()
+		t.mu.Lock()
+		for f := range t.followers {
+			f.hear(traces, now)
+		}
+		t.mu.Unlock()
+	}
+}
+
+// hear adds the events in traces that match f's patterns.
+func (f *Follower) hear(traces []watch.Trace, now time.Time) {
+	var rows []Row
+	dropped := 0
+	for i := range traces {
+		t := &traces[i]
+		dropped += t.Dropped
+		for j := range t.Events {
+			ev := &t.Events[j]
+			key := t.Key(ev)
+			if !slices.ContainsFunc(f.patterns, func(p watch.Pattern) bool { return p.Fits(key) }) {
+				continue
+			}
+			r := Row{T: now.Add(time.Duration(ev.At - t.Now)).UnixMilli(), Key: key, Letter: string(ev.Letter), Times: 1,
+				Command: ev.Op.String(), Outcome: ev.Out.String(), Client: ev.Client, Micros: ev.Took / 1000, Server: ev.Server, Bytes: ev.Bytes, Cause: watch.Cause(ev.Why)}
+			if ev.Why != why.Unsure {
+				r.Why = ev.Why.String()
+			}
+			rows = append(rows, r)
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b Row) int { return cmp.Compare(a.T, b.T) })
+	if len(rows) > mostTraceRows {
+		rows = fold(rows)
+	}
+	for i := range rows {
+		if i >= mostTraceRows || len(f.waiting.Rows) >= mostTraceWaiting {
+			dropped += rows[i].Times
+			continue
+		}
+		f.waiting.Rows = append(f.waiting.Rows, rows[i])
+	}
+	f.waiting.Dropped += dropped
+	if len(f.waiting.Rows) == 0 && f.waiting.Dropped == 0 || f.over {
+		return
+	}
+	select {
+	case f.Ready <- struct{}{}:
+	default:
+	}
+}
+
+// fold merges consecutive hits of a key, and its consecutive increments or decrements,
+// into one row.
+func fold(rows []Row) (list []Row) {
+	last := map[string]int{} // index of the last row by key
+	for _, r := range rows {
+		if i, ok := last[string(r.Key)]; ok && list[i].Letter == r.Letter && (r.Letter == "H" || r.Letter == "I") {
+			list[i].Times++
+			continue
+		}
+		last[string(r.Key)] = len(list)
+		list = append(list, r)
+	}
+	return list
+}

@@ -1,0 +1,166 @@
+package proxy
+
+// This file answers reads from the near cache, and records in it what other commands do.
+//
+// If a value expires while one read refreshes it, further reads wait for that reply. Each of them
+// is a task, and this package is its first handler (task.Leader). It answers the tasks when the
+// refreshing read has its reply. Tasks that it cannot answer continue with the next handler, and so
+// reach the server.
+
+// Reads, the tasks of waiting reads, and writes.
+
+import (
+	"ringside/proxy/client"
+	"ringside/proxy/link"
+	"ringside/proxy/near"
+	"ringside/proxy/routing"
+	"ringside/proxy/stats"
+	"ringside/proxy/task"
+	"ringside/proxy/watch"
+	"ringside/proxy/wire"
+)
+
+// nearReads is the near cache of one loop, and answers reads from it.
+type nearReads struct {
+	near.Near
+	clients *client.Clients
+	tasks   *task.Tasks
+	watch   *watch.Watch // also records reads that do not reach a server
+	hash    func(key []byte) uint64
+	admit   func(s *client.Session, x *client.Exchange, t *task.Task)
+}
+
+// newNearReads returns the near cache of one loop. admit starts a task.
+func newNearReads(tasks *task.Tasks, w *watch.Watch, hash func(key []byte) uint64, admit func(s *client.Session, x *client.Exchange, t *task.Task)) *nearReads {
+	return &nearReads{near.New(tasks.IO, hash), tasks.Clients, tasks, w, hash, admit}
+}
+
+// Keep assigns stores to the routes of a listener. loops is the number of loops that share the
+// memory of a route.
+func (e *nearReads) Keep(lst *routing.Listener, learned func(label string) *stats.Near, loops int) {
+	for i := range lst.Routes {
+		if rt := &lst.Routes[i]; rt.Keeps != nil {
+			label := rt.Name().Route
+			rt.Near = e.Store(near.Name{Pool: rt.Pool.Name, Route: label, Strip: rt.Strip}, rt.Keeps, int(rt.Keeps.Memory)/loops, learned(label))
+		}
+	}
+}
+
+// Serve answers a read of key from the near cache, or makes it wait for a refresh. It returns false
+// if the server must answer. In that case it has recorded in x.Stake what the request does.
+func (e *nearReads) Serve(x *client.Exchange, share int32, rt *routing.Route, raw, key []byte) bool {
+	r := &e.clients.Req
+	switch {
+	case r.Op > wire.Gets && r.Op != wire.Debug || r.Flags&wire.Effects != 0:
+		e.Writes(x, rt, key)
+		return false
+	case rt.Near == nil || r.Op != wire.Get || r.Flags&wire.Base64 != 0:
+		return false
+	}
+	brings := true // the reply will contain the client flags, too
+	if r.Dialect == wire.Meta {
+		if !near.Fits(r) {
+			return false
+		}
+		brings = r.Letters.Has('v') && r.Letters.Has('f')
+	}
+	name := key[len(rt.Strip):]
+	hash := e.hash(name)
+	v, how := rt.Near.Find(hash, name, brings)
+	switch {
+	case how == near.Wait && !e.clients.Scarce(task.TaskSize):
+		t := e.tasks.NewTask(x, share, rt, raw, key, key)
+		t.AwaitsKept = true
+		e.admit(x.Session, x, t)
+		return true
+	case how == near.Give && (v.Known || r.Dialect == wire.Text):
+		e.give(x, share, rt, raw, key, v)
+		return true
+	}
+	rt.Count.Near.Asked++
+	if brings && (rt.Near.All || e.isHot(rt, hash, key)) {
+		e.Stake(x).Asks(rt.Near, hash, share, r.NumKeys <= 1)
+	}
+	return false
+}
+
+// Lead makes a read wait for a refresh, or answers it from the near cache. It implements
+// task.Leader.
+func (e *nearReads) Lead(t *task.Task) bool {
+	rt := t.Route
+	if !t.AwaitsKept || rt.Near == nil {
+		return false
+	}
+	v, how := rt.Near.Find(e.hash(t.Key), t.Key, false)
+	switch {
+	case how == near.Wait:
+		rt.Near.Await(v, func() {
+			e.tasks.Runnable = append(e.tasks.Runnable, t)
+			e.tasks.Soon(link.NearTimer) // makes the loop call End, which runs the task
+		})
+		return true
+	case how == near.Give && (v.Known || t.Req.Dialect == wire.Text):
+		b := append(append([]byte(nil), v.Block...), wire.EndLine...)
+		if t.Req.Dialect == wire.Meta {
+			b = v.Append(nil, t.Raw, &t.Req)
+		}
+		e.count(rt, v)
+		t.Answer(t.Result(nil, b), nil)
+		return true
+	}
+	t.AwaitsKept = false
+	rt.Count.Near.Asked++
+	return false
+}
+
+// give sends the client a kept value.
+func (e *nearReads) give(x *client.Exchange, share int32, rt *routing.Route, raw, key []byte, v *near.Value) {
+	x.Hit(share)
+	x.Outcome = stats.Hit
+	switch {
+	case e.clients.Req.Dialect == wire.Meta:
+		e.clients.Line = v.Append(e.clients.Line[:0], raw, &e.clients.Req)
+		x.Emit(nil, e.clients.Line)
+	case x.InOrder != nil:
+		x.InOrder.Keep(&e.clients.Buffers, string(key), v.Block)
+	default:
+		x.Emit(nil, v.Block)
+	}
+	e.count(rt, v)
+	if e.watch.Left--; e.watch.Left < 0 {
+		e.watch.Ended(e.clients.Now, key, len(rt.Strip), x.Op, stats.Hit, x.Session.ID, len(v.Data))
+	}
+}
+
+// count counts a read that did not reach a server.
+func (e *nearReads) count(rt *routing.Route, v *near.Value) {
+	c := &rt.Count.Near
+	c.Hits++
+	c.Age += uint64(e.clients.Now - v.Asked)
+}
+
+// oftenEnough is how many reads per ttl make it worthwhile to keep a value.
+const oftenEnough = 4
+
+// isHot reports whether key is read often enough. hash is its hash as servers know it.
+func (e *nearReads) isHot(rt *routing.Route, hash uint64, key []byte) bool {
+	if rt.Strip != "" {
+		hash = e.hash(key)
+	}
+	return e.watch.Rate(hash, e.clients.Now)*rt.Near.TTL.Seconds() >= oftenEnough
+}
+
+// Writes records that x may change the value of key.
+func (e *nearReads) Writes(x *client.Exchange, rt *routing.Route, key []byte) {
+	if e.On && rt != nil {
+		e.Stake(x).Writes(key[len(rt.Strip):])
+	}
+}
+
+// Stake returns the Stake of x, and creates it if there is none.
+func (e *nearReads) Stake(x *client.Exchange) *near.Stake {
+	if x.Stake == nil {
+		x.Stake = e.Near.Stake()
+	}
+	return x.Stake
+}

@@ -1,0 +1,141 @@
+package task
+
+// This file formats the requests of a replication rule (package replicate) to one
+// server, and parses the replies. Such a request, by its kind, is called a deed.
+//
+// Package copies copies a key from one replica to another. Package failover copies it from
+// the substitute server to the key's own. Both use replicate.Mend, so both must place the
+// same tombstones, recognize each other's by their flags, and not mistake a client's item
+// for one. So only this package formats these requests.
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"time"
+
+	"ringside/proxy/upstream"
+	"ringside/proxy/wire"
+	"ringside/replicate"
+)
+
+// MarkWait is the time that the owner of a tombstone gets to finish.
+const MarkWait = 20 * time.Millisecond
+
+// Spell returns the request line of the deed d, which must not need anything from the
+// client's request. key is the key as the server knows it. guard is the meta flag that
+// makes the request depend on an item's cas (see Guard). life is the TTL of a tombstone in
+// seconds. The comments at the constants of replicate.Deed say which meta flags each reply
+// must contain.
+func Spell(t *Task, d replicate.Deed, key []byte, guard string, life int) []byte {
+	mark := " F" + wire.MarkFlags + " T" + strconv.Itoa(life) + " c"
+	switch d {
+	case replicate.Remove:
+		return t.Meta("md", key, "", nil)
+	case replicate.Fetch:
+		return t.Meta("mg", key, " v f t s c", nil)
+	case replicate.Claim:
+		return t.Meta("ms", key, " ME"+mark, []byte{})
+	case replicate.Bury:
+		return t.Meta("ms", key, mark, []byte{})
+	case replicate.Remark:
+		return t.Meta("ms", key, guard+mark, []byte{})
+	case replicate.Drop:
+		return t.Meta("md", key, guard, nil)
+	}
+	return t.Meta("mg", key, " s f c", nil) // Look, Weigh, Review, Check, Preview
+}
+
+// Fill returns the request that stores the item in the reply `from`, like Spell. With
+// chosen, the copy gets the cas that was fetched, too.
+func Fill(t *Task, key []byte, guard string, from *upstream.Result, chosen bool) []byte {
+	ttl := Arg(from, 't')
+	if ttl == "-1" {
+		ttl = "0"
+	}
+	flags := guard + " F" + Arg(from, 'f') + " T" + ttl
+	if chosen {
+		flags += " E" + Arg(from, 'c')
+	}
+	return t.Meta("ms", key, flags, from.Reply.Body.Of(from.Bytes))
+}
+
+// Guard returns the meta flag that makes a request run only if the item still has the cas
+// in the reply r.
+func Guard(r *upstream.Result) string { return " C" + Arg(r, 'c') }
+
+// Arg returns the argument of a meta flag in a reply, or "0" if it is missing.
+func Arg(r *upstream.Result, letter byte) string {
+	at, ok := wire.FlagArg(r.Bytes, r.Reply.MetaFlags, letter)
+	if !ok {
+		return "0"
+	}
+	return string(at.Of(r.Bytes))
+}
+
+// Kind returns the meaning of the reply r to a deed.
+func Kind(d replicate.Deed, r *upstream.Result) replicate.Kind {
+	switch k := kinds[r.Reply.Kind]; {
+	case r.Reply.Kind == wire.NoReply && r.Unsent:
+		return replicate.Unsent
+	case r.Reply.Kind == wire.NoReply:
+		return replicate.InDoubt
+	case k == 0:
+		return replicate.ClientError
+	case k == replicate.Hit && Marked(r):
+		return replicate.Marked
+	case k == replicate.Hit && d == replicate.Fetch && Expiring(r.Bytes, &r.Reply):
+		return replicate.Miss
+	default:
+		return k
+	}
+}
+
+// Marked reports whether the client flags in a reply are those of a tombstone. It returns
+// false for a reply without flags.
+func Marked(r *upstream.Result) bool {
+	return string(r.Reply.ClientFlags.Of(r.Bytes)) == wire.MarkFlags || Arg(r, 'f') == wire.MarkFlags
+}
+
+// kinds maps the kinds of replies to outcomes, whatever the request was.
+var kinds = [wire.NumKinds]replicate.Kind{
+	wire.Value: replicate.Hit, wire.Header: replicate.Hit, wire.Item: replicate.Hit, wire.End: replicate.Miss, wire.Miss: replicate.Miss,
+	wire.Stored: replicate.Stored, wire.NotStored: replicate.NotStored, wire.Exists: replicate.Exists, wire.NotFound: replicate.NotFound,
+	wire.Deleted: replicate.Deleted, wire.Touched: replicate.Touched, wire.OK: replicate.OK, wire.ServerError: replicate.ServerError,
+}
+
+// Show returns the edit that adds meta flags to the client's meta request. It adds the
+// flags in the parameter `more`, and the flag letter if the client has not requested that
+// (0: none). The result added is the flag that Hide must remove from the reply, or 0.
+func Show(t *Task, letter byte, more string) (edit Edit, added byte) {
+	if letter != 0 && !t.Req.Letters.Has(letter) {
+		added = letter
+		more += " " + string(letter)
+	}
+	end := t.Req.Line.End
+	return Edit{At: wire.Span{Start: end, End: end}, With: []byte(more)}, added
+}
+
+// Hide removes the flag that Show has added from the reply r. op and dialect are those of
+// the request.
+func Hide(r *upstream.Result, op wire.Op, dialect wire.Dialect, added byte) {
+	rep := &r.Reply
+	if added == 0 {
+		return
+	}
+	if added == 'v' {
+		if rep.Kind == wire.Value {
+			flags := rep.MetaFlags.Of(r.Bytes)
+			line := append([]byte("HD"), bytes.TrimRight(append([]byte(" "), flags...), " \r\n")...)
+			r.SetAnswer(op, dialect, append(line, wire.CRLF...))
+		}
+		return
+	}
+	if at, ok := wire.FlagArg(r.Bytes, rep.MetaFlags, added); ok {
+		from := at.Start - 1
+		if r.Bytes[from-1] == ' ' {
+			from--
+		}
+		r.SetAnswer(op, dialect, append(slices.Clone(r.Bytes[:from]), r.Bytes[at.End:]...))
+	}
+}

@@ -1,0 +1,69 @@
+package upstream
+
+// Gets that share a line.
+
+import "ringside/proxy/wire"
+
+// Line is the line of a get that other gets may share.
+//
+// Up to some release after 1.6.18, memcached sends the replies to several gets with one system
+// call each, even if it received the gets together. The values of one multi-key get are sent
+// together. So a get is appended to the line of the get before it, if the socket has not
+// accepted that line yet:
+//
+//	clients   get a    get b c    gets d    get e    set f …    get g
+//	server    get a b c ↵         gets d ↵  get e ↵  set f … ↵  get g ↵
+//
+// Each get is still a separate request in the queue, with its own client, deadline and result.
+// Only the line end moves from one to the next, so the queued bytes are always complete. The
+// server replies with the keys in their order and omits keys that it does not have. So the reply
+// to one get ends with the VALUE of its last key. A VALUE of a later key, or END, means that the
+// keys before it are misses. An error line instead of a VALUE is the reply for all keys without
+// one, because the server sends nothing more for them.
+//
+// Some servers return several keys in another order, such as a Ringside without multiget_order:
+// request. Such a server loses one connection because of this, and then gets no more shared
+// lines. A client may request a key twice without waiting, and the key may change between the
+// two lookups of the server. If one of the two misses, it cannot be known which; the second one
+// counts as the miss.
+//
+// A key cannot be removed from a line that is being sent. A get that timed out therefore stays
+// in the line, as an orphan, until the whole line is dropped.
+type Line struct {
+	length int32 // bytes up to here, including the line end; 0: the line may not be shared
+	Joined bool  // the next request continues the line
+	gets   bool  // replies include the cas; not the same as the op: a binary get includes it, too
+}
+
+// longestLine is the maximum length of a shared line, in bytes. memcached parses the beginning
+// of a longer line before it is complete, and needs a larger buffer for it.
+const longestLine = 2000
+
+// Plain reports whether raw, parsed into r, is a get or gets of one key, with exactly one space
+// before the key and a CRLF after it.
+func Plain(r *wire.Request, raw []byte) bool {
+	return r.Dialect == wire.Text && r.Flags&wire.Binary == 0 && int(r.Key.Start) == len("get ")+int(r.Op-wire.Get) &&
+		len(raw) == int(r.Key.End)+len(wire.CRLF) && raw[r.Key.End] == '\r'
+}
+
+// Fits reports whether a key of that length can be added to the line. gets means that its reply
+// includes the cas.
+func (l *Line) Fits(gets bool, key int) bool {
+	return l.length > 0 && l.gets == gets && int(l.length)+len(" ")+key <= longestLine
+}
+
+// Begin starts a new line.
+func (l *Line) Begin(gets bool) { l.gets = gets }
+
+// Continue makes l continue the Line `before`, whose line end was removed. Ends then records the
+// new end.
+func (l *Line) Continue(before *Line) {
+	before.Joined = true
+	l.length, l.gets = before.length-int32(len(wire.CRLF)), before.gets
+}
+
+// Ends records that the request, of that many bytes, is complete and ends its line.
+func (l *Line) Ends(size int) { l.length += int32(size) }
+
+// Shared reports whether the line of a request with that many bytes has other requests, too.
+func (l *Line) Shared(size int) bool { return l.Joined || int(l.length) > size }
