@@ -27,7 +27,7 @@ deb: build
 # of all packages. Test binaries without the debugger's tables link faster, and go test runs all
 # of vet beside its links. The compiler is faster when it collects its garbage less often.
 UNCHECKED = cmd/.* internal/(bench.*|cli|instance|demo|drill|e2e|inspect|memnode|top|tracefile|twin|remote) \
-	proxy/(admin.*|client|copies|counters|failover|guard|link|live.*|loop|near|routing|tags|task|upstream|watch) recipes.*
+	proxy/(admin|client|copies|counters|failover|guard|link|live|loop|near|routing|tags|task|upstream|watch) recipes.*
 empty =
 CHECKED = $$($(GO) list ./... | grep -vE '^ringside/($(subst $(empty) $(empty),|,$(strip $(UNCHECKED))))$$')
 check: format
@@ -62,7 +62,7 @@ staticcheck:
 # has nothing to find: the simulations, models, and tests of tables. They run without it.
 RACE = $(shell cat .ci/race-packages)
 SINGLE = ^Test(Ablations|Burst|MemoryOfAnotherLoop|Mutants|NearRefills|NoPlaceholderIsTakenForAValue|Overfull|PresetsKeepTheContract|Refill|RefillInterrupted|Rule|Simulation|SimulationOfLateness|Sizes|Tables|TurnsBound)$$
-SINGLES = ./config ./proxy ./proxy/copies ./proxy/failover ./proxy/guard/misses ./proxy/health ./proxy/near
+SINGLES = ./config ./proxy ./proxy/copies ./proxy/failover ./proxy/guard ./proxy/health ./proxy/near
 unit:
 	.ci/gotest unit -vet=off -timeout 20m $$($(GO) list ./... | grep -vxF "$$(sed 's,^\.,ringside,' .ci/race-packages)")
 	.ci/gotest single -vet=off -timeout 20m -run '$(SINGLE)' $(SINGLES)

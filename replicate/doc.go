@@ -22,7 +22,7 @@
 //   - reports Late for an outcome that arrives so long after the others that another command
 //     may have run in between;
 //   - opens a client's cas token for the Authority, and seals the cas of the reply that the
-//     client gets for the member that sent it (castoken.go of proxy/copies);
+//     client gets for the member that sent it (proxy/copies/castoken.go);
 //   - retries a Held command with new states, until the client's deadline.
 //
 // # Members and the primary
@@ -240,7 +240,7 @@
 //
 // A member's cas counts the writes of one process. So the number alone means nothing at
 // another member, nor at the same one after a restart. The token that a client gets is
-// therefore sealed (castoken.go of proxy/copies) for an identity that consists of
+// therefore sealed (proxy/copies/castoken.go) for an identity that consists of
 //
 //   - the network and the address of the member that replied,
 //   - the key, as servers know it,
