@@ -117,7 +117,7 @@ func (e *Engine) tie(bp *routing.BoundPool, w *failover.Agent, bound map[*table.
 		bp.Gutter = ring.Distinct(g.Place.Ring)
 	}
 	for i := range w.Members {
-		srv := bp.Member(i)
+		srv := bp.Server(i)
 		e.Registrations[srv] = append(e.Registrations[srv], failover.Registration{Pool: bp.Pool.Name, Agent: w, Member: i, Bound: bp, Copies: copies})
 	}
 	if e.RunsKeepers {

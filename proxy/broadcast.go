@@ -29,7 +29,7 @@ func (e *Engine) askThose(s *client.Session, line []byte, g client.Gather, each 
 	x := e.NewExchange(s)
 	x.Gather = g
 	if e.near.On && e.Req.Op == wire.FlushAll {
-		e.near.Stake(x).WritesAll()
+		e.near.lookupOf(x).WritesAll()
 	}
 	each(func(srv *upstream.Server, p *table.Pool, why string) {
 		var c *upstream.Conn

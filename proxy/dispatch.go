@@ -21,21 +21,21 @@ import (
 	"ringside/proxy/wire"
 )
 
-// door handles the clients of one listener: it is their client.Handler. It pairs the
+// handler handles the clients of one listener: it is their client.Handler. It pairs the
 // engine with the listener.
-type door struct {
+type handler struct {
 	*Engine
 	*routing.Listener
 }
 
 // listener returns the listener that s is connected to.
-func (e *Engine) listener(s *client.Session) *routing.Listener { return s.Handler.(*door).Listener }
+func (e *Engine) listener(s *client.Session) *routing.Listener { return s.Handler.(*handler).Listener }
 
 // NeedsFence reports whether a pool behind the listener moves keys or has replicas.
-func (d *door) NeedsFence() bool { return d.Moves }
+func (d *handler) NeedsFence() bool { return d.Moves }
 
 // NoMemory rejects a storage command when there is no memory for its data block.
-func (d *door) NoMemory(s *client.Session, raw []byte, rest int) { d.refuseMemory(s, raw, rest) }
+func (d *handler) NoMemory(s *client.Session, raw []byte, rest int) { d.refuseMemory(s, raw, rest) }
 
 // Serve handles the request in e.Req, which has the bytes raw. It reports whether it
 // has moved those bytes out of the client's input buffer.
@@ -163,7 +163,7 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 		x.FinishOne()
 		return false
 	}
-	goesBy(x, rt)
+	setRoute(x, rt)
 	if r.Op == wire.Get && r.Dialect == wire.Meta && r.Flags&(wire.Quiet|wire.Binary) == 0 { // the answer to a miss repeats flags of the request
 		x.Miss = wire.AppendAnswer(x.Miss[:0], raw, r, wire.Miss)
 	}
@@ -180,7 +180,7 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 	} else if c := e.reach(x, 0, rt, srv); c != nil {
 		a := x.Attempt()
 		if e.Watch.Left--; e.Watch.Left < 0 {
-			e.look(a, rt, key, len(raw))
+			e.sample(a, rt, key, len(raw))
 		}
 		before := c.Tail
 		c.Begin(a, &rt.Timeouts)
@@ -190,9 +190,9 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 	return taken
 }
 
-// look records a, a request on key, in Watch: it is one of the sampled requests.
-func (e *Engine) look(a *upstream.Attempt, rt *routing.Route, key []byte, size int) {
-	e.Watch.Look(e.Now, a, key, len(rt.Strip), size, rt.Guard != nil || rt.Direct)
+// sample records a, a request on key, in Watch: it is one of the sampled requests.
+func (e *Engine) sample(a *upstream.Attempt, rt *routing.Route, key []byte, size int) {
+	e.Watch.Sample(e.Now, a, key, len(rt.Strip), size, rt.Guard != nil || rt.Direct)
 }
 
 // count serves incr and decr, and meta arithmetic. On a route with autocreate it
@@ -207,7 +207,7 @@ func (e *Engine) count(s *client.Session, raw []byte) (taken bool) {
 		return e.ask(s, raw)
 	}
 	x := e.NewExchange(s)
-	goesBy(x, rt)
+	setRoute(x, rt)
 	x.Keys = e.Req.NumKeys
 	e.near.Writes(x, rt, key)
 	e.admit(s, x, e.NewTask(x, 0, rt, raw, e.Req.Key.Of(raw), key))
@@ -215,8 +215,8 @@ func (e *Engine) count(s *client.Session, raw []byte) (taken bool) {
 	return false
 }
 
-// goesBy records in x that its key matched the route rt. If rt is nil it does nothing.
-func goesBy(x *client.Exchange, rt *routing.Route) {
+// setRoute records in x that its key matched the route rt. If rt is nil it does nothing.
+func setRoute(x *client.Exchange, rt *routing.Route) {
 	if rt != nil {
 		x.MissErrors, x.Route = !rt.GetErrors, rt.Count
 	}
@@ -237,7 +237,7 @@ func (e *Engine) readGuarded(s *client.Session, x *client.Exchange, share int32,
 		return false
 	}
 	if e.Watch.Left--; e.Watch.Left < 0 {
-		e.look(c.Tail, rt, key, 0)
+		e.sample(c.Tail, rt, key, 0)
 	}
 	return true
 }
@@ -260,7 +260,7 @@ func (e *Engine) readCopy(s *client.Session, x *client.Exchange, share int32, rt
 	e.endPart(c.Server)
 	copies.Ask(x, share, rt, c, &e.Copies, raw, key, name, hash)
 	if e.Watch.Left--; e.Watch.Left < 0 {
-		e.look(c.Tail, rt, key, 0)
+		e.sample(c.Tail, rt, key, 0)
 	}
 	return true
 }
@@ -464,7 +464,7 @@ func (e *Engine) askKeys(x *client.Exchange, raw []byte, again bool) {
 			case !moved && e.readGuarded(s, x, share, rt, srv, key):
 			case rt.Direct && e.readCopy(s, x, share, rt, srv, raw, key):
 			case e.Scarce(task.TaskSize):
-				x.Fail(share, link.OutOfMemory, stats.Crowded)
+				x.Fail(share, link.OutOfMemory, stats.QueueFull)
 			default:
 				tasks = append(tasks, e.NewTask(x, share, rt, raw, span.Of(raw), key))
 			}
@@ -478,7 +478,7 @@ func (e *Engine) askKeys(x *client.Exchange, raw []byte, again bool) {
 			}
 			c.AddKey(word, len(key)-len(rt.Strip))
 			if e.Watch.Left--; e.Watch.Left < 0 {
-				e.look(c.Tail, rt, key, 0)
+				e.sample(c.Tail, rt, key, 0)
 			}
 		}
 	}
@@ -497,7 +497,7 @@ var (
 // ServeQuiet adds a quiet get of key to a batch. It returns false if the get must be
 // sent alone. A sampled get is sent alone, because in a batch its reply could not be
 // attributed to it.
-func (d *door) ServeQuiet(s *client.Session, key []byte) bool {
+func (d *handler) ServeQuiet(s *client.Session, key []byte) bool {
 	e := d.Engine
 	rt, srv, _ := e.place(d.Listener, key)
 	if rt == nil || unfitKey(rt, key) != "" || rt.Guard != nil || rt.Near != nil || rt.NeedsTask(srv) || e.Watch.Left <= 0 {
@@ -517,7 +517,7 @@ func (d *door) ServeQuiet(s *client.Session, key []byte) bool {
 }
 
 // EndBatch sends the gets that are batched in x.
-func (d *door) EndBatch(x *client.Exchange) {
+func (d *handler) EndBatch(x *client.Exchange) {
 	d.endParts()
 	x.FinishOne()
 }

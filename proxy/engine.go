@@ -86,7 +86,7 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 	}
 	e.Concluding = e.placed
 	e.Tasks.Ended = func(t *task.Task, key []byte, o stats.Outcome, size int) {
-		e.fateOf(t, o)
+		e.recordOutcome(t, o)
 		if e.Watch.Left--; e.Watch.Left < 0 {
 			e.Watch.Ended(e.Now, key, len(t.Strip), t.Op, o, t.Asker&^upstream.Bulky, size)
 		}
@@ -109,7 +109,7 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 	e.Watch = watch.New(p.Hash, p.Seed+uint64(len(before)))
 	e.Watch.Judged = func(key []byte) why.Reason {
 		if b := p.book.Load(); b != nil {
-			return b.Judged(key)
+			return b.Reason(key)
 		}
 		return why.Unsure
 	}
@@ -152,7 +152,7 @@ const TooManyConnections = "ERROR Too many open connections\r\n"
 // accepted yet, and clients treat it as an unavailable server.
 func (e *Engine) Accepted(network, address string, sock link.Sock) *link.Link {
 	lst := e.Listeners[network+" "+address]
-	s := e.NewSession(e.Shared.lastClient.Add(1), &door{e, lst}, sock)
+	s := e.NewSession(e.Shared.lastClient.Add(1), &handler{e, lst}, sock)
 	if e.Debug {
 		e.Log.Debug("client connected", "client", s.Peer(), "listener", address)
 	}

@@ -126,12 +126,12 @@ func (e *Engine) counted(srv *upstream.Server, answer []byte) {
 	}
 }
 
-// Doubtful returns the addresses of servers that should be asked for their stats,
+// CountersToRead returns the addresses of servers that should be asked for their stats,
 // because values are missing there for an unknown reason. AskStats passes the replies
 // to the book, which explains misses.
-func (p *Proxy) Doubtful() []string {
+func (p *Proxy) CountersToRead() []string {
 	if b := p.book.Load(); b != nil {
-		return b.Doubtful()
+		return b.CountersToRead()
 	}
 	return nil
 }

@@ -36,10 +36,10 @@ func (p *Proxy) Misses(label string) *why.Account {
 	return nil
 }
 
-// Judged returns the report of why keys missed and how long their values took to
+// MissReport returns the report of why keys missed and how long their values took to
 // rebuild. It returns nil if there is no book, so that misses are not explained. It
 // returns an error in the same cases as Snapshot.
-func (p *Proxy) Judged() (is *why.Report, err error) {
+func (p *Proxy) MissReport() (is *why.Report, err error) {
 	b := p.book.Load()
 	if b == nil {
 		return nil, nil
@@ -52,8 +52,8 @@ func (p *Proxy) Judged() (is *why.Report, err error) {
 	return b.Report(now), nil
 }
 
-// Fate reports the reply r to the attempt a, if a is a client's own request.
-func (o observer) Fate(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply) {
+// Observe reports the reply r to the attempt a, if a is a client's own request.
+func (o observer) Observe(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply) {
 	e, at := o.e, why.Place{Home: c.Server.Number, Served: c.Server.Number}
 	if e.Shared.book.Load() == nil {
 		return
@@ -61,7 +61,7 @@ func (o observer) Fate(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply) {
 	to, ok := a.To.(interface {
 		RouteOf(share int32) *stats.RouteCounters
 	})
-	if !ok { // a task reports when it has its answer: fateOf
+	if !ok { // a task reports when it has its answer: recordOutcome
 		return
 	}
 	count := to.RouteOf(a.Share)
@@ -89,8 +89,8 @@ func (o observer) Fate(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply) {
 	}
 }
 
-// fateOf reports what happened to the key of t, after its client got the answer.
-func (e *Engine) fateOf(t *task.Task, o stats.Outcome) {
+// recordOutcome reports what happened to the key of t, after its client got the answer.
+func (e *Engine) recordOutcome(t *task.Task, o stats.Outcome) {
 	tell := t.Account
 	switch {
 	case tell == nil || t.Removal():
@@ -127,7 +127,7 @@ func (e *Engine) placed(t *task.Task) {
 	if is.Role == health.Returning {
 		served = is.Interim.Server
 	}
-	at.Served = t.Route.Member(served).Number
+	at.Served = t.Route.Server(served).Number
 }
 
 // lost reports to the book, which explains misses, that a server has lost its contents.

@@ -102,7 +102,7 @@ func (m *model) answer(server, text string) (answer string) {
 }
 
 func (m *model) judged() *why.Report {
-	is, err := m.s.Proxy.Judged()
+	is, err := m.s.Proxy.MissReport()
 	if err != nil {
 		m.s.T.Fatal(err)
 	}
@@ -242,7 +242,7 @@ func TestInvalidated(t *testing.T) {
 	} {
 		s.Line(line)
 	}
-	is, _ := s.Proxy.Judged()
+	is, _ := s.Proxy.MissReport()
 	sum := uint64(0)
 	for _, l := range is.Routes {
 		sum += l.Reasons[why.Invalidated]

@@ -267,7 +267,7 @@ func (v *inventory) free() {
 // exchangeOf returns the client command that a belongs to, or nil.
 func exchangeOf(a *upstream.Attempt) *client.Exchange {
 	to := a.To
-	if s, ok := to.(*watch.Sight); ok {
+	if s, ok := to.(*watch.SampleReceiver); ok {
 		to = s.Receiver
 	}
 	switch to := to.(type) {

@@ -47,7 +47,7 @@ func (e *nearReads) Keep(lst *routing.Listener, learned func(label string) *stat
 }
 
 // Serve answers a read of key from the near cache, or makes it wait for a refresh. It returns false
-// if the server must answer. In that case it has recorded in x.Stake what the request does.
+// if the server must answer. In that case it has recorded in x.Lookup what the request does.
 func (e *nearReads) Serve(x *client.Exchange, share int32, rt *routing.Route, raw, key []byte) bool {
 	r := &e.clients.Req
 	switch {
@@ -79,7 +79,7 @@ func (e *nearReads) Serve(x *client.Exchange, share int32, rt *routing.Route, ra
 	}
 	rt.Count.Near.Asked++
 	if brings && (rt.Near.All || e.isHot(rt, hash, key)) {
-		e.Stake(x).Asks(rt.Near, hash, share, r.NumKeys <= 1)
+		e.lookupOf(x).Asks(rt.Near, hash, share, r.NumKeys <= 1)
 	}
 	return false
 }
@@ -153,14 +153,14 @@ func (e *nearReads) isHot(rt *routing.Route, hash uint64, key []byte) bool {
 // Writes records that x may change the value of key.
 func (e *nearReads) Writes(x *client.Exchange, rt *routing.Route, key []byte) {
 	if e.On && rt != nil {
-		e.Stake(x).Writes(key[len(rt.Strip):])
+		e.lookupOf(x).Writes(key[len(rt.Strip):])
 	}
 }
 
-// Stake returns the Stake of x, and creates it if there is none.
-func (e *nearReads) Stake(x *client.Exchange) *near.Stake {
-	if x.Stake == nil {
-		x.Stake = e.Near.Stake()
+// lookupOf returns the lookupOf of x, and creates it if there is none.
+func (e *nearReads) lookupOf(x *client.Exchange) *near.Lookup {
+	if x.Lookup == nil {
+		x.Lookup = e.Near.NewLookup()
 	}
-	return x.Stake
+	return x.Lookup
 }

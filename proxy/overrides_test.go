@@ -72,7 +72,7 @@ func TestOrderMeetsReload(t *testing.T) {
 			case <-done:
 				return
 			default:
-				p.Swap(tables[i%2])
+				p.SetTable(tables[i%2])
 			}
 		}
 	})

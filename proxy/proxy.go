@@ -86,10 +86,10 @@ func (p *Proxy) Table() *table.Table { return p.published.Load().Table }
 // without a keeper are not in the map. The caller must not change it.
 func (p *Proxy) Agents() map[*table.Pool]*failover.Agent { return p.published.Load().Agents }
 
-// Swap makes t the table that new requests use. It wakes all engines, and each adopts t
+// SetTable makes t the table that new requests use. It wakes all engines, and each adopts t
 // at its next wakeup. Requests in flight complete with the table that they started
 // with.
-func (p *Proxy) Swap(t *table.Table) {
+func (p *Proxy) SetTable(t *table.Table) {
 	p.published.Store(failover.Publish(t, p.published.Load(), p.Seed, p.Ablation))
 	p.wake()
 }

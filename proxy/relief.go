@@ -153,7 +153,7 @@ func (e *Engine) refuse(s *client.Session, raw []byte) {
 		return
 	}
 	x := e.NewExchange(s)
-	goesBy(x, rt)
+	setRoute(x, rt)
 	e.near.Writes(x, rt, key)
 	if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) || rt != nil && rt.Guard != nil {
 		e.admit(s, x, e.NewRemoval(x, rt, wrote, key, r.Answer))

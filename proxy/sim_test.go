@@ -255,7 +255,7 @@ func (w *world) reload() {
 	w.epoch++
 	w.lay()
 	t := w.table
-	w.p.Swap(&t)
+	w.p.SetTable(&t)
 	w.old = append(w.old, w.conns...) // requests in flight may still reach a server that the next table names
 	for _, k := range w.keyList {
 		k.acked, k.set = 0, 0

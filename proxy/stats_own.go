@@ -127,7 +127,7 @@ func (e *Engine) statsServers(s *client.Session) {
 				}
 			}
 			for _, pool := range b.pools {
-				if m := sum.Member(pool, b.target.Name); m != nil {
+				if m := sum.Phase(pool, b.target.Name); m != nil {
 					m.Report(r)
 				}
 			}
@@ -211,8 +211,8 @@ func (e *Engine) describe(into *stats.ClientList) {
 		}
 	}
 	into.List = append(into.List, list...)
-	e.Servers.Waits(into.Told)
-	e.Tasks.Waits(into.Told)
+	e.Servers.Waits(into.RecordWait)
+	e.Tasks.Waits(into.RecordWait)
 }
 
 // socketName formats an address as memcached does.

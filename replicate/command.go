@@ -71,8 +71,8 @@ const (
 	NumStates
 )
 
-// Member is one replica of a key. Its index is its position in the key's order.
-type Member struct {
+// Replica is one replica of a key. Its index is its position in the key's order.
+type Replica struct {
 	State State
 	Near  bool // in the zone of this instance: Nearest prefers it
 	// ChosenCAS is true if the server supports the meta flag E (memcached 1.6.27 and
@@ -109,7 +109,7 @@ type Outcome struct {
 	Kind Kind
 	// Value is the number of a Number. For other asks it is
 	//   - Look and Review: the item's size;
-	//   - Weigh: 1 if the item's cas is the client's token;
+	//   - CompareVersion: 1 if the item's cas is the client's token;
 	//   - Preview: the size or number that the item would have after the command;
 	//   - Fetch: for incr and decr the item's number; for others 1 if the value is the one that the
 	//     command stores, or if there is nothing because that value has expired.

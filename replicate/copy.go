@@ -26,13 +26,13 @@ type copying struct {
 	waited  Mask  // had a tombstone whose owner got time (Wait)
 	claimed Mask  // have refused a claim in this round
 
-	copied Mask // are like the source
-	left   Mask // have another command's tombstone, which was left alone
-	lost   Mask // were changed by another command in between
-	laid   Mask // have got the value in the place of another one
-	empty  Mask // have nothing, although the source may have the key
-	bad    Mask // are as before, or unknown
-	doubt  Mask // are bad, and may get the value, perhaps later
+	copied   Mask // are like the source
+	left     Mask // have another command's tombstone, which was left alone
+	lost     Mask // were changed by another command in between
+	replaced Mask // have got the value in the place of another one
+	empty    Mask // have nothing, although the source may have the key
+	bad      Mask // are as before, or unknown
+	doubt    Mask // are bad, and may get the value, perhaps later
 
 	levelling
 }
@@ -47,7 +47,7 @@ type levelling struct {
 }
 
 func (r *Rule) copyThen(then next, targets, sources Mask, overwrite bool) {
-	keep := then == closing && r.deed() != Put || then == starting && r.through && r.in == 0
+	keep := then == closing && r.followerStep() != Put || then == starting && r.through && r.in == 0
 	r.copy = copying{then: then, overwrite: overwrite, keep: keep, take: then == asking || then == closing, from: sources}
 	r.copyRound(targets)
 }
@@ -64,7 +64,7 @@ func (r *Rule) copyRound(targets Mask) {
 	if c.rounds++; targets != c.targets {
 		c.targets, c.first = targets, r.n
 	}
-	c.sources, c.guarded, c.made, c.taken, c.claimed, c.lost, c.laid = c.from, 0, 0, 0, 0, 0, 0
+	c.sources, c.guarded, c.made, c.taken, c.claimed, c.lost, c.replaced = c.from, 0, 0, 0, 0, 0, 0
 	c.hit, c.missed, c.other, c.level = false, false, false, false
 	r.stage = claiming
 	first := Claim
@@ -124,7 +124,7 @@ func (r *Rule) claimTold(ask int, e asked, m Mask) {
 	case e.deed == Wait && k == OK:
 		r.ask(i, Look)
 	case e.deed == Look && k == Hit && c.overwrite:
-		guard(&c.laid)
+		guard(&c.replaced)
 	case e.deed == Look && k == Hit:
 		c.copied |= m
 	case e.deed == Look && k == Marked && (c.overwrite || c.take && c.waited&m != 0):
@@ -154,7 +154,7 @@ func (r *Rule) claimTold(ask int, e asked, m Mask) {
 func (r *Rule) level() {
 	c := &r.copy
 	var same Mask
-	for m := c.laid; m != 0; m &= m - 1 {
+	for m := c.replaced; m != 0; m &= m - 1 {
 		if i := m.first(); r.asks[c.ahead].kind == Hit && r.foreseen[i] == r.foreseen[r.lead] {
 			same |= 1 << i
 		}
@@ -222,7 +222,7 @@ func (r *Rule) drop() {
 	case !c.missed || c.keep && c.then == starting: // a source that is not filled may lack what another proxy has written
 		c.bad |= kept
 	case c.then == closing:
-		r.fix |= kept
+		r.needsCopy |= kept
 	default:
 		c.copied |= kept
 	}
@@ -251,21 +251,21 @@ func (r *Rule) fillTold(e asked, m Mask) {
 	case k != Stored && k != Deleted:
 		// The command that changed it may have had an older value than ours.
 		c.lost |= m
-		c.laid &^= m
-	case e.deed == Fill && c.laid&m != 0:
+		c.replaced &^= m
+	case e.deed == Fill && c.replaced&m != 0:
 	case e.deed == Fill || c.missed && !c.hit:
 		c.copied |= m
 	default:
 		c.empty |= m
-		c.laid &^= m
+		c.replaced &^= m
 	}
 	if r.open > 0 {
 		return
 	}
-	switch c.laid &^= c.bad; {
+	switch c.replaced &^= c.bad; {
 	case c.level:
-		c.copied |= c.laid
-	case c.hit && c.laid != 0:
+		c.copied |= c.replaced
+	case c.hit && c.replaced != 0:
 		// The replaced value may have been newer than the fetched one. The member has no
 		// tombstone, so that the last copy is not lost with the source.
 		r.stage = checking
@@ -280,11 +280,11 @@ func (r *Rule) checkTold(k Kind) {
 	c := &r.copy
 	switch {
 	case k == Hit:
-		c.copied |= c.laid
+		c.copied |= c.replaced
 	case k.failed(), k.refused():
-		c.bad |= c.laid
+		c.bad |= c.replaced
 	default:
-		c.lost |= c.laid
+		c.lost |= c.replaced
 	}
 	r.copyEnd()
 }
@@ -340,7 +340,7 @@ func (r *Rule) copyDone() {
 			r.clean |= c.copied
 			r.start()
 		case readsAtOne(r.c) && r.in != 0:
-			r.deaf |= 1 << r.lead
+			r.failedLeads |= 1 << r.lead
 			r.lead = int8(r.in.first())
 			r.start()
 		default:
@@ -359,7 +359,7 @@ func (r *Rule) copyDone() {
 		}
 	case closing:
 		r.unsure = r.unsure || c.other && r.binds() // the value is newer, or an older one that was restored from a follower that never had ours
-		r.took |= c.copied
+		r.stored |= c.copied
 		r.clean |= c.copied & r.stale
 		r.without |= c.empty
 		r.dirty |= c.bad | c.lost

@@ -121,7 +121,7 @@ func TestWhatDiffers(t *testing.T) {
 	}
 	for _, test := range []struct {
 		c       Command
-		members []Member
+		members []Replica
 		answers string
 		want    string
 	}{

@@ -122,7 +122,7 @@ func everyVector() bool { return os.Getenv("RINGSIDE_SEEDS") != "" }
 // sorted reports whether members are the one representative of all orders of the same
 // states: the primary may be anywhere, and the others are ordered from more to less
 // complete.
-func sorted(members []Member) bool {
+func sorted(members []Replica) bool {
 	lead, last := Authority(members), State(0)
 	for i, m := range members {
 		if i != lead {

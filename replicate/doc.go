@@ -3,12 +3,12 @@
 //
 // A member is one replica of a key: a server of the key's replica set. Begin makes the
 // Rule of one command from a Policy and the states of the members. Next returns the
-// requests (asks) to send. Told records the outcome of one of them. Settled returns what
+// requests (asks) to send. HandleOutcome records the outcome of one of them. Settled returns what
 // the client gets and which members need a repair. The package is pure: it does no I/O,
 // has no clock, and sees neither keys nor values. Its caller
 //
-//   - sends what Next returns until it returns nothing, after Begin and after each Told;
-//   - replies to the client as soon as Settled reports true, and continues until Over:
+//   - sends what Next returns until it returns nothing, after Begin and after each HandleOutcome;
+//   - replies to the client as soon as Settled reports true, and continues until IsDone:
 //     Dirty, Clean, Undo and Repair may grow until then;
 //   - sets a deadline for each ask, and reports InDoubt or Unsent when it passes;
 //   - recognizes a tombstone by its flags, and reports Marked for it to every ask that
@@ -112,8 +112,8 @@
 //
 // A tombstone (mark) is an empty item with special flags and a short TTL. It says that a
 // command is in progress on the key, and that this member does not know its value. A Claim
-// places one where there is nothing (repairs, adds). A Bury replaces whatever is there
-// (deletes). A Remark replaces what an earlier ask saw or placed there, for example a
+// places one where there is nothing (repairs, adds). A PlaceTombstone replaces whatever is there
+// (deletes). A RefreshTombstone replaces what an earlier ask saw or placed there, for example a
 // tombstone that an append has changed because it could not see it. A tombstone also follows
 // a set that timed out and had no condition.
 //
@@ -147,9 +147,9 @@
 // and a delete with Command.Conditional replace at each member only the item that they saw
 // there:
 //
-//	         something is there     nothing is there
-//	set      Store by its cas       Claim, then Store by the cas of the claim
-//	delete   Remark by its cas      Claim
+//	         something is there           nothing is there
+//	set      Store by its cas             Claim, then Store by the cas of the claim
+//	delete   RefreshTombstone by its cas  Claim
 //
 // Every write that is acknowledged later reaches that member, and leaves another cas or
 // nothing. So the late write finds another cas there and does nothing. If there was no such
@@ -160,7 +160,7 @@
 //
 // Another proxy may write between a look and the request that depends on it. Then the
 // member is looked at again, up to three times per command. After that it is asked without
-// a condition (Forward, Bury): others write there without a pause, and it has just replied.
+// a condition (Forward, PlaceTombstone): others write there without a pause, and it has just replied.
 // A set that has failed for its client sends nothing more: a look may show a newer value by
 // then. (The model found this after 360 states.)
 //

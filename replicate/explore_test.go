@@ -20,7 +20,7 @@ type explorer struct {
 	t       *testing.T
 	p       Policy
 	c       Command
-	members []Member
+	members []Replica
 	few     bool
 	faults  int                 // most failures or interventions in one history; -1: any number
 	begun   map[beginning]bool  // beginnings that have been explored
@@ -39,7 +39,7 @@ func (x *explorer) fail(r *Rule, format string, args ...any) {
 	x.t.Helper()
 	if x.bad++; x.bad <= 3 {
 		s, ok := r.Settled()
-		x.t.Errorf("%s\n policy %+v command %+v members %v\n asks %s\n settled %v %+v over %v", fmt.Sprintf(format, args...), x.p, x.c, x.members, history(r), ok, s, r.Over())
+		x.t.Errorf("%s\n policy %+v command %+v members %v\n asks %s\n settled %v %+v over %v", fmt.Sprintf(format, args...), x.p, x.c, x.members, history(r), ok, s, r.IsDone())
 	}
 }
 
@@ -55,7 +55,7 @@ var deedNames = []string{"forward", "put", "join", "count", "extend", "remove", 
 var kindNames = []string{"?", "hit", "miss", "marked", "stored", "not stored", "exists", "not found", "deleted", "touched", "number", "ok", "client error", "server error", "unsent", "in doubt"}
 var stateNames = []string{"in", "returning", "filling", "warming", "settling", "leaving", "out", "suspect", "dirty", "gone"}
 
-func (m Member) String() string { return stateNames[m.State] }
+func (m Replica) String() string { return stateNames[m.State] }
 
 func (x *explorer) run() {
 	b := x.beginning()
@@ -95,7 +95,7 @@ func (x *explorer) visit(r Rule, begun uint8) {
 	x.seen[h] = struct{}{}
 	x.visited++
 	x.check(&r)
-	if r.open == 0 && !r.Over() {
+	if r.open == 0 && !r.IsDone() {
 		x.fail(&r, "stuck")
 		return
 	}
@@ -113,7 +113,7 @@ func (x *explorer) visit(r Rule, begun uint8) {
 				continue // another write comes between once, and not if everything fails already
 			}
 			next := r
-			next.Told(i, o)
+			next.HandleOutcome(i, o)
 			if after, ok := next.Settled(); settled && (!ok || after.Verdict != before.Verdict || after.Answer != before.Answer) {
 				x.fail(&next, "changed its mind from %+v", before)
 			}
@@ -130,7 +130,7 @@ func (x *explorer) visit(r Rule, begun uint8) {
 }
 
 // guarded reports whether d runs only if nothing has changed since an earlier ask.
-func (d Deed) guarded() bool {
+func (d Step) guarded() bool {
 	return d == Fill || d == Store || d == Drop || d == Check || d == Join || d == Count
 }
 
@@ -157,7 +157,7 @@ func positive(c Command, k Kind) bool {
 // value).
 func holds(r *Rule, member int) bool {
 	has, nothing, joined := false, false, false
-	removes := r.c.Op == Delete || r.spoils()
+	removes := r.c.Op == Delete || r.makesStale()
 	for _, e := range r.asks[:r.n] {
 		if e.deed == Fetch {
 			nothing = e.kind == Miss
@@ -181,9 +181,9 @@ func holds(r *Rule, member int) bool {
 			case copied:
 				has = has || e.kind == Hit
 			}
-		case Bury, Swap:
+		case PlaceTombstone, Swap:
 			has = false
-		case Remark: // a tombstone of the delete itself was still there
+		case RefreshTombstone: // a tombstone of the delete itself was still there
 			has = removes && e.kind == Stored
 		case Fill:
 			has = e.kind == Stored
@@ -215,7 +215,7 @@ func (x *explorer) check(r *Rule) {
 		again := r.marked && len(kinds) <= 1+maxLooks
 		for _, k := range kinds[:max(len(kinds)-1, 0)] {
 			again = again || (k == Miss || k == NotFound || k == NotStored) && len(kinds) <= 1+maxLooks ||
-				(r.c.Op == Replace || r.c.Op == Delete || r.conditional()) && k == Exists || (r.c.Op == Delete && k == Deleted || r.spoils()) && len(kinds) <= 1+maxLooks+maxRounds || k == Marked || k == ClientError && r.counts()
+				(r.c.Op == Replace || r.c.Op == Delete || r.conditional()) && k == Exists || (r.c.Op == Delete && k == Deleted || r.makesStale()) && len(kinds) <= 1+maxLooks+maxRounds || k == Marked || k == ClientError && r.counts()
 		}
 		if len(kinds) > 1 && !again {
 			x.fail(r, "member %d got the client's command %d times", m, len(kinds))
@@ -284,7 +284,7 @@ func (x *explorer) check(r *Rule) {
 
 // checkEnd checks what the settlement reports about members that lack the write.
 func (x *explorer) checkEnd(r *Rule, s Settlement, done bool) {
-	if !r.Over() {
+	if !r.IsDone() {
 		return
 	}
 	for i, m := range x.members {
@@ -293,7 +293,7 @@ func (x *explorer) checkEnd(r *Rule, s Settlement, done bool) {
 		}
 		reached := m.State != Leaving && m.State != Suspect && m.State != Gone
 		known := s.Dirty.Has(i) || s.Repair.Has(i)
-		if done && !known && !holds(r, i) && (reached || r.deed() != Extend) {
+		if done && !known && !holds(r, i) && (reached || r.followerStep() != Extend) {
 			x.fail(r, "member %d lacks the write and nobody is told", i)
 		}
 		for _, e := range r.asks[:r.n] {
@@ -360,8 +360,8 @@ func (x *explorer) checkRead(r *Rule, s Settlement) {
 }
 
 // forStates calls f with every combination of states of n members.
-func forStates(n int, f func([]Member)) {
-	members := make([]Member, n)
+func forStates(n int, f func([]Replica)) {
+	members := make([]Replica, n)
 	var walk func(int)
 	walk = func(i int) {
 		if i == n {
@@ -418,14 +418,14 @@ func exploreAll(t *testing.T, n int, few bool, faults int, which func(Command) b
 			if faults == 1 && (p.Ack != AckAll || !p.ReadThrough) {
 				continue // two members cover what these change
 			}
-			forStates(n, func(members []Member) {
-				if n > 2 && slices.ContainsFunc(members, func(m Member) bool { return m.State == Gone }) {
+			forStates(n, func(members []Replica) {
+				if n > 2 && slices.ContainsFunc(members, func(m Replica) bool { return m.State == Gone }) {
 					return // same as Out: TestGoneMissesWrites
 				}
 				if classOf(c) != reads && classOf(c) != all && !everyVector() && !sorted(members) {
 					return
 				}
-				if x.bad > 3 || faults == 1 && slices.ContainsFunc(members, func(m Member) bool { return !worth(c, m.State) }) {
+				if x.bad > 3 || faults == 1 && slices.ContainsFunc(members, func(m Replica) bool { return !worth(c, m.State) }) {
 					return
 				}
 				x.p, x.c, x.members = p, c, members
@@ -507,9 +507,9 @@ func TestManyMembers(t *testing.T) {
 		x.c = cs[rnd.IntN(len(cs))]
 		ps := policies(x.c)
 		x.p = ps[rnd.IntN(len(ps))]
-		x.members = make([]Member, 1+rnd.IntN(Max))
+		x.members = make([]Replica, 1+rnd.IntN(Max))
 		for i := range x.members {
-			x.members[i] = Member{State: State(rnd.IntN(int(NumStates))), Near: rnd.IntN(2) == 0}
+			x.members[i] = Replica{State: State(rnd.IntN(int(NumStates))), Near: rnd.IntN(2) == 0}
 			if rnd.IntN(2) == 0 {
 				x.members[i].State = In
 			}
@@ -518,7 +518,7 @@ func TestManyMembers(t *testing.T) {
 			}
 		}
 		r := Begin(x.p, x.c, x.members, rnd.Uint64())
-		for !r.Over() && x.bad == 0 {
+		for !r.IsDone() && x.bad == 0 {
 			var room [maxAsks]Ask
 			r.Next(room[:0])
 			var open []int
@@ -528,7 +528,7 @@ func TestManyMembers(t *testing.T) {
 				}
 			}
 			if len(open) == 0 {
-				if !r.Over() {
+				if !r.IsDone() {
 					x.fail(&r, "stuck")
 				}
 				break
@@ -539,7 +539,7 @@ func TestManyMembers(t *testing.T) {
 			if long {
 				o = longest(x.c, &r, i)
 			}
-			r.Told(i, o)
+			r.HandleOutcome(i, o)
 			most = max(most, int(r.n))
 			x.check(&r)
 		}
@@ -566,7 +566,7 @@ func longest(c Command, r *Rule, i int) Outcome {
 		return Outcome{Kind: ServerError}
 	case Look, Review:
 		return Outcome{Kind: Hit, Value: uint64(i)}
-	case Claim, Bury:
+	case Claim, PlaceTombstone:
 		return Outcome{Kind: Stored}
 	case Fetch: // the last source has the key
 		if r.stage == fetching && r.copy.sources == 0 || r.stage == looking && r.at == r.last {
@@ -581,7 +581,7 @@ func longest(c Command, r *Rule, i int) Outcome {
 			return Outcome{Kind: Stored}
 		}
 		return Outcome{Kind: ServerError}
-	case Drop, Remark:
+	case Drop, RefreshTombstone:
 		return Outcome{Kind: Exists}
 	}
 	return all[0]

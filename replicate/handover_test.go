@@ -14,14 +14,14 @@ func TestNoCountIsLostWhileTheAuthorityChanges(t *testing.T) {
 	x := newChecker(t)
 	counted := 0
 	for _, n := range []int{2, 3} {
-		forViews(n, func(a, b []Member) {
+		forViews(n, func(a, b []Replica) {
 			changing := 0
 			for i := range a {
 				if a[i].State != b[i].State {
 					changing++
 				}
 			}
-			if n == 3 && (changing != 1 || !slices.ContainsFunc(a, func(m Member) bool { return m.State == Out })) {
+			if n == 3 && (changing != 1 || !slices.ContainsFunc(a, func(m Replica) bool { return m.State == Out })) {
 				return // two members show the rest
 			}
 			for have := range Mask(1) << n {
@@ -37,9 +37,9 @@ func TestNoCountIsLostWhileTheAuthorityChanges(t *testing.T) {
 
 // countWhile runs the counts of two clients. Of the members that may be without the value,
 // those in have have it.
-func countWhile(x *checker, counted *int, a, b []Member, have Mask) {
+func countWhile(x *checker, counted *int, a, b []Replica, have Mask) {
 	s := pair(Policy{}, a, b, Command{Op: Incr}, Command{Op: Incr})
-	readable := func(m Member) bool {
+	readable := func(m Replica) bool {
 		return m.State == In || m.State == Filling || m.State == Warming || m.State == Settling
 	}
 	there := false // a readable member has the 5

@@ -63,7 +63,7 @@ func (r *Rule) start() {
 func (r *Rule) forward() {
 	r.stage, r.looked, r.again = leading, 0, 0
 	switch {
-	case !r.c.If && (r.c.Op == Replace || r.c.Op == Delete), r.spoils() && r.rest() != 0:
+	case !r.c.If && (r.c.Op == Replace || r.c.Op == Delete), r.makesStale() && r.rest() != 0:
 		r.see()
 		return
 	case r.c.Op == Delete && !r.c.Stale && r.takes.Len() > 1:
@@ -90,18 +90,18 @@ func (r *Rule) forward() {
 func (r *Rule) preview(i int) { r.guard[i] = uint8(r.ask(i, Preview)) }
 
 // rest returns the followers, which repeat what the primary has done.
-func (r *Rule) rest() Mask { return r.takes &^ (1 << r.lead) &^ r.dirty &^ r.deaf }
+func (r *Rule) rest() Mask { return r.takes &^ (1 << r.lead) &^ r.dirty &^ r.failedLeads }
 
 // others returns the members that may have a key that the primary hasn't.
-func (r *Rule) others() Mask { return (r.in | r.warm) &^ (1 << r.lead) &^ r.deaf }
+func (r *Rule) others() Mask { return (r.in | r.warm) &^ (1 << r.lead) &^ r.failedLeads }
 
 // see looks at the item that a replace, or a command that leaves the item stale, would
 // change.
 func (r *Rule) see() {
 	r.stage = leading
 	d := Look
-	if r.spoils() {
-		d = Weigh
+	if r.makesStale() {
+		d = CompareVersion
 	}
 	r.main = uint8(r.ask(int(r.lead), d))
 }
@@ -128,7 +128,7 @@ func (r *Rule) leadTold(ask int, o Outcome) {
 	}
 	k := main.kind
 	switch {
-	case main.deed == Look || main.deed == Weigh:
+	case main.deed == Look || main.deed == CompareVersion:
 		r.leadSeen(k, m)
 		return
 	case look == Marked || k == Marked && !r.extends():
@@ -159,12 +159,12 @@ func (r *Rule) leadTold(ask int, o Outcome) {
 		r.hits = m
 		r.see()
 	case r.succeeded(k) && r.held != 0: // the item is stale now, and the followers have tombstones
-		r.hits, r.took = r.hits|m, m
+		r.hits, r.stored = r.hits|m, m
 		r.verify()
 	case r.succeeded(k):
-		r.took |= m
-		if r.deed() == Extend {
-			r.fix |= r.deaf
+		r.stored |= m
+		if r.followerStep() == Extend {
+			r.needsCopy |= r.failedLeads
 		}
 		r.follow()
 	case main.deed == Store && k != ClientError && k != ServerError && !k.failed(): // another write came first
@@ -187,7 +187,7 @@ func (r *Rule) leadTold(ask int, o Outcome) {
 		r.settle(Answered, int(r.reply))
 		r.giveBack()
 	case r.confirm && r.looks == 0 && r.c.Op != Debug && !r.c.Vivify && r.absent(k):
-		r.look()
+		r.lookElsewhere()
 	case r.known && r.absent(k):
 		r.elsewhere()
 	default:
@@ -219,12 +219,12 @@ func (r *Rule) giveBack() {
 // item.
 func (r *Rule) leadSeen(k Kind, m Mask) {
 	switch rest := r.takes &^ m &^ r.dirty; {
-	case r.held == 0 && (k == Exists || k == Hit && r.spoils() && (r.number == 1 || rest == 0)):
+	case r.held == 0 && (k == Exists || k == Hit && r.makesStale() && (r.number == 1 || rest == 0)):
 		r.main = uint8(r.ask(int(r.lead), Forward))
-	case k == Hit && (r.c.Op == Delete || r.spoils()) && rest != 0:
+	case k == Hit && (r.c.Op == Delete || r.makesStale()) && rest != 0:
 		r.guard[r.lead] = r.main
 		r.bury(rest, 0)
-	case r.spoils() && r.held != 0: // the item was there, and is gone, or the server and its cas were restarted
+	case r.makesStale() && r.held != 0: // the item was there, and is gone, or the server and its cas were restarted
 		r.settle(Unmet, -1)
 		r.giveBack()
 	case k == Hit:
@@ -263,7 +263,7 @@ func (r *Rule) met() {
 	r.marked = true
 	if r.looked > 0 && r.c.Op != Debug && !r.counts() {
 		r.stage = remarking
-		r.askFrom(int(r.lead), Remark, r.looked-1)
+		r.askFrom(int(r.lead), RefreshTombstone, r.looked-1)
 		return
 	}
 	r.elsewhere()
@@ -277,7 +277,7 @@ func (r *Rule) elsewhere() {
 	asks := r.c.Op != Debug && !r.c.Vivify && !r.c.Win
 	switch {
 	case asks && (r.looks == 0 || r.known && r.looks < maxLooks && r.roomToLook()):
-		r.look()
+		r.lookElsewhere()
 	case asks && r.known && r.tooLarge():
 		r.stage = done
 		r.settle(Answered, int(r.reply))
@@ -336,8 +336,8 @@ func (r *Rule) absent(k Kind) bool {
 // its cas is then that member's. A write ends here.
 func (r *Rule) leadFailed(m Mask, k Kind) {
 	if readsAtOne(r.c) && (k == Unsent || !r.c.Win && !r.c.Vivify) {
-		r.deaf |= m
-		if to := r.in &^ r.deaf; to != 0 {
+		r.failedLeads |= m
+		if to := r.in &^ r.failedLeads; to != 0 {
 			r.lead = int8(to.first())
 			r.forward()
 			return
@@ -361,7 +361,7 @@ func (r *Rule) peekTold(k Kind) {
 	case Hit:
 		r.forward()
 	case Miss:
-		r.look()
+		r.lookElsewhere()
 	case Marked:
 		r.met()
 	default:
@@ -369,12 +369,12 @@ func (r *Rule) peekTold(k Kind) {
 	}
 }
 
-// look asks the others for a key that the primary hasn't. A member that can't be asked, or
+// lookElsewhere asks the others for a key that the primary hasn't. A member that can't be asked, or
 // failed before, has not reported whether it has the key.
-func (r *Rule) look() {
+func (r *Rule) lookElsewhere() {
 	r.looks++
 	r.known = false
-	r.silent = r.away | r.deaf
+	r.silent = r.away | r.failedLeads
 	r.at, r.last = 0, 0
 	r.queue(r.others()&r.in, 0)
 	r.queue(r.others()&r.warm, 0)
@@ -426,8 +426,8 @@ func (r *Rule) nowhere() {
 	}
 }
 
-// deed returns the deed by which the followers repeat the command.
-func (r *Rule) deed() Deed {
+// followerStep returns the deed by which the followers repeat the command.
+func (r *Rule) followerStep() Step {
 	switch r.c.Op {
 	case Append, Prepend:
 		return Join
@@ -440,16 +440,16 @@ func (r *Rule) deed() Deed {
 }
 
 // binds reports whether the followers get what the primary has stored by a guarded copy.
-func (r *Rule) binds() bool { return r.c.Bound && r.deed() == Put || r.spoils() }
+func (r *Rule) binds() bool { return r.c.Bound && r.followerStep() == Put || r.makesStale() }
 
-// spoils reports whether the command stores a value, and leaves it stale if its token is
+// makesStale reports whether the command stores a value, and leaves it stale if its token is
 // that of an older item. A stale item is not copied, because the copy would look fresh. It
 // is not looked at either, because memcached asks the first client that reads it to rebuild
 // it. The followers only lose what they have.
-func (r *Rule) spoils() bool { return r.c.Stale && r.c.Op == Cas }
+func (r *Rule) makesStale() bool { return r.c.Stale && r.c.Op == Cas }
 
 func (r *Rule) follow() {
-	d := r.deed()
+	d := r.followerStep()
 	rest := r.rest()
 	if r.class == alone {
 		rest = 0
@@ -495,7 +495,7 @@ func (r *Rule) step(i int) {
 		}
 		r.ready |= m
 	case seen.kind == Hit && r.foreseen[i] == r.number:
-		r.askFrom(i, r.deed(), r.guard[i])
+		r.askFrom(i, r.followerStep(), r.guard[i])
 	case r.again&m == 0:
 		r.again |= m
 		r.preview(i)
@@ -519,15 +519,15 @@ func (r *Rule) followTold(ask int, m Mask, o Outcome) {
 		r.ready = 0
 	case int8(m.first()) == r.lead:
 		r.late, r.unsure = false, r.unsure || k != Hit
-	case d == Remark:
+	case d == RefreshTombstone:
 	case d == Preview:
 		r.foreseen[m.first()] = o.Value
 		r.step(m.first())
 	case d == Extend && (k.failed() || k.refused()):
-		r.fix |= m
+		r.needsCopy |= m
 	case d == Extend && k == Marked:
 		r.differ |= m
-		r.askFrom(m.first(), Remark, uint8(ask))
+		r.askFrom(m.first(), RefreshTombstone, uint8(ask))
 	case k.failed():
 		r.dirty |= m
 		switch {
@@ -539,7 +539,7 @@ func (r *Rule) followTold(ask int, m Mask, o Outcome) {
 	case k == Stored && (d == Put || d == Join),
 		k == Number && d == Count && o.Value == r.number,
 		(k == Touched || k == Hit) && d == Extend:
-		r.took |= m
+		r.stored |= m
 		r.clean |= m & r.stale
 	case d == Put:
 		r.refuse |= m
@@ -557,7 +557,7 @@ func (r *Rule) followed() {
 	case r.late: // an eviction and another proxy's repair of the primary may have removed it; neither shows in the size
 		r.askFrom(int(r.lead), Check, r.main)
 	case r.differ != 0:
-		r.copyThen(closing, r.differ, 1<<r.lead, r.deed() != Extend || r.differ&r.stale != 0)
+		r.copyThen(closing, r.differ, 1<<r.lead, r.followerStep() != Extend || r.differ&r.stale != 0)
 	default:
 		r.sweep(r.refuse)
 	}
@@ -567,7 +567,7 @@ func (r *Rule) followed() {
 // the client.
 func (r *Rule) finish() {
 	r.stage = done
-	if r.took.Len() >= int(r.need) && !r.unsure {
+	if r.stored.Len() >= int(r.need) && !r.unsure {
 		r.settle(Answered, int(r.reply))
 		return
 	}

@@ -165,7 +165,7 @@ func unlock(s *scene) { both(s); s.play(command(del, 0), command(adding, fresh))
 // taken reports that the waiter's lock is gone, though no command has deleted it since.
 func taken(s *scene) string {
 	for i := range s.n {
-		if !s.clients[i].rule.Over() {
+		if !s.clients[i].rule.IsDone() {
 			return ""
 		}
 	}
@@ -331,7 +331,7 @@ var markings = []marking{
 	{"append, restart", func(s *scene) { both(s); s.play(command(append1, 1), mending1(0, 1)); s.restarts = 1 }, tornAppend},
 	{"append onto an orphan mark", func(s *scene) { s.w.mark(0); s.w.put(1, old); s.play(command(append1, 1), command(append1, 2)) }, tornAppend},
 	{"append onto an orphan mark, alone", func(s *scene) { s.w.mark(0); s.w.put(1, old); s.play(command(append1, 1)) }, func(s *scene) string {
-		if s.clients[0].rule.Over() && !s.acked[0] {
+		if s.clients[0].rule.IsDone() && !s.acked[0] {
 			return "not appended to what one member has"
 		}
 		return ""

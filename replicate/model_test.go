@@ -98,7 +98,7 @@ func (s *scene) digest(seed maphash.Seed) uint64 {
 func (s *scene) tell(i, ask int, o Outcome) {
 	c := &s.clients[i]
 	_, before := c.rule.Settled()
-	c.rule.Told(ask, o)
+	c.rule.HandleOutcome(ask, o)
 	if settled, after := c.rule.Settled(); after && !before {
 		if r := &c.rule; r.class == leads && settled.Answer >= 0 && c.life[r.main] != s.w.life[r.lead] && c.ablate != unsure {
 			c.void = true
@@ -166,7 +166,7 @@ func (x *checker) visit(s *scene, depth int) {
 	for i := range s.n {
 		var room [maxAsks]Ask
 		s.clients[i].rule.Next(room[:0])
-		over = over && s.clients[i].rule.Over()
+		over = over && s.clients[i].rule.IsDone()
 	}
 	h := s.digest(x.seed)
 	if _, ok := x.seen[h]; ok || x.bad > 0 || x.limit > 0 && x.visited >= x.limit {
@@ -281,7 +281,7 @@ func (x *checker) visitClient(s *scene, c, depth int) {
 }
 
 // leaves reports whether d changes something at a member when it runs.
-func (d Deed) leaves() bool {
+func (d Step) leaves() bool {
 	return d != Fetch && d != Look && d != Preview && d != Review && d != Check
 }
 
@@ -315,19 +315,19 @@ func (s *scene) repair(i int) {
 
 func (s *scene) mend(m, source int, overwrite bool) {
 	c := client{rule: Mend(m, source, overwrite, false)}
-	for !c.rule.Over() {
+	for !c.rule.IsDone() {
 		var room [4]Ask
 		c.rule.Next(room[:0])
 		for a := range int(c.rule.n) {
 			if c.rule.asks[a].kind == pending {
-				c.rule.Told(a, s.w.run(&c, a))
+				c.rule.HandleOutcome(a, s.w.run(&c, a))
 			}
 		}
 	}
 }
 
-func states(s ...State) []Member {
-	members := make([]Member, len(s))
+func states(s ...State) []Replica {
+	members := make([]Replica, len(s))
 	for i := range s {
 		members[i].State = s[i]
 	}
@@ -342,8 +342,8 @@ var phases = [][2]State{
 
 // forViews calls f with the states in which two proxies may see n members. Each member is
 // in any pair of neighboring phases, and two change at once only if another stays In.
-func forViews(n int, f func(a, b []Member)) {
-	a, b := make([]Member, n), make([]Member, n)
+func forViews(n int, f func(a, b []Replica)) {
+	a, b := make([]Replica, n), make([]Replica, n)
 	var walk func(int)
 	walk = func(i int) {
 		if i == n {
@@ -371,7 +371,7 @@ func forViews(n int, f func(a, b []Member)) {
 	walk(0)
 }
 
-func pair(p Policy, a, b []Member, x, y Command) scene {
+func pair(p Policy, a, b []Replica, x, y Command) scene {
 	return scene{n: 2, clients: [3]client{
 		{rule: Begin(p, x, a, 0), own: own{value: 1}},
 		{rule: Begin(p, y, b, 0), own: own{value: 2}},
@@ -391,7 +391,7 @@ func TestAnAddIsGrantedOnce(t *testing.T) {
 		return ""
 	}
 	check := func(n, faults int, acks ...Ack) {
-		forViews(n, func(a, b []Member) {
+		forViews(n, func(a, b []Replica) {
 			for _, ack := range acks {
 				s := pair(Policy{Ack: ack}, a, b, Command{Op: Add}, Command{Op: Add})
 				s.faults = faults
@@ -411,9 +411,9 @@ func TestAnAddIsGrantedOnce(t *testing.T) {
 // lost it. The key is there afterwards.
 func TestAnAddSeesWhatIsLeft(t *testing.T) {
 	x := newChecker(t)
-	forViews(2, func(a, b []Member) {
+	forViews(2, func(a, b []Replica) {
 		for left := range 2 {
-			readable := func(m Member) bool {
+			readable := func(m Replica) bool {
 				return m.State == In || m.State == Filling || m.State == Warming || m.State == Settling
 			}
 			if !readable(a[left]) || !readable(b[left]) {
@@ -439,9 +439,9 @@ func TestAnAddSeesWhatIsLeft(t *testing.T) {
 // agreeing calls f with all member states on which the proxies agree. It also passes the
 // items of the members (world): complete members have the value, and the others any value
 // that is possible.
-func agreeing(n int, value uint32, f func(string, []Member, world)) {
+func agreeing(n int, value uint32, f func(string, []Replica, world)) {
 	kinds := []State{In, Warming, Returning, Dirty, Out}
-	members := make([]Member, n)
+	members := make([]Replica, n)
 	var walk func(int, world)
 	walk = func(i int, w world) {
 		if i == n {
@@ -478,7 +478,7 @@ func agreeing(n int, value uint32, f func(string, []Member, world)) {
 func TestCountersNeverGoBack(t *testing.T) {
 	x := newChecker(t)
 	for _, n := range []int{2, 3} {
-		agreeing(n, 5, func(name string, members []Member, w world) {
+		agreeing(n, 5, func(name string, members []Replica, w world) {
 			known := false // whether a readable member has the 5
 			for i, m := range members {
 				known = known || w.items[i].has && (m.State == In || m.State == Warming)
@@ -545,7 +545,7 @@ func TestCountersNeverGoBack(t *testing.T) {
 func TestOneCasOfTwoWins(t *testing.T) {
 	x := newChecker(t)
 	for _, n := range []int{2, 3} {
-		agreeing(n, 5, func(name string, members []Member, w world) {
+		agreeing(n, 5, func(name string, members []Replica, w world) {
 			lead := Authority(members)
 			s := pair(Policy{}, members, members, Command{Op: Cas}, Command{Op: Cas})
 			s.w = w
@@ -584,7 +584,7 @@ func TestFaultsLeaveCopiesAlike(t *testing.T) {
 	x := newChecker(t)
 	for _, op := range []Op{Set, Add, Replace, Append, Cas, Incr, Touch, Gat, Gets, Delete} {
 		for _, ack := range []Ack{AckAll, AckOne} {
-			agreeing(2, 5, func(name string, members []Member, w world) {
+			agreeing(2, 5, func(name string, members []Replica, w world) {
 				s := scene{n: 1, left: left{faults: 2}, w: w}
 				s.clients[0] = client{rule: Begin(Policy{Ack: ack, ReadThrough: true}, Command{Op: op}, members, 0), own: own{value: 1}}
 				s.clients[0].token = w.items[Authority(members)].cas
@@ -594,7 +594,7 @@ func TestFaultsLeaveCopiesAlike(t *testing.T) {
 						return ""
 					}
 					settled, _ := s.clients[0].rule.Settled()
-					if ack == AckOne && !s.clients[0].rule.Over() {
+					if ack == AckOne && !s.clients[0].rule.IsDone() {
 						return "" // some asks are still in flight
 					}
 					for i, m := range members {

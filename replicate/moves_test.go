@@ -2,7 +2,7 @@ package replicate
 
 // Commands of several proxies on a key that leaves a former holder, with copies from there
 // and every possible interruption. Members 0 and 1 are the key's, and member 0 was before,
-// too. Member 2 is the former holder.
+// too. Replica 2 is the former holder.
 
 import (
 	"fmt"
@@ -33,7 +33,7 @@ func behindMove(op Op, value uint32) client {
 func (c *client) goOn() {
 	said, _ := c.rule.Settled()
 	switch {
-	case !c.rule.Over():
+	case !c.rule.IsDone():
 	case c.moves && said.Verdict == Answered && c.then != NumOps:
 		c.rule, c.moves, c.moved = holdersOf(c.then), false, true
 	case c.reads && !(said.Verdict == Answered && c.rule.asks[said.Answer].kind == Hit):
@@ -107,7 +107,7 @@ func exploreMoves(t *testing.T) {
 		{marking{"delete, a move, a fault", func(s *scene) { two(s); s.play(behindMove(Delete, 0), alone); s.faults = 1 }, remains}, false},
 		{marking{"set, a fill, a move", func(s *scene) { two(s); s.play(behindMove(Set, fresh), fill(2), alone) }, remains}, false},
 		{marking{"set, a fill, late", func(s *scene) { former(s); s.play(behindMove(Set, fresh), fill(2)); s.lates = 1 }, func(s *scene) string {
-			if !s.clients[1].rule.Over() || s.late[0].pending || s.late[1].pending {
+			if !s.clients[1].rule.IsDone() || s.late[0].pending || s.late[1].pending {
 				return ""
 			}
 			return remains(s)

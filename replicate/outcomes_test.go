@@ -30,11 +30,11 @@ func commands() []Command {
 
 // outcomes returns what a server, or the connection to it, can make of an ask. few omits
 // one of two outcomes that every rule treats alike in nearly all places.
-func outcomes(c Command, d Deed, few bool) []Outcome {
+func outcomes(c Command, d Step, few bool) []Outcome {
 	o := func(kinds ...Kind) []Outcome {
 		var all []Outcome
 		for _, k := range kinds {
-			if k == Hit && (d == Weigh && !few || d == Fetch && c.Stale && c.Op == Cas) { // the token matches; the command's own value
+			if k == Hit && (d == CompareVersion && !few || d == Fetch && c.Stale && c.Op == Cas) { // the token matches; the command's own value
 				all = append(all, Outcome{Kind: k, Value: 1})
 			}
 			all = append(all, Outcome{Kind: k, Value: 7})
@@ -106,7 +106,7 @@ func outcomes(c Command, d Deed, few bool) []Outcome {
 		if few {
 			all = o(Hit, Miss)
 		}
-	case Weigh:
+	case CompareVersion:
 		if all = o(Hit, Miss, Exists); !few {
 			all = append(all, o(Marked)...)
 		}
@@ -119,9 +119,9 @@ func outcomes(c Command, d Deed, few bool) []Outcome {
 		all = o(Hit, Exists)
 	case Claim:
 		all = o(Stored, NotStored)
-	case Bury:
+	case PlaceTombstone:
 		all = o(Stored)
-	case Fill, Swap, Remark:
+	case Fill, Swap, RefreshTombstone:
 		all = o(Stored, Exists)
 	case Store:
 		all = o(Stored, Exists)
@@ -145,9 +145,9 @@ func outcomes(c Command, d Deed, few bool) []Outcome {
 
 // menu caches outcomes for one command, because every state asks for them: by few, then by
 // deed.
-type menu [2][NumDeeds][]Outcome
+type menu [2][NumSteps][]Outcome
 
-func (x *explorer) outcomes(d Deed, few bool) []Outcome {
+func (x *explorer) outcomes(d Step, few bool) []Outcome {
 	m := &x.menu[0]
 	if few {
 		m = &x.menu[1]

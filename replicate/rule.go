@@ -26,7 +26,7 @@ const (
 	Unmet                   // too few members stored the write, or none could reply: SERVER_ERROR (the line of ask Answer if that is not -1)
 )
 
-// Settlement is the result of a command. The masks are complete when Over.
+// Settlement is the result of a command. The masks are complete when IsDone.
 type Settlement struct {
 	Verdict   Verdict
 	Answer    int  // the ask whose reply the client gets, or -1
@@ -82,19 +82,19 @@ type said struct {
 // standing groups the members by their use. The comment of a mask says what its members
 // have in common.
 type standing struct {
-	in    Mask // have all values that they should have
-	warm  Mask // are readable, but a miss there decides nothing: Warming, Settling or Filling
-	stale Mask // are dirty for this key
-	away  Mask // can't be asked: Leaving or Suspect; for a Flush also Gone
-	gone  Mask // are skipped, and miss writes: Gone
-	takes Mask // get writes
-	deaf  Mask // were asked as primary and failed, or could not be repaired as primary
+	in          Mask // have all values that they should have
+	warm        Mask // are readable, but a miss there decides nothing: Warming, Settling or Filling
+	stale       Mask // are dirty for this key
+	away        Mask // can't be asked: Leaving or Suspect; for a Flush also Gone
+	gone        Mask // are skipped, and miss writes: Gone
+	takes       Mask // get writes
+	failedLeads Mask // were asked as primary and failed, or could not be repaired as primary
 }
 
 // effect is the result of the write. The comment of a mask says what its members have in
 // common.
 type effect struct {
-	took      Mask // have stored the write
+	stored    Mask // have stored the write
 	without   Mask // haven't the write, and nothing that must be replaced: they only get a copy
 	dirty     Mask // have another value, or an unknown one
 	undo      Mask // those of dirty that may run it late, or must not have it
@@ -102,7 +102,7 @@ type effect struct {
 	tardy     Mask // replied to a set so late that others may have lost it since
 	waited    Mask // while a set is reviewed: have a tombstone, and its owner has been given some time
 	overwrite Mask // may have something that the primary hasn't: a copy replaces it
-	fix       Mask // are right except for their TTL, or may differ from a primary in doubt
+	needsCopy Mask // are right except for their TTL, or may differ from a primary in doubt
 	from      int8 // the member that the repair copies from; -1: the primary
 }
 
@@ -147,7 +147,7 @@ const maxAsks = 96
 // asked is one ask and its outcome.
 type asked struct {
 	member uint8
-	deed   Deed
+	deed   Step
 	from   uint8
 	guard  uint8
 	kind   Kind
@@ -240,7 +240,7 @@ func classOf(c Command) class {
 
 // Begin returns the rule of command c under policy p. members are the key's, in its order,
 // at most Max. spread is any number that changes from read to read (for Spread).
-func Begin(p Policy, c Command, members []Member, spread uint64) Rule {
+func Begin(p Policy, c Command, members []Replica, spread uint64) Rule {
 	r := Rule{c: c, class: classOf(c), lead: int8(Authority(members)), chosen: true}
 	r.answer, r.reply, r.from = -1, -1, -1
 	near, settling, returning, calm, count := r.sortOut(members)
@@ -300,7 +300,7 @@ func Begin(p Policy, c Command, members []Member, spread uint64) Rule {
 // sortOut groups the members by state. near are in this instance's own zone; settling and
 // returning are in these states. calm is true if all that are not skipped are In. count is
 // the number of members that a write's acknowledgement counts.
-func (r *Rule) sortOut(members []Member) (near, settling, returning Mask, calm bool, count int) {
+func (r *Rule) sortOut(members []Replica) (near, settling, returning Mask, calm bool, count int) {
 	calm = true
 	for i, m := range members {
 		bit := Mask(1) << i
@@ -414,7 +414,7 @@ func need(a Ack, c Command, count int) int {
 // Authority returns the primary of the key: the first member that is In, Filling, Dirty,
 // Leaving or Suspect, else the first that is Warming or Settling, else -1. Proxies that see
 // the same states agree on it, even if they can reach different members.
-func Authority(members []Member) int {
+func Authority(members []Replica) int {
 	warm := -1
 	for i, m := range members {
 		switch m.State {
@@ -434,7 +434,7 @@ func Authority(members []Member) int {
 func (r *Rule) Next(dst []Ask) []Ask {
 	for ; r.given < r.n; r.given++ {
 		e := &r.asks[r.given]
-		a := Ask{Number: int(r.given), Member: int(e.member), Deed: e.deed, From: int(e.from), Guard: int(e.guard)}
+		a := Ask{Number: int(r.given), Replica: int(e.member), Step: e.deed, From: int(e.from), Guard: int(e.guard)}
 		switch e.deed {
 		case Forward, Store, Put, Join, Count, Fill:
 			a.Chosen = r.chosen
@@ -444,8 +444,8 @@ func (r *Rule) Next(dst []Ask) []Ask {
 	return dst
 }
 
-// Told records the outcome of an ask. It ignores a second outcome of the same ask.
-func (r *Rule) Told(ask int, o Outcome) {
+// HandleOutcome records the outcome of an ask. It ignores a second outcome of the same ask.
+func (r *Rule) HandleOutcome(ask int, o Outcome) {
 	e := &r.asks[ask]
 	if ask >= int(r.n) || e.kind != pending || o.Kind == pending {
 		return
@@ -508,7 +508,7 @@ func (r *Rule) Hedge() {
 func (r *Rule) Asked() bool { return r.n > 0 }
 
 // Settled returns what the client gets, as soon as it is known. Asks may still be in flight
-// and new ones may follow: continue until Over.
+// and new ones may follow: continue until IsDone.
 func (r *Rule) Settled() (Settlement, bool) {
 	if !r.settled {
 		return Settlement{Answer: -1, Source: -1}, false
@@ -523,21 +523,21 @@ func (r *Rule) Settled() (Settlement, bool) {
 		return s, true
 	case r.class == mends || r.c.Op == Flush:
 		return s, true
-	case r.took != 0:
+	case r.stored != 0:
 		s.Dirty |= (r.away | r.gone) & r.behind()
 	}
 	if r.verdict == Unmet { // they may have a write that was not acknowledged, but lack none
 		s.Dirty &^= r.overwrite &^ r.undo
 	}
 	s.Clean &^= s.Dirty
-	s.Repair = (s.Dirty | r.dirty | r.without | r.fix | r.overwrite) & r.takes
+	s.Repair = (s.Dirty | r.dirty | r.without | r.needsCopy | r.overwrite) & r.takes
 	switch right := r.in &^ s.Dirty &^ r.without; {
 	case r.from >= 0:
 		s.Source = int(r.from)
-	case r.took.Has(int(r.lead)):
+	case r.stored.Has(int(r.lead)):
 		s.Source = int(r.lead)
-	case r.took != 0:
-		s.Source = r.took.first()
+	case r.stored != 0:
+		s.Source = r.stored.first()
 	case right != 0:
 		s.Source = right.first()
 	}
@@ -553,14 +553,14 @@ func (r *Rule) Settled() (Settlement, bool) {
 
 // behind returns the members that become dirty if a write doesn't reach them.
 func (r *Rule) behind() Mask {
-	if r.class == alone || r.deed() == Extend {
+	if r.class == alone || r.followerStep() == Extend {
 		return 0 // members without the write have the same value, only with a shorter TTL
 	}
 	return ^Mask(0)
 }
 
-// Over reports whether no ask is in flight and none will follow.
-func (r *Rule) Over() bool { return r.settled && r.open == 0 && r.given == r.n }
+// IsDone reports whether no ask is in flight and none will follow.
+func (r *Rule) IsDone() bool { return r.settled && r.open == 0 && r.given == r.n }
 
 func (r *Rule) settle(v Verdict, answer int) {
 	if !r.settled {
@@ -568,7 +568,7 @@ func (r *Rule) settle(v Verdict, answer int) {
 	}
 }
 
-func (r *Rule) ask(member int, d Deed) int {
+func (r *Rule) ask(member int, d Step) int {
 	i := r.n
 	r.asks[i] = asked{member: uint8(member), deed: d}
 	r.n++
@@ -577,13 +577,13 @@ func (r *Rule) ask(member int, d Deed) int {
 }
 
 // askFrom makes an ask that depends on an earlier one.
-func (r *Rule) askFrom(member int, d Deed, guard uint8) int {
+func (r *Rule) askFrom(member int, d Step, guard uint8) int {
 	i := r.ask(member, d)
 	r.asks[i].guard = guard
 	return i
 }
 
-func (r *Rule) askAll(m Mask, d Deed) {
+func (r *Rule) askAll(m Mask, d Step) {
 	for ; m != 0; m &= m - 1 {
 		r.ask(m.first(), d)
 	}

@@ -16,7 +16,7 @@ func play(r Rule, tell func(Ask) Outcome) string {
 	var b strings.Builder
 	var room [maxAsks]Ask
 	asks := 0
-	for !r.Over() {
+	for !r.IsDone() {
 		sent := r.Next(room[:0])
 		if len(sent) == 0 {
 			return b.String() + " stuck"
@@ -28,10 +28,10 @@ func play(r Rule, tell func(Ask) Outcome) string {
 			if i > 0 {
 				b.WriteString(", ")
 			}
-			fmt.Fprintf(&b, "%s %d", deedNames[a.Deed], a.Member)
+			fmt.Fprintf(&b, "%s %d", deedNames[a.Step], a.Replica)
 		}
 		for _, a := range sent {
-			r.Told(a.Number, tell(a))
+			r.HandleOutcome(a.Number, tell(a))
 			asks++
 		}
 	}
@@ -58,14 +58,14 @@ func play(r Rule, tell func(Ask) Outcome) string {
 
 // good returns the replies of healthy servers with the key to c (for add, without the key).
 func good(c Command) func(Ask) Outcome {
-	return func(a Ask) Outcome { return outcomes(c, a.Deed, true)[0] }
+	return func(a Ask) Outcome { return outcomes(c, a.Step, true)[0] }
 }
 
 func TestWhatGoesWhere(t *testing.T) {
 	three := states(In, In, In)
 	for _, test := range []struct {
 		c       Command
-		members []Member
+		members []Replica
 		want    string
 	}{
 		{Command{Op: Get}, three, "forward 0 -> hit of 0"},
@@ -120,21 +120,21 @@ func TestWhatGoesWhere(t *testing.T) {
 func TestOneMemberIsOneServer(t *testing.T) {
 	for _, c := range commands() {
 		for _, p := range policies(c) {
-			for _, members := range [][]Member{states(In), states(Out, In), states(In, Out), states(Warming), states(Out, Warming, Out)} {
+			for _, members := range [][]Replica{states(In), states(Out, In), states(In, Out), states(Warming), states(Out, Warming, Out)} {
 				for _, o := range outcomes(c, Forward, false) {
 					if o.Kind == Marked || c.Conditional || !c.If && (c.Op == Replace || c.Op == Add || c.Op == Delete) { // these look first, or claim
 						continue
 					}
 					r := Begin(p, c, members, 3)
 					main := -1
-					for told := 0; !r.Over(); {
+					for told := 0; !r.IsDone(); {
 						for _, ask := range r.Next(nil) {
 							switch {
-							case ask.Deed == Look || ask.Deed == Review:
-								r.Told(told, Outcome{Kind: Hit})
-							case ask.Deed == Forward && (main < 0 || o.Kind == ClientError):
+							case ask.Step == Look || ask.Step == Review:
+								r.HandleOutcome(told, Outcome{Kind: Hit})
+							case ask.Step == Forward && (main < 0 || o.Kind == ClientError):
 								main = told
-								r.Told(told, o)
+								r.HandleOutcome(told, o)
 							default:
 								t.Fatalf("%+v %v %s: asks more: %v", c, members, kindNames[o.Kind], ask)
 							}
@@ -159,24 +159,24 @@ func TestOutIsSkipped(t *testing.T) {
 	wide := func(m Mask) Mask { return m&1<<1 | m&2<<2 } // members 0 and 1 are 1 and 3 there
 	for _, c := range commands() {
 		for _, p := range policies(c) {
-			forStates(2, func(members []Member) {
+			forStates(2, func(members []Replica) {
 				for pick := range 5 {
 					a := Begin(p, c, members, 2)
-					b := Begin(p, c, []Member{{State: Out}, members[0], {State: Out}, members[1], {State: Out}}, 2)
-					for told := 0; !a.Over(); told++ {
+					b := Begin(p, c, []Replica{{State: Out}, members[0], {State: Out}, members[1], {State: Out}}, 2)
+					for told := 0; !a.IsDone(); told++ {
 						as, bs := a.Next(nil), b.Next(nil)
 						if len(as) != len(bs) {
 							t.Fatalf("%+v %+v %v: %v but with members out %v", p, c, members, as, bs)
 						}
 						for i := range as {
-							if as[i].Member = 2*as[i].Member + 1; as[i] != bs[i] {
+							if as[i].Replica = 2*as[i].Replica + 1; as[i] != bs[i] {
 								t.Fatalf("%+v %+v %v: %v but with members out %v", p, c, members, as, bs)
 							}
 						}
 						all := outcomes(c, a.asks[told].deed, false)
 						o := all[(pick+told*3)%len(all)]
-						a.Told(told, o)
-						b.Told(told, o)
+						a.HandleOutcome(told, o)
+						b.HandleOutcome(told, o)
 					}
 					sa, _ := a.Settled()
 					sb, ok := b.Settled()
@@ -204,18 +204,18 @@ func TestGoneMissesWrites(t *testing.T) {
 				}
 				continue
 			}
-			for told := 0; !out.Over(); told++ {
+			for told := 0; !out.IsDone(); told++ {
 				as, bs := out.Next(nil), gone.Next(nil)
 				if !slices.Equal(as, bs) {
 					t.Fatalf("%+v %+v: %v with a member that is out, %v with one that is gone", p, c, as, bs)
 				}
 				all := outcomes(c, out.asks[told].deed, false)
-				out.Told(told, all[0])
-				gone.Told(told, all[0])
+				out.HandleOutcome(told, all[0])
+				gone.HandleOutcome(told, all[0])
 			}
 			want, _ := out.Settled()
 			got, ok := gone.Settled()
-			if out.took != 0 && out.class != reads && out.behind() != 0 {
+			if out.stored != 0 && out.class != reads && out.behind() != 0 {
 				want.Dirty |= 1 << 1
 			}
 			if !ok || got != want {
@@ -262,16 +262,16 @@ func TestHedge(t *testing.T) {
 	r := Begin(Policy{Hedge: time.Millisecond}, Command{}, states(In, In), 0)
 	r.Next(nil)
 	r.Hedge()
-	if asks := r.Next(nil); len(asks) != 1 || asks[0].Member != 1 {
+	if asks := r.Next(nil); len(asks) != 1 || asks[0].Replica != 1 {
 		t.Fatalf("late: asked %v", asks)
 	}
 	r.Hedge() // there is no other member
-	r.Told(1, Outcome{Kind: Hit})
-	if s, ok := r.Settled(); !ok || s.Answer != 1 || r.Over() {
+	r.HandleOutcome(1, Outcome{Kind: Hit})
+	if s, ok := r.Settled(); !ok || s.Answer != 1 || r.IsDone() {
 		t.Fatalf("after the second's hit: %+v %v", s, ok)
 	}
-	r.Told(0, Outcome{Kind: Miss})
-	if s, _ := r.Settled(); s.Answer != 1 || s.Repair != 1 || s.Source != 1 || !r.Over() {
+	r.HandleOutcome(0, Outcome{Kind: Miss})
+	if s, _ := r.Settled(); s.Answer != 1 || s.Repair != 1 || s.Source != 1 || !r.IsDone() {
 		t.Fatalf("after the first's miss: %+v", s)
 	}
 	w := Begin(Policy{Hedge: time.Millisecond, Ack: AckOne}, Command{Op: Incr}, states(In, In), 0)
@@ -287,29 +287,29 @@ func TestHedge(t *testing.T) {
 func TestEarlyAcknowledgement(t *testing.T) {
 	r := Begin(Policy{Ack: AckQuorum}, Command{Op: Set}, states(In, In, In), 0)
 	r.Next(nil)
-	r.Told(2, Outcome{Kind: Stored})
+	r.HandleOutcome(2, Outcome{Kind: Stored})
 	if _, ok := r.Settled(); ok {
 		t.Fatal("acknowledged without the authority")
 	}
-	r.Told(0, Outcome{Kind: Stored})
-	if s, ok := r.Settled(); !ok || s.Verdict != Answered || s.Answer != 0 || r.Over() {
+	r.HandleOutcome(0, Outcome{Kind: Stored})
+	if s, ok := r.Settled(); !ok || s.Verdict != Answered || s.Answer != 0 || r.IsDone() {
 		t.Fatalf("with two of three: %+v %v", s, ok)
 	}
-	r.Told(1, Outcome{Kind: InDoubt})
-	if s, _ := r.Settled(); s.Verdict != Answered || s.Dirty != 2 || s.Undo != 2 || s.Repair != 2 || s.Source != 0 || !r.Over() {
+	r.HandleOutcome(1, Outcome{Kind: InDoubt})
+	if s, _ := r.Settled(); s.Verdict != Answered || s.Dirty != 2 || s.Undo != 2 || s.Repair != 2 || s.Source != 0 || !r.IsDone() {
 		t.Fatalf("after the third failed: %+v", s)
 	}
 }
 
 func TestMirroredCas(t *testing.T) {
-	knows := Member{ChosenCAS: true}
-	r := Begin(Policy{}, Command{Op: Set}, []Member{knows, knows, {State: Out}}, 0)
+	knows := Replica{ChosenCAS: true}
+	r := Begin(Policy{}, Command{Op: Set}, []Replica{knows, knows, {State: Out}}, 0)
 	for _, a := range r.Next(nil) {
 		if !a.Chosen {
 			t.Errorf("all know E, but %+v", a)
 		}
 	}
-	r = Begin(Policy{}, Command{Op: Set}, []Member{knows, {}}, 0)
+	r = Begin(Policy{}, Command{Op: Set}, []Replica{knows, {}}, 0)
 	for _, a := range r.Next(nil) {
 		if a.Chosen {
 			t.Errorf("one doesn't know E, but %+v", a)
@@ -325,15 +325,15 @@ func TestNothingIsAllocated(t *testing.T) {
 		n := testing.AllocsPerRun(100, func() {
 			r := Begin(Policy{ReadThrough: true}, c, members, 1)
 			told := 0
-			for !r.Over() {
+			for !r.IsDone() {
 				for _, a := range r.Next(room[:0]) {
 					o := tell
-					switch a.Deed {
+					switch a.Step {
 					case Count:
 						o = Outcome{Kind: NotFound}
 					case Fetch, Look, Review, Check:
 						o = Outcome{Kind: Hit}
-					case Put, Fill, Join, Claim, Bury, Swap, Store, Remark:
+					case Put, Fill, Join, Claim, PlaceTombstone, Swap, Store, RefreshTombstone:
 						o = Outcome{Kind: Stored}
 					case Wait:
 						o = Outcome{Kind: OK}
@@ -342,7 +342,7 @@ func TestNothingIsAllocated(t *testing.T) {
 					case Remove, Drop:
 						o = Outcome{Kind: Deleted}
 					}
-					r.Told(told, o)
+					r.HandleOutcome(told, o)
 					told++
 				}
 				r.Settled()
@@ -379,7 +379,7 @@ func TestAnAddAsksWhoIsNotRead(t *testing.T) {
 // large as if there were no such key.
 func TestAppendThatGetsTooLarge(t *testing.T) {
 	got := play(Begin(Policy{ReadThrough: true}, Command{Op: Append}, states(In, In), 0), func(a Ask) Outcome {
-		switch a.Deed {
+		switch a.Step {
 		case Look, Fetch:
 			return Outcome{Kind: Hit}
 		}
@@ -395,7 +395,7 @@ func TestAppendThatGetsTooLarge(t *testing.T) {
 func TestAMarkAndAStaleMember(t *testing.T) {
 	for _, test := range []struct {
 		policy  Policy
-		members []Member
+		members []Replica
 		answers []Kind
 		want    string
 	}{
@@ -443,8 +443,8 @@ func TestWhatOnlyAStaleMemberHas(t *testing.T) {
 // TestAnAppendThatIsCopiedLate: if the copy to a follower that differs took long, the
 // primary may have lost what was appended, and have restored the old value from a follower.
 func TestAnAppendThatIsCopiedLate(t *testing.T) {
-	for late, want := range map[Deed]string{
-		NumDeeds: "look 1; fetch 0; fill 1; check 0 -> stored of 0",
+	for late, want := range map[Step]string{
+		NumSteps: "look 1; fetch 0; fill 1; check 0 -> stored of 0",
 		Look:     "look 1; fetch 0; fill 1; check 0; check 0 -> unmet",
 		Fetch:    "look 1; fetch 0; fill 1; check 0; check 0 -> unmet",
 		Fill:     "look 1; fetch 0; fill 1; check 0; check 0 -> unmet",
@@ -454,13 +454,13 @@ func TestAnAppendThatIsCopiedLate(t *testing.T) {
 		main := 0
 		got := play(Begin(Policy{}, c, states(In, In), 0), func(a Ask) Outcome {
 			o := good(c)(a)
-			o.Late = a.Deed == late
+			o.Late = a.Step == late
 			switch {
-			case a.Deed == Forward:
+			case a.Step == Forward:
 				main = a.Number
-			case a.Deed == Preview:
+			case a.Step == Preview:
 				o.Value += 7 // the follower lacks what another proxy has appended
-			case a.Deed == Check && a.Guard == main:
+			case a.Step == Check && a.Guard == main:
 				o.Kind = Exists
 			}
 			return o

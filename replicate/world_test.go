@@ -142,12 +142,12 @@ func (w *world) execute(c *client, i int) Outcome {
 			return Outcome{Kind: Miss}
 		}
 		return Outcome{Kind: it.seen(), Value: value}
-	case Look, Weigh, Review:
+	case Look, CompareVersion, Review:
 		c.cas[i] = it.cas
-		if e.deed == Weigh && it.seen() == Hit && c.token > it.cas {
+		if e.deed == CompareVersion && it.seen() == Hit && c.token > it.cas {
 			return Outcome{Kind: Exists}
 		}
-		if e.deed == Weigh && c.token == it.cas {
+		if e.deed == CompareVersion && c.token == it.cas {
 			return Outcome{Kind: it.seen(), Value: 1}
 		}
 		if e.deed == Review && it.seen() == Hit && it.cas != c.cas[e.guard] {
@@ -172,7 +172,7 @@ func (w *world) execute(c *client, i int) Outcome {
 		}
 		w.mark(m)
 		return stored()
-	case Bury:
+	case PlaceTombstone:
 		if c.ablate == noMarks || c.ablate == onlyValues && !it.has {
 			*it = item{}
 			return Outcome{Kind: Stored}
@@ -181,14 +181,14 @@ func (w *world) execute(c *client, i int) Outcome {
 		return stored()
 	case Wait:
 		return Outcome{Kind: OK}
-	case Join, Count, Check, Remark, Fill, Store, Drop, Swap:
+	case Join, Count, Check, RefreshTombstone, Fill, Store, Drop, Swap:
 		want, life := c.token, w.life[m]
 		if e.deed != Swap {
 			want, life = c.cas[e.guard], c.life[e.guard]
 		}
 		switch {
-		case (c.ablate == noMarks || c.ablate == onlyValues && c.cas[e.guard] == 0) && c.rule.class == buries && (e.deed == Drop || e.deed == Remark):
-			return Outcome{Kind: map[Deed]Kind{Drop: Deleted, Remark: Stored}[e.deed]}
+		case (c.ablate == noMarks || c.ablate == onlyValues && c.cas[e.guard] == 0) && c.rule.class == buries && (e.deed == Drop || e.deed == RefreshTombstone):
+			return Outcome{Kind: map[Step]Kind{Drop: Deleted, RefreshTombstone: Stored}[e.deed]}
 		case c.ablate == unguarded && e.deed == Join:
 			return w.join(m, c)
 		case c.ablate == unguarded && e.deed == Count:
@@ -212,7 +212,7 @@ func (w *world) execute(c *client, i int) Outcome {
 		case Drop:
 			*it = item{}
 			return Outcome{Kind: Deleted}
-		case Remark:
+		case RefreshTombstone:
 			if c.ablate == cleans {
 				*it = item{}
 				return Outcome{Kind: Stored}

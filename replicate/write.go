@@ -23,7 +23,7 @@ func (r *Rule) bury(m, held Mask) {
 		i := m.first()
 		r.ask(i, Look)
 		if !r.conditional() {
-			r.guard[i] = uint8(r.ask(i, Bury))
+			r.guard[i] = uint8(r.ask(i, PlaceTombstone))
 		}
 	}
 }
@@ -49,7 +49,7 @@ func (r *Rule) approach(ask int) bool {
 	}
 	e := r.asks[ask]
 	i, set := int(e.member), r.c.Op == Set
-	replace, anyway := Remark, Bury
+	replace, anyway := RefreshTombstone, PlaceTombstone
 	if set {
 		replace, anyway = Store, Forward
 	}
@@ -89,7 +89,7 @@ func (r *Rule) buryTold(ask int, m Mask) {
 	case r.stage == verifying && k == Stored:
 		r.intact |= m
 	case r.stage == unearthing && (k == Deleted || r.intact&m != 0): // what is left there is our tombstone, which expires
-		r.took |= m
+		r.stored |= m
 	case r.stage == burying || k.failed() || k.refused():
 		r.dirty |= m
 	}
@@ -104,7 +104,7 @@ func (r *Rule) buryTold(ask int, m Mask) {
 		r.buried()
 	case r.stage == burying && stale && (r.held|lead).Len() >= int(r.need):
 		r.stage = leading
-		if r.spoils() {
+		if r.makesStale() {
 			r.main = uint8(r.ask(int(r.lead), Forward))
 		} else {
 			r.main = uint8(r.askFrom(int(r.lead), Store, r.guard[r.lead]))
@@ -115,7 +115,7 @@ func (r *Rule) buryTold(ask int, m Mask) {
 	case r.stage == burying && r.held.Has(int(r.lead)) && r.held.Len() >= int(r.need):
 		r.verify()
 	case r.stage == verifying && disturbed != 0 && r.rounds < maxRounds && r.roomToBury() && stale:
-		r.took = 0
+		r.stored = 0
 		r.see()
 	case r.stage == verifying && disturbed != 0 && r.rounds < maxRounds && r.roomToBury():
 		r.bury(r.held&^r.dirty, 0)
@@ -141,7 +141,7 @@ func (r *Rule) verify() {
 	r.stage = verifying
 	for m := r.held; m != 0; m &= m - 1 {
 		i := m.first()
-		r.guard[i] = uint8(r.askFrom(i, Remark, r.guard[i]))
+		r.guard[i] = uint8(r.askFrom(i, RefreshTombstone, r.guard[i]))
 	}
 }
 
@@ -164,15 +164,15 @@ func (r *Rule) unearth() {
 
 func (r *Rule) buried() {
 	r.stage = done
-	r.took &^= r.dirty
-	r.clean |= r.took & r.stale
+	r.stored &^= r.dirty
+	r.clean |= r.stored & r.stale
 	switch {
-	case !r.took.Has(int(r.lead)) || r.took.Len() < int(r.need):
+	case !r.stored.Has(int(r.lead)) || r.stored.Len() < int(r.need):
 		if r.held == 0 {
 			r.dirty = 0 // no member has it
 		}
 		r.settle(Unmet, -1)
-	case r.spoils():
+	case r.makesStale():
 		r.settle(Answered, int(r.reply))
 	case r.hits&(r.in|r.warm) != 0: // a value at members that are not read does not count
 		r.settle(Done, -1)
@@ -191,7 +191,7 @@ func (r *Rule) spreadTold(ask int, m Mask) {
 	k, d := r.asks[ask].kind, r.asks[ask].deed
 	switch {
 	case r.accepts(k) && d != Claim:
-		r.took |= m
+		r.stored |= m
 		if r.c.Op != Flush {
 			r.clean |= r.stale & m
 		}
@@ -246,10 +246,10 @@ func (r *Rule) spreadSettle() {
 		r.settle(Unmet, shown)
 	case k != pending && !r.accepts(k):
 		r.settle(Answered, lead) // the primary's reply says why not
-	case r.took.Len()+waiting < int(r.need):
+	case r.stored.Len()+waiting < int(r.need):
 		r.settle(Unmet, shown)
-	case k == pending || r.took.Len() < int(r.need):
-	case r.tardy != 0 && waiting == 0 && r.took&^r.tardy != 0: // see review
+	case k == pending || r.stored.Len() < int(r.need):
+	case r.tardy != 0 && waiting == 0 && r.stored&^r.tardy != 0: // see review
 		r.reply = int8(lead)
 	default:
 		r.settle(Answered, lead)
@@ -277,11 +277,11 @@ func (r *Rule) spreadEnd() {
 	switch {
 	case refused.Has(int(r.lead)):
 		r.dirty &^= refused
-		gone = r.took
+		gone = r.stored
 		if r.overwrite != 0 {
 			r.from = r.lead
 		}
-	case r.took == 0:
+	case r.stored == 0:
 		switch {
 		case r.undo.Has(int(r.lead)):
 			r.undo |= r.overwrite // the primary may have lost the key, so it does not decide
@@ -293,7 +293,7 @@ func (r *Rule) spreadEnd() {
 	default:
 		gone = refused
 	}
-	r.took &^= gone
+	r.stored &^= gone
 	r.clean &^= gone
 	r.sweep(gone)
 }
@@ -303,7 +303,7 @@ func (r *Rule) spreadEnd() {
 func (r *Rule) review() {
 	r.stage = reviewing
 	for i, e := range r.asks[:r.n] {
-		if m := Mask(1) << e.member; (e.deed == Forward || e.deed == Store) && e.kind == Stored && (r.took&^r.tardy)&m != 0 {
+		if m := Mask(1) << e.member; (e.deed == Forward || e.deed == Store) && e.kind == Stored && (r.stored&^r.tardy)&m != 0 {
 			r.askFrom(int(e.member), Check, uint8(i))
 		}
 	}
@@ -316,7 +316,7 @@ func (r *Rule) reviewTold(ask int, m Mask) {
 	switch e := r.asks[ask]; {
 	case e.kind == Hit:
 	case e.kind == Miss:
-		r.took &^= m
+		r.stored &^= m
 		r.without |= m
 	case e.kind == Marked && r.waited&m == 0:
 		r.waited |= m
@@ -490,7 +490,7 @@ func (r *Rule) storeTold(ask int) {
 		}
 		switch k := e.kind; {
 		case k == Stored:
-			r.took |= m
+			r.stored |= m
 			r.clean |= m & r.stale
 		case k == Exists || k == NotFound:
 			r.without |= m // another command was there since: it gets a copy
@@ -510,7 +510,7 @@ func (r *Rule) storeTold(ask int) {
 		}
 	}
 	switch k := r.asks[lead].kind; {
-	case k == Stored && (r.took|r.without).Len() >= int(r.need):
+	case k == Stored && (r.stored|r.without).Len() >= int(r.need):
 		r.stage = done
 		r.settle(Answered, lead)
 		return
@@ -523,10 +523,10 @@ func (r *Rule) storeTold(ask int) {
 	}
 	if doubt.Has(int(r.lead)) { // its reply decides when it arrives
 		r.from = r.lead
-		r.fix = r.takes &^ (1 << r.lead)
+		r.needsCopy = r.takes &^ (1 << r.lead)
 	}
-	r.overwrite = (doubt | r.took&^r.held) &^ (1 << r.lead) // what the primary hasn't must not stay
-	r.dirty, r.took, r.without, r.clean = 0, 0, 0, 0
+	r.overwrite = (doubt | r.stored&^r.held) &^ (1 << r.lead) // what the primary hasn't must not stay
+	r.dirty, r.stored, r.without, r.clean = 0, 0, 0, 0
 	r.revoke(r.held)
 }
 

@@ -34,7 +34,7 @@ var mutants = []mutant{
 	{"proxy/admin", "control.go", "return o.String() == name", "return o.String() != name"},
 	{"proxy/admin", "text.go", "if len(labels) == 0 {", "if len(labels) != 0 {"},
 	{"proxy/client", "inorder.go", "out != nil && !o.IsTurn(i)", "out != nil && o.IsTurn(i)"},
-	{"proxy/copies", "stale.go", "|| !m.standsAside(e, l.Key)", "|| m.standsAside(e, l.Key)"},
+	{"proxy/copies", "stale.go", "|| !m.canLoseCopy(e, l.Key)", "|| m.canLoseCopy(e, l.Key)"},
 	{"proxy/copies", "handover.go", "h != nil && h.paused", "h != nil && !h.paused"},
 	{"proxy/counters", "create.go", "if t.Route.Autocreate == nil {", "if t.Route.Autocreate != nil {"},
 	{"proxy/failover", "single.go", "task.NeedsValue(t) && !l.checked", "task.NeedsValue(t) && l.checked"},

@@ -18,8 +18,8 @@ import (
 )
 
 // troubles lists the failures that a Ringside instance has counted.
-func troubles(target *Child) string {
-	m, err := ReadMetrics(context.Background(), target)
+func troubles(target *child) string {
+	m, err := readMetrics(context.Background(), target)
 	if err != nil {
 		return err.Error()
 	}
@@ -65,9 +65,9 @@ series:
 	return total
 }
 
-// ReadMetrics reads the metrics of a Ringside instance.
-func ReadMetrics(ctx context.Context, target *Child) (Metrics, error) {
-	text, err := Fetch(ctx, target, "/metrics")
+// readMetrics reads the metrics of a Ringside instance.
+func readMetrics(ctx context.Context, target *child) (Metrics, error) {
+	text, err := fetch(ctx, target, "/metrics")
 	if err != nil {
 		return nil, err
 	}
@@ -91,8 +91,8 @@ func parseMetrics(text string) (Metrics, error) {
 	return m, nil
 }
 
-// Fetch returns a page of Ringside's admin address.
-func Fetch(ctx context.Context, target *Child, path string) ([]byte, error) {
+// fetch returns a page of Ringside's admin address.
+func fetch(ctx context.Context, target *child, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", target.admin, path), nil)
@@ -116,7 +116,7 @@ func Fetch(ctx context.Context, target *Child, path string) ([]byte, error) {
 // LookedAt reads the given pages of the child's admin interface until end is called. The pages are
 // endless streams. end returns an error if one of them ended earlier, because the load was then not
 // monitored.
-func (c *Child) LookedAt(ctx context.Context, paths []string) (end func() error, err error) {
+func (c *child) LookedAt(ctx context.Context, paths []string) (end func() error, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	var readers sync.WaitGroup
 	ended := make(chan string, len(paths))

@@ -132,21 +132,21 @@ func (c Config) begin(ctx context.Context) (b *bench, scenarios []scenario, r *R
 
 // open finds the peers with these names, or all peers, and starts the servers.
 func (c Config) open(ctx context.Context, names ...string) (*bench, error) {
-	b := &bench{Config: c, loops: 1, timeout: ReplyTimeout}
+	b := &bench{Config: c, loops: 1, timeout: replyTimeout}
 	if err := b.pickCPUs(); err != nil {
 		return nil, err
 	}
 	var err error
-	if b.peers, b.server, err = FindPeers(c.Binaries, names); err != nil {
+	if b.peers, b.server, err = findPeers(c.Binaries, names); err != nil {
 		return nil, err
 	}
-	if err := RaiseDescriptors(); err != nil {
+	if err := raiseDescriptors(); err != nil {
 		return nil, err
 	}
 	if b.dir, err = os.MkdirTemp("", "ringbench"); err != nil {
 		return nil, err
 	}
-	b.starter = NewStarter(b.dir)
+	b.starter = newStarter(b.dir)
 	if b.pool, err = b.startPool(ctx, serverCount, 1, b.LoadCPUs); err != nil {
 		b.close()
 		return nil, err

@@ -23,8 +23,8 @@ type Starter struct {
 	dir  string // directory for the files of the processes
 }
 
-// NewStarter returns a Starter. Its processes have their files below dir.
-func NewStarter(dir string) *Starter {
+// newStarter returns a Starter. Its processes have their files below dir.
+func newStarter(dir string) *Starter {
 	s := &Starter{make(chan func()), dir}
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
@@ -59,8 +59,8 @@ func (s *Starter) Start(cmd *exec.Cmd, cpus []int) (err error) {
 	return err
 }
 
-// Child is a server or proxy that runs until it is stopped.
-type Child struct {
+// child is a server or proxy that runs until it is stopped.
+type child struct {
 	Name   string
 	Port   int
 	admin  int    // port of the admin interface of Ringside
@@ -71,13 +71,13 @@ type Child struct {
 }
 
 // PID returns the id of the process.
-func (c *Child) PID() int { return c.Cmd.Process.Pid }
+func (c *child) PID() int { return c.Cmd.Process.Pid }
 
 // Addr returns the TCP address on which the process listens.
-func (c *Child) Addr() string { return fmt.Sprintf("127.0.0.1:%d", c.Port) }
+func (c *child) Addr() string { return fmt.Sprintf("127.0.0.1:%d", c.Port) }
 
 // Alive reports whether the process has not ended.
-func (c *Child) Alive() bool {
+func (c *child) Alive() bool {
 	select {
 	case <-c.Ended:
 		return false
@@ -88,7 +88,7 @@ func (c *Child) Alive() bool {
 
 // Blame adds to an error the state and the last output of the process, for instance a timeout that
 // it reported.
-func (c *Child) Blame(err error) error {
+func (c *child) Blame(err error) error {
 	how := "it still ran"
 	if !c.Alive() {
 		how = "it had ended"
@@ -100,7 +100,7 @@ func (c *Child) Blame(err error) error {
 }
 
 // Stop kills the process. A graceful stop would save nothing.
-func (c *Child) Stop() {
+func (c *child) Stop() {
 	_ = c.Cmd.Process.Kill() // it may have ended already
 	<-c.Ended
 }
@@ -134,9 +134,9 @@ func (w *lastWords) String() string {
 // like haproxy.
 const descriptors = 16384
 
-// RaiseDescriptors raises the descriptor limit, which the children inherit. It uses package
+// raiseDescriptors raises the descriptor limit, which the children inherit. It uses package
 // syscall: otherwise the Go runtime would restore the original limit for children.
-func RaiseDescriptors() error {
+func raiseDescriptors() error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return fmt.Errorf("limit of descriptors: %w", err)

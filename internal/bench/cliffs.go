@@ -18,13 +18,13 @@ const (
 	cliffTail = 4
 )
 
-// CliffAgain is how often a suspected cliff is measured again before the report calls it one.
-const CliffAgain = 2
+// cliffAgain is how often a suspected cliff is measured again before the report calls it one.
+const cliffAgain = 2
 
-// Cliffs returns the figures of row that are worse than in the row before it by more than the work
+// cliffs returns the figures of row that are worse than in the row before it by more than the work
 // explains. At x = share the variable cost equals the fixed cost of a request, so cost may grow
 // with 1 + x/share. 0: it may not grow.
-func Cliffs(before, row *Point, share float64) []string {
+func cliffs(before, row *Point, share float64) []string {
 	var found []string
 	allowed := growth(before.X, row.X, share)
 	for i, m := range row.Peers {
@@ -51,7 +51,7 @@ func Cliffs(before, row *Point, share float64) []string {
 func tailOf(m *Measured) float64 { return m.P99.Value.Median / m.P50.Value.Median }
 
 // growth returns the factor by which the work per request, and so its cost, may grow between two
-// rows. x and y are the X of the earlier and the later row, and share is that of Cliffs.
+// rows. x and y are the X of the earlier and the later row, and share is that of cliffs.
 func growth(x, y, share float64) float64 {
 	if share == 0 {
 		return 1

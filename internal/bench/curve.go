@@ -81,11 +81,11 @@ func (b *bench) curve(ctx context.Context, c curve) (*Curve, error) {
 	}
 	// A cliff counts only if it is still there after its row and the row before it were measured
 	// again.
-	for again := range CliffAgain + 1 {
+	for again := range cliffAgain + 1 {
 		for i := 1; i < len(out.Rows); i++ {
-			out.Rows[i].Cliffs = Cliffs(out.Rows[i-1], out.Rows[i], c.share)
+			out.Rows[i].Cliffs = cliffs(out.Rows[i-1], out.Rows[i], c.share)
 		}
-		if again == CliffAgain {
+		if again == cliffAgain {
 			break
 		}
 		for i, row := range out.Rows {

@@ -28,7 +28,7 @@ func (r *Report) Markdown(w io.Writer) error {
 	fmt.Fprintf(m, "GOGC %s. Interrupts are accounted %s.\n\n", r.Settings.GOGC, r.Machine.Softirq)
 	if kept, runs := r.disturbed(); runs > 0 {
 		fmt.Fprintf(m, "Other work disturbed %d runs, which were repeated; of the %d runs below %d are disturbed (the least disturbed of %d tries; more than %s of the CPUs went to others, or half that to the hypervisor, or the load's clock was late by %v).\n\n",
-			r.Repeated, runs, kept, r.Settings.Tries, Percent(r.Settings.Disturbed), LateLimit)
+			r.Repeated, runs, kept, r.Settings.Tries, percent(r.Settings.Disturbed), lateLimit)
 	}
 	fmt.Fprintf(m, "Every reply was parsed and every byte of every hit checked.")
 	if r.Placement != "" {
@@ -45,7 +45,7 @@ func (r *Report) Markdown(w io.Writer) error {
 	r.memoryTable(m)
 	if len(r.Curves) > 0 {
 		fmt.Fprintf(m, "A cliff is a row that costs more than %.1f times the CPU of the row before it, or serves fewer than 1/%.1f of its requests, or whose p99/p50 is more than %d times as high; it was measured %d times more before it was called so.\n\n",
-			cliffCost, cliffCost, cliffTail, CliffAgain)
+			cliffCost, cliffCost, cliffTail, cliffAgain)
 	}
 	for _, c := range r.Curves {
 		c.markdown(m)
@@ -257,7 +257,7 @@ func (r *Report) whereTables(m *strings.Builder) {
 	if len(r.Where) == 0 {
 		return
 	}
-	fmt.Fprintf(m, "The kernel's share is sampled at its ticks. System calls and Ringside's own counters are per request, of a whole load with its coming and going; calls rarer than %g a request are left out. System calls: %s.\n\n", RareCall, r.Tracer)
+	fmt.Fprintf(m, "The kernel's share is sampled at its ticks. System calls and Ringside's own counters are per request, of a whole load with its coming and going; calls rarer than %g a request are left out. System calls: %s.\n\n", rareCall, r.Tracer)
 	for _, w := range r.Where {
 		fmt.Fprintf(m, "## Where time goes, %s: %s\n\n", w.ID, w.Name)
 		table(m, []string{"peer", "CPU µs/request", "in the kernel", "requests/s", "while counting", "sleeps", "system calls", "by name", "its loop: wakeups, reads, writes", "other work"}, func(row func(...string)) {
@@ -279,7 +279,7 @@ func (r *Report) whereTables(m *strings.Builder) {
 				if p.Loop != nil {
 					loop = fmt.Sprintf("%.3f, %.3f, %.3f", p.Loop.Wakeups, p.Loop.Reads, p.Loop.Writes)
 				}
-				row(p.Peer, fmt.Sprintf("%.2f", p.CPU), Percent(p.Kernel), fmt.Sprintf("%.0f", p.Rate), traced, fmt.Sprintf("%.3f", p.Switches), calls, strings.Join(names, ", "), loop, Percent(p.Other))
+				row(p.Peer, fmt.Sprintf("%.2f", p.CPU), percent(p.Kernel), fmt.Sprintf("%.0f", p.Rate), traced, fmt.Sprintf("%.3f", p.Switches), calls, strings.Join(names, ", "), loop, percent(p.Other))
 			}
 		})
 		if w.Profile != "" {
@@ -436,5 +436,5 @@ func table(m *strings.Builder, header []string, rows func(row func(cells ...stri
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// Percent formats a share as a percentage.
-func Percent(share float64) string { return fmt.Sprintf("%.1f%%", 100*share) }
+// percent formats a share as a percentage.
+func percent(share float64) string { return fmt.Sprintf("%.1f%%", 100*share) }

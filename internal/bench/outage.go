@@ -69,7 +69,7 @@ func Outages(ctx context.Context, c Config, each time.Duration) (*Report, error)
 // ejectingArgs returns the arguments of a nutcracker that is configured to survive the failure of a
 // server.
 func ejectingArgs(at Place) ([]string, error) {
-	args, err := NutcrackerArgs(at)
+	args, err := nutcrackerArgs(at)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func ejectingArgs(at Place) ([]string, error) {
 		return nil, err
 	}
 	changed := strings.NewReplacer("auto_eject_hosts: false", "auto_eject_hosts: true\n  server_failure_limit: 3\n  server_retry_timeout: 2000",
-		fmt.Sprintf("timeout: %d", ReplyTimeout.Milliseconds()), "timeout: 400").Replace(string(text))
+		fmt.Sprintf("timeout: %d", replyTimeout.Milliseconds()), "timeout: 400").Replace(string(text))
 	return args, os.WriteFile(file, []byte(changed), 0o600)
 }
 
@@ -199,7 +199,7 @@ func askFrom(ctx context.Context, addr string, client int, answers, troubles *at
 }
 
 // vanish makes a server unavailable until end is called.
-func vanish(server *Child, how string) (end func() error, err error) {
+func vanish(server *child, how string) (end func() error, err error) {
 	nothing := func() error { return nil }
 	switch how {
 	case "SIGSTOP":

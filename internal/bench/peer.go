@@ -20,7 +20,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
 )
 
 // Peer is a program, or a setup, on which the load can run.
@@ -71,9 +70,9 @@ type Place struct {
 	engine, AdminMore string // additional settings of Ringside's sections engine and admin, in YAML's flow style
 }
 
-// ReplyTimeout is when a reply counts as lost. It is long because a busy machine must not count as
+// replyTimeout is when a reply counts as lost. It is long because a busy machine must not count as
 // a fault of the proxy.
-const ReplyTimeout = 30 * time.Second
+const replyTimeout = 30 * time.Second
 
 // ringsideNote is the note of Ringside's figures. See Peer.Note.
 const ringsideNote = "least configuration, ketama, and nutcracker's timeout: a machine that stands still for half a second is no fault of either"
@@ -85,12 +84,12 @@ type candidate struct {
 	needed      bool
 }
 
-// FindPeers returns the installed peers with these names, or all of them, in the order of the
+// findPeers returns the installed peers with these names, or all of them, in the order of the
 // report. It also returns the version of memcached.
-func FindPeers(c Binaries, names []string) (found []*Peer, server string, err error) {
+func findPeers(c Binaries, names []string) (found []*Peer, server string, err error) {
 	all := []candidate{
 		{Peer{Name: "ringside", binary: c.Ringside, SpeaksMeta: true, SpeaksBinary: true, Proxy: true, Sockets: true, Configure: ringsideArgs, Note: ringsideNote}, "version", false},
-		{Peer{Name: "nutcracker", binary: c.Nutcracker, Proxy: true, Sockets: true, Configure: NutcrackerArgs,
+		{Peer{Name: "nutcracker", binary: c.Nutcracker, Proxy: true, Sockets: true, Configure: nutcrackerArgs,
 			Note: "-v 4, ketama over md5, one connection a server, timeout 30 s"}, "-V", true},
 		{Peer{Name: "haproxy", binary: c.Haproxy, SpeaksMeta: true, SpeaksBinary: true, Proxy: true, Configure: haproxyArgs,
 			Note: "tcp mode, one thread: cannot split keys, forwards each client to one server over a connection of its own"}, "-v", false},
@@ -189,8 +188,8 @@ engine: {loops: %d, %s}
 	return []string{"serve", "-c", file}, err
 }
 
-// NutcrackerArgs returns the usual configuration of nutcracker.
-func NutcrackerArgs(at Place) ([]string, error) {
+// nutcrackerArgs returns the usual configuration of nutcracker.
+func nutcrackerArgs(at Place) ([]string, error) {
 	pools := nutcrackerPool("bench", fmt.Sprintf("127.0.0.1:%d", at.port), at.Servers)
 	if at.socket != "" { // a pool can listen on only one address
 		pools += nutcrackerPool("socket", at.socket, at.Servers)
@@ -211,7 +210,7 @@ func nutcrackerPool(name, listen string, servers []string) string {
   auto_eject_hosts: false
   servers:
    - %s:1
-`, name, listen, ReplyTimeout.Milliseconds(), strings.Join(servers, ":1\n   - "))
+`, name, listen, replyTimeout.Milliseconds(), strings.Join(servers, ":1\n   - "))
 }
 
 func haproxyArgs(at Place) ([]string, error) {
@@ -282,11 +281,11 @@ func write(dir, name, text string) (string, error) {
 	return path, os.WriteFile(path, []byte(text), 0o600)
 }
 
-// FreePorts returns ports on which no process listens. Another process may use one before the child
+// freePorts returns ports on which no process listens. Another process may use one before the child
 // does; the child's start then reports it. The ports are below those that the kernel assigns to
 // clients. Otherwise a client of a dead server could get the server's port as its own, connect to
 // itself, and prevent the server's restart.
-func FreePorts(n int) ([]int, error) {
+func freePorts(n int) ([]int, error) {
 	const lowest = 20000
 	below := 32768 // the kernel's default
 	if text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range"); err == nil {
@@ -315,12 +314,12 @@ func FreePorts(n int) ([]int, error) {
 
 // StartPeer starts a peer in the given environment and waits until it listens. With socket, it also
 // listens on a unix socket.
-func (s *Starter) StartPeer(ctx context.Context, p *Peer, at Place, socket bool, cpus []int) (*Child, error) {
+func (s *Starter) StartPeer(ctx context.Context, p *Peer, at Place, socket bool, cpus []int) (*child, error) {
 	dir, err := os.MkdirTemp(s.dir, "peer")
 	if err != nil {
 		return nil, err
 	}
-	ports, err := FreePorts(2)
+	ports, err := freePorts(2)
 	if err != nil {
 		return nil, err
 	}
@@ -341,8 +340,8 @@ func (s *Starter) StartPeer(ctx context.Context, p *Peer, at Place, socket bool,
 }
 
 // Spawn starts a program and waits until it listens on port.
-func (s *Starter) Spawn(ctx context.Context, name, binary string, args []string, port int, cpus []int) (*Child, error) {
-	c := &Child{Name: name, Port: port, Cmd: exec.Command(binary, args...), Ended: make(chan struct{})}
+func (s *Starter) Spawn(ctx context.Context, name, binary string, args []string, port int, cpus []int) (*child, error) {
+	c := &child{Name: name, Port: port, Cmd: exec.Command(binary, args...), Ended: make(chan struct{})}
 	c.Cmd.Stdout, c.Cmd.Stderr = &c.output, &c.output
 	if err := s.Start(c.Cmd, cpus); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)

@@ -17,7 +17,7 @@ func TestConfigurationsNameTheServers(t *testing.T) {
 		says      []string
 	}{
 		"ringside":        {ringsideArgs, "ringside.yaml", []string{"listen: 127.0.0.1:31000\n", "distribution: ketama\n", "- 127.0.0.1:31001\n", "- 127.0.0.1:31003\n", "admin: {address: \"127.0.0.1:31009\", }\n", "loops: 2", "request: 30s"}},
-		"nutcracker":      {NutcrackerArgs, "nutcracker.yml", []string{"listen: 127.0.0.1:31000\n", "hash: md5\n", "- 127.0.0.1:31001:1\n", "- 127.0.0.1:31003:1\n"}},
+		"nutcracker":      {nutcrackerArgs, "nutcracker.yml", []string{"listen: 127.0.0.1:31000\n", "hash: md5\n", "- 127.0.0.1:31001:1\n", "- 127.0.0.1:31003:1\n"}},
 		"haproxy":         {haproxyArgs, "haproxy.cfg", []string{"bind 127.0.0.1:31000 ", "server one 127.0.0.1:31001\n", "mode tcp\n"}},
 		"memcached proxy": {memcachedProxyArgs, "proxy.lua", []string{`mcp.backend("server1", "127.0.0.1", 31001)`, `mcp.backend("server3", "127.0.0.1", 31003)`}},
 	} {

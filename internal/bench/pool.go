@@ -12,7 +12,7 @@ import (
 // Pool contains the addresses for a proxy and the processes that serve them.
 type Pool struct {
 	Addrs     []string
-	Processes []*Child
+	Processes []*child
 }
 
 // StartPool starts the given number of memcached processes, each with the given number of ports.
@@ -21,7 +21,7 @@ func (s *Starter) StartPool(ctx context.Context, memcached string, processes, po
 	var p Pool
 	addrs := make([][]string, ports)
 	for i := range processes {
-		free, err := FreePorts(ports)
+		free, err := freePorts(ports)
 		if err != nil {
 			p.Stop()
 			return Pool{}, err
@@ -43,7 +43,7 @@ func (s *Starter) StartPool(ctx context.Context, memcached string, processes, po
 }
 
 // StartMemcached starts a memcached on the given ports.
-func (s *Starter) StartMemcached(ctx context.Context, memcached, name string, ports, cpus []int) (*Child, error) {
+func (s *Starter) StartMemcached(ctx context.Context, memcached, name string, ports, cpus []int) (*child, error) {
 	path, err := lookPath(memcached)
 	if err != nil {
 		return nil, err

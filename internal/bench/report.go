@@ -25,13 +25,13 @@ const OverSocket = ", unix socket"
 // suffix has the same forwarder before that server, without delays.
 const OneSlow = ", one slow"
 
-// LateLimit is the delay of the load's timer from which a run counts as disturbed. The load shares
+// lateLimit is the delay of the load's timer from which a run counts as disturbed. The load shares
 // a CPU with three servers, and without a disturbance it waits less than this for its turn.
-const LateLimit = 25 * time.Millisecond
+const lateLimit = 25 * time.Millisecond
 
-// RareCall is the number of calls per request below which a system call is not listed. Most calls
+// rareCall is the number of calls per request below which a system call is not listed. Most calls
 // for opening and closing connections are below it.
-const RareCall = 0.001
+const rareCall = 0.001
 
 // Report contains all results of a measurement.
 type Report struct {

@@ -21,7 +21,7 @@ func TestSpread(t *testing.T) {
 		{[]float64{6, 5, 4, 3, 2, 1}, 3.5, 1, 6, 1, 6},
 		{[]float64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, 5.5, 1, 10, 2, 9},
 	} {
-		s := SpreadOf(slices.Clone(row.values))
+		s := spreadOf(slices.Clone(row.values))
 		var low, high float64
 		if s.Interval != nil {
 			low, high = s.Interval[0], s.Interval[1]
@@ -91,11 +91,11 @@ func TestCliffs(t *testing.T) {
 		"more than the work":      {growing, row(100, 160, 110, 500, 900), "ringside CPU × 16.0"},
 		"work that grew not much": {growing, row(11, 18, 1000, 50, 100), "ringside CPU × 1.8"},
 	} {
-		if got := strings.Join(Cliffs(before, c.row, c.share), ", "); got != c.says {
+		if got := strings.Join(cliffs(before, c.row, c.share), ", "); got != c.says {
 			t.Errorf("%s: %q, want %q", name, got, c.says)
 		}
 	}
-	if got := Cliffs(before, &Point{Result: Result{Peers: []*Measured{{Failure: "gone"}}}}, flat); got != nil {
+	if got := cliffs(before, &Point{Result: Result{Peers: []*Measured{{Failure: "gone"}}}}, flat); got != nil {
 		t.Errorf("a failed row is a cliff: %q", got)
 	}
 }

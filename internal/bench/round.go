@@ -81,7 +81,7 @@ func (b *bench) scenario(ctx context.Context, s scenario) (*Result, error) {
 			measured.Runs = append(measured.Runs, run)
 			b.Log.Info("ran", "scenario", s.ID, "round", round+1, "peer", measured.Peer, "cpu_us", fmt.Sprintf("%.2f", run.CPU),
 				"rate", fmt.Sprintf("%.0f", run.Rate), "p50_us", fmt.Sprintf("%.0f", run.P50), "p99_us", fmt.Sprintf("%.0f", run.P99),
-				"other", Percent(run.Other), "steal", Percent(run.Steal), "tries", run.Tries)
+				"other", percent(run.Other), "steal", percent(run.Steal), "tries", run.Tries)
 		}
 	}
 	result.Summarize()
@@ -160,7 +160,7 @@ func (b *bench) once(ctx context.Context, p *Peer, s scenario, window time.Durat
 
 // besideHoard is once for a scenario with clients that do not read their replies. They start when
 // the keys of the load are written, and their cost at the start is included.
-func (b *bench) besideHoard(ctx context.Context, target *Child, s scenario, window time.Duration) (load.Result, error) {
+func (b *bench) besideHoard(ctx context.Context, target *child, s scenario, window time.Duration) (load.Result, error) {
 	fill := s
 	fill.Work.Reads, fill.Work.Rate, fill.Work.Lossy = 100, 0, false
 	if result, err := b.load(ctx, target, fill, 10*time.Millisecond); err != nil {
@@ -193,7 +193,7 @@ func (b *bench) aside(ctx context.Context) (*bench, error) {
 
 // slowed returns a copy of b with the delays of s before its first server, until stop is called.
 func (b *bench) slowed(ctx context.Context, s Server) (before *bench, stop func(), err error) {
-	ports, err := FreePorts(1)
+	ports, err := freePorts(1)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -210,7 +210,7 @@ func (b *bench) slowed(ctx context.Context, s Server) (before *bench, stop func(
 
 // load runs ringbench's load on the load's CPUs, against target, or against the servers if target
 // is nil. It measures the CPU time of the target and of the running servers.
-func (b *bench) load(ctx context.Context, target *Child, s scenario, window time.Duration) (load.Result, error) {
+func (b *bench) load(ctx context.Context, target *child, s scenario, window time.Duration) (load.Result, error) {
 	w := s.Work
 	var pids, to []string
 	if target != nil {
@@ -239,7 +239,7 @@ func (b *bench) load(ctx context.Context, target *Child, s scenario, window time
 		"-conns", strconv.Itoa(w.Conns), "-depth", strconv.Itoa(w.Depth), "-keys", strconv.Itoa(w.Keys), "-quiet", strconv.Itoa(w.Quiet),
 		"-value", strconv.Itoa(w.Value), "-keysize", strconv.Itoa(w.KeySize), "-count", strconv.Itoa(w.Count), "-reads", strconv.Itoa(w.Reads),
 		"-rate", fmt.Sprint(w.Rate), "-visit", strconv.Itoa(w.Visit), fmt.Sprintf("-binary=%t", w.Binary), fmt.Sprintf("-sliding=%t", w.Sliding), fmt.Sprintf("-idle=%t", w.Idle), fmt.Sprintf("-nofill=%t", s.filled), fmt.Sprintf("-lossy=%t", w.Lossy), fmt.Sprintf("-cut=%t", s.cut),
-		"-warm", b.Warm.String(), "-duration", window.String(), "-timeout", ReplyTimeout.String()}, to...)...)
+		"-warm", b.Warm.String(), "-duration", window.String(), "-timeout", replyTimeout.String()}, to...)...)
 	var out, complaint bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaint
 	if err := b.starter.Start(cmd, b.LoadCPUs); err != nil {
@@ -304,13 +304,13 @@ func (b *bench) figures(r load.Result) Run {
 	run.Other = max(0, float64(busy-ours)/float64(wall))
 	run.Steal = float64(steal) / float64(wall)
 	run.Late = r.Late
-	run.Disturbed = run.Other > b.Disturbed || run.Steal > b.Disturbed/2 || run.Late > float64(LateLimit.Microseconds())
+	run.Disturbed = run.Other > b.Disturbed || run.Steal > b.Disturbed/2 || run.Late > float64(lateLimit.Microseconds())
 	return run
 }
 
 // start starts a peer on the proxy's CPUs, with the pool as its servers, and waits until it
 // listens.
-func (b *bench) start(ctx context.Context, p *Peer, s scenario) (*Child, error) {
+func (b *bench) start(ctx context.Context, p *Peer, s scenario) (*child, error) {
 	at := Place{Servers: b.pool.Addrs, Loops: b.loops, Timeout: b.timeout, Routes: s.routes, AdminMore: s.admin}
 	return b.starter.StartPeer(ctx, p, at, s.socket, b.proxyCPUs)
 }

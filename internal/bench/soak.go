@@ -49,8 +49,8 @@ func soakLoads() []scenario {
 
 type soak struct {
 	*bench
-	target  *Child
-	servers []*Child
+	target  *child
+	servers []*child
 	out     *Soak
 	began   time.Time
 	ticks   <-chan time.Time
@@ -189,7 +189,7 @@ func (s *soak) rest(ctx context.Context, loads, clients int) error {
 	}
 	const patience = 10 * time.Second
 	for began := time.Now(); ; {
-		m, err := ReadMetrics(ctx, s.target)
+		m, err := readMetrics(ctx, s.target)
 		if err != nil {
 			return err
 		}
@@ -237,11 +237,11 @@ func (s *soak) sample(ctx context.Context, rest bool) error {
 	if rest {
 		// Force a garbage collection, so that only live memory remains. The profile itself is not
 		// used.
-		if _, err := Fetch(ctx, s.target, "/debug/pprof/heap?gc=1"); err != nil {
+		if _, err := fetch(ctx, s.target, "/debug/pprof/heap?gc=1"); err != nil {
 			return err
 		}
 	}
-	m, err := ReadMetrics(ctx, s.target)
+	m, err := readMetrics(ctx, s.target)
 	if err != nil {
 		return err
 	}
@@ -298,7 +298,7 @@ func (s *soak) allThere(ctx context.Context) error {
 
 // account reads Ringside's own metrics of the soak.
 func (s *soak) account(ctx context.Context) error {
-	m, err := ReadMetrics(ctx, s.target)
+	m, err := readMetrics(ctx, s.target)
 	if err != nil {
 		return err
 	}
@@ -345,7 +345,7 @@ func (s *soak) growth(what string, rest bool, of func(Sample) float64, bound fun
 	if third == 0 {
 		return // the soak ended early, which was already reported
 	}
-	g := Growth{What: what, First: SpreadOf(slices.Clone(values[:third])).Median, Last: SpreadOf(slices.Clone(values[len(values)-third:])).Median}
+	g := Growth{What: what, First: spreadOf(slices.Clone(values[:third])).Median, Last: spreadOf(slices.Clone(values[len(values)-third:])).Median}
 	g.Bound = bound(g.First)
 	s.out.Growth = append(s.out.Growth, g)
 	if g.Last > g.Bound {

@@ -21,7 +21,7 @@ func (r *Result) Summarize() {
 			for _, run := range m.Runs {
 				values = append(values, of(run))
 			}
-			return Figure{Value: SpreadOf(values), Ratio: m.to(base, of)}
+			return Figure{Value: spreadOf(values), Ratio: m.to(base, of)}
 		}
 		m.Direct = m.to(directly, Run.total)
 		m.CPU = figure(func(r Run) float64 { return r.CPU })
@@ -69,7 +69,7 @@ func (m *Measured) to(others map[int]Run, of func(Run) float64) *Spread {
 	if len(ratios) == 0 {
 		return nil
 	}
-	s := SpreadOf(ratios)
+	s := spreadOf(ratios)
 	return &s
 }
 
@@ -88,11 +88,11 @@ func (m *Measured) median(of func(Run) float64) float64 {
 	for _, run := range m.Runs {
 		values = append(values, of(run))
 	}
-	return SpreadOf(values).Median
+	return spreadOf(values).Median
 }
 
-// SpreadOf summarizes values. It sorts them.
-func SpreadOf(values []float64) Spread {
+// spreadOf summarizes values. It sorts them.
+func spreadOf(values []float64) Spread {
 	slices.Sort(values)
 	n := len(values)
 	s := Spread{Median: (values[(n-1)/2] + values[n/2]) / 2, Min: values[0], Max: values[n-1]}

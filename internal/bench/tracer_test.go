@@ -14,7 +14,7 @@ import (
 )
 
 func TestTracerCountsCalls(t *testing.T) {
-	s := NewStarter(t.TempDir())
+	s := newStarter(t.TempDir())
 	defer s.Close()
 	how, note := s.FindTracer([]int{0})
 	if how == nil {

@@ -77,7 +77,7 @@ func (b *bench) spent(ctx context.Context, p *Peer, s scenario, how *Tracer, to 
 	ringside := p.Name == "ringside"
 	var before, after Metrics
 	if ringside {
-		if before, err = ReadMetrics(ctx, target); err != nil {
+		if before, err = readMetrics(ctx, target); err != nil {
 			return out, err
 		}
 	}
@@ -91,7 +91,7 @@ func (b *bench) spent(ctx context.Context, p *Peer, s scenario, how *Tracer, to 
 		out.Kernel = float64(used.Kernel) / float64(used.User+used.Kernel)
 	}
 	if ringside {
-		if after, err = ReadMetrics(ctx, target); err != nil {
+		if after, err = readMetrics(ctx, target); err != nil {
 			return out, err
 		}
 		each := func(name string) float64 { return (after.Sum(name) - before.Sum(name)) / float64(got.Replies) }
@@ -107,7 +107,7 @@ func (b *bench) spent(ctx context.Context, p *Peer, s scenario, how *Tracer, to 
 		}
 		out.TracedRate, out.Calls = got.Rate, perRequest(counts, got.Replies)
 	}
-	b.Log.Info("spent", "scenario", s.ID, "peer", p.Name, "cpu_us", fmt.Sprintf("%.2f", out.CPU), "kernel", Percent(out.Kernel), "other", Percent(run.Other))
+	b.Log.Info("spent", "scenario", s.ID, "peer", p.Name, "cpu_us", fmt.Sprintf("%.2f", out.CPU), "kernel", percent(out.Kernel), "other", percent(run.Other))
 	if ringside && to.Profiles != "" {
 		w.Profile, err = b.profile(ctx, target, s, to)
 	}
@@ -118,7 +118,7 @@ func (b *bench) spent(ctx context.Context, p *Peer, s scenario, how *Tracer, to 
 func perRequest(counts map[string]int64, requests int64) []Calls {
 	calls := []Calls{}
 	for name, n := range counts {
-		if each := float64(n) / float64(requests); each >= RareCall {
+		if each := float64(n) / float64(requests); each >= rareCall {
 			calls = append(calls, Calls{Name: name, Each: each})
 		}
 	}
@@ -128,13 +128,13 @@ func perRequest(counts map[string]int64, requests int64) []Calls {
 
 // profile takes a CPU profile under the scenario's load and returns the file with its top
 // functions.
-func (b *bench) profile(ctx context.Context, target *Child, s scenario, to WhereTo) (string, error) {
+func (b *bench) profile(ctx context.Context, target *child, s scenario, to WhereTo) (string, error) {
 	raw := filepath.Join(to.Profiles, "where-"+s.ID+".pprof")
 	taken := make(chan error, 1)
 	seconds := max(1, int(to.Time.Seconds()))
 	go func() {
 		time.Sleep(b.Warm) // skips connecting and the first requests
-		body, err := Fetch(ctx, target, "/debug/pprof/profile?seconds="+strconv.Itoa(seconds))
+		body, err := fetch(ctx, target, "/debug/pprof/profile?seconds="+strconv.Itoa(seconds))
 		if err == nil {
 			err = os.WriteFile(raw, body, 0o666)
 		}

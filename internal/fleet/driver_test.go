@@ -26,9 +26,9 @@ type sidecar struct {
 	p       *proxy.Proxy
 	edition int // edition of its configuration
 	drivers []*driver
-	members []stats.MemberSnapshot // last decisions of its keeper
-	decided uint64                 // value of Decided for members
-	memory  int64                  // bytes in use when it is idle
+	members []stats.PhaseSnapshot // last decisions of its keeper
+	decided uint64                // value of Decided for members
+	memory  int64                 // bytes in use when it is idle
 }
 
 // clock returns the reading of the sidecar's clock at a time.
@@ -73,7 +73,7 @@ func (s *sidecar) start() {
 // take applies the current configuration.
 func (s *sidecar) take() {
 	s.edition = s.f.edition
-	s.p.Swap(s.f.table())
+	s.p.SetTable(s.f.table())
 }
 
 // snapshot returns the counters and decisions of its engines.

@@ -45,7 +45,7 @@ func (f *fleet) look() {
 	differ := false
 	first := f.sidecars[0]
 	for _, s := range f.sidecars[1:] {
-		differ = differ || s.dead || s.edition != first.edition || !slices.EqualFunc(s.members, first.members, func(a, b stats.MemberSnapshot) bool {
+		differ = differ || s.dead || s.edition != first.edition || !slices.EqualFunc(s.members, first.members, func(a, b stats.PhaseSnapshot) bool {
 			return a.Number == b.Number && a.Suspect == b.Suspect
 		})
 	}

@@ -153,8 +153,8 @@ func printPlan(out io.Writer, p table.Plan, why string) error {
 	for i, m := range p.Copies {
 		fmt.Fprintf(out, "  %-10s  %s\n", [...]string{"copies", ""}[min(i, 1)], holderText(m))
 	}
-	if len(p.Interim) > 0 {
-		fmt.Fprintf(out, "  interim     %s%s\n", strings.Join(serverNames(p.Interim), ", "), gutterText(p))
+	if len(p.Substitutes) > 0 {
+		fmt.Fprintf(out, "  interim     %s%s\n", strings.Join(serverNames(p.Substitutes), ", "), gutterText(p))
 	}
 	return nil
 }
@@ -184,5 +184,5 @@ func gutterText(p table.Plan) string {
 }
 
 func printPlanJSON(out io.Writer, p table.Plan, why string) error {
-	return cli.NewEncoder(out).Encode(p.Told(why))
+	return cli.NewEncoder(out).Encode(p.JSON(why))
 }

@@ -89,7 +89,7 @@ func start(f *config.File, w fileWatch, version string, log *slog.Logger, loggin
 		taken: taken, asked: make(chan chan<- reloadAnswer), handed: make(chan func()), ended: make(chan struct{}), reload: live.Reload{At: time.Now(), Generation: 1}}
 	r.proxy = proxy.NewProxy(t, version, log)
 	r.proxy.Name = processName()
-	r.tracer = live.New(r.proxy)
+	r.tracer = live.NewTracer(r.proxy)
 	r.traces = tracefile.New(r.tracer, log)
 	options := loopOptions(f.Engine)
 	options.Faults = r.faults
@@ -384,7 +384,7 @@ func (r *Instance) swap() (f *config.File, moves bool, err error) {
 	}
 	limitMemory(f)
 	r.logging.set(f.Log)
-	r.proxy.Swap(t)
+	r.proxy.SetTable(t)
 	take()
 	is, err := r.proxy.Snapshot() // each loop adopts the table before it answers
 	if err != nil {
@@ -411,7 +411,7 @@ func (r *Instance) refit() {
 		return
 	}
 	r.log.Info("the limit of open files has changed", "open_files", files, "clients", t.Limits.Clients)
-	r.proxy.Swap(t)
+	r.proxy.SetTable(t)
 }
 
 // limitMemory sets the memory limit of the Go runtime. The garbage collector then works

@@ -41,7 +41,7 @@ func viewOf(t *testing.T, n int) *View {
 		topic string
 		is    any
 	}{{"hello", map[string]any{"control": true}}, {"topo", topo}, {"tick", tick}, {"tick", tick}, {"mem", m}, {"slabs", slabs},
-		{"event", map[string]any{"t": 1e12, "told": live.Told{Tone: live.Bad, Text: "x\x1b[2J\u202e is out", More: "connection refused"}}}} {
+		{"event", map[string]any{"t": 1e12, "told": live.Description{Tone: live.Bad, Text: "x\x1b[2J\u202e is out", More: "connection refused"}}}} {
 		b, err := json.Marshal(one.is)
 		if err != nil {
 			t.Fatal(err)
@@ -59,7 +59,7 @@ func TestNothingIsCut(t *testing.T) {
 	v := viewOf(t, 3)
 	v.Tick.Health = live.Health{Level: live.Bad, Title: "cache-1 is out", Text: "Connection refused, 19 s ago. Its 31.2 % of the keys live with cache-0 and cache-2 until it is back."}
 	for n := range 5 {
-		b, _ := json.Marshal(map[string]any{"t": 1e12, "told": live.Told{Tone: live.Warn, Text: fmt.Sprintf("get of %d took 120 ms", n), Minor: true}})
+		b, _ := json.Marshal(map[string]any{"t": 1e12, "told": live.Description{Tone: live.Warn, Text: fmt.Sprintf("get of %d took 120 ms", n), Minor: true}})
 		if err := v.Take("event", b); err != nil {
 			t.Fatal(err)
 		}

@@ -57,7 +57,7 @@ type Choice struct {
 
 type event struct {
 	t time.Time
-	live.Told
+	live.Description
 	crowd int // number of earlier events of the same kind, in a row, that this line replaces
 }
 
@@ -141,7 +141,7 @@ const mostEvents = 100
 func (v *View) takeEvent(data []byte) error {
 	var e struct {
 		T    int64
-		Told live.Told
+		Told live.Description
 	}
 	if err := json.Unmarshal(data, &e); err != nil {
 		return err
@@ -149,7 +149,7 @@ func (v *View) takeEvent(data []byte) error {
 	if e.Told.Text == "" || e.Told.Only != "" && (v.Topo == nil || e.Told.Only != v.Topo.Failover) {
 		return nil
 	}
-	one := event{t: time.UnixMilli(e.T).UTC(), Told: e.Told}
+	one := event{t: time.UnixMilli(e.T).UTC(), Description: e.Told}
 	if e.Told.Minor && len(v.events) > 0 && v.events[0].Minor && v.events[0].Kind == e.Told.Kind { // minor events are frequent: those of one kind in a row share a line
 		one.crowd = v.events[0].crowd + 1
 		v.events[0] = one

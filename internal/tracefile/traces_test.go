@@ -111,7 +111,7 @@ func TestCannotOpen(t *testing.T) {
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	traces := New(live.New(proxy.NewProxy(&table.Table{}, "", slog.New(slog.DiscardHandler))), slog.New(slog.DiscardHandler))
+	traces := New(live.NewTracer(proxy.NewProxy(&table.Table{}, "", slog.New(slog.DiscardHandler))), slog.New(slog.DiscardHandler))
 	link := filepath.Join(dir, "link")
 	if err := os.Symlink(filepath.Join(dir, "target"), link); err != nil {
 		t.Fatal(err)
@@ -132,7 +132,7 @@ func TestCannotOpen(t *testing.T) {
 func TestFullDiskAndReload(t *testing.T) {
 	var said bytes.Buffer
 	path := filepath.Join(t.TempDir(), "keys.trace")
-	traces := New(live.New(proxy.NewProxy(&table.Table{}, "", slog.New(slog.DiscardHandler))), slog.New(slog.NewTextHandler(&said, nil)))
+	traces := New(live.NewTracer(proxy.NewProxy(&table.Table{}, "", slog.New(slog.DiscardHandler))), slog.New(slog.NewTextHandler(&said, nil)))
 	load := func(list []config.Trace) {
 		t.Helper()
 		take, err := traces.Open(list)

@@ -251,12 +251,12 @@ func (c *Client) send(ctx context.Context, method, path string, body any) (*http
 }
 
 // cut returns the error for a request without a complete reply. If the request was to change
-// something and may have reached the instance, the error is SayUnsure.
+// something and may have reached the instance, the error is sayUnsure.
 func cut(method string, reached bool, err error) error {
 	if method == "GET" || !reached {
 		return err
 	}
-	return SayUnsure(err)
+	return sayUnsure(err)
 }
 
 // strange returns the error for a reply that no Ringside sends.

@@ -17,8 +17,8 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Append appends the metrics of p as text. reload is the state of its configuration.
-func Append(dst []byte, p *proxy.Proxy, reload live.Reload, adminClosed uint64) ([]byte, error) {
+// AppendMetrics appends the metrics of p as text. reload is the state of its configuration.
+func AppendMetrics(dst []byte, p *proxy.Proxy, reload live.Reload, adminClosed uint64) ([]byte, error) {
 	s, err := p.Snapshot()
 	if err != nil {
 		return dst, err
@@ -227,7 +227,7 @@ func (out *output) hot(p *proxy.Proxy) {
 // misses writes the reasons of misses, by route. A reason has no series before it occurs: nine
 // for each of a hundred routes would be too many.
 func (out *output) misses(p *proxy.Proxy) {
-	is, err := p.Judged()
+	is, err := p.MissReport()
 	if err != nil || is == nil {
 		return
 	}
@@ -250,7 +250,7 @@ func (out *output) misses(p *proxy.Proxy) {
 
 // pools writes the servers of each pool, and the operator's orders for them. The order of a
 // pool with a keeper is an attribute of its members, that of another pool one of the process.
-func (out *output) pools(px *proxy.Proxy, pools []*table.Pool, members []stats.MemberSnapshot) {
+func (out *output) pools(px *proxy.Proxy, pools []*table.Pool, members []stats.PhaseSnapshot) {
 	type place struct{ pool, server, address, weight string }
 	seen := map[place]bool{} // a pool may list a server twice, but a series must be unique
 	ordered := map[place]bool{}

@@ -108,9 +108,9 @@ func (s *Server) maySteer(r *http.Request) error {
 	return s.checkOrigin(r)
 }
 
-// SayUnsure is the error for an order that may or may not have been executed. It must not look
+// sayUnsure is the error for an order that may or may not have been executed. It must not look
 // like a rejection, because the operator would then repeat the order.
-func SayUnsure(why error) error {
+func sayUnsure(why error) error {
 	return refuse(http.StatusGatewayTimeout, "nobody knows whether this is carried out: look before you ask again (ringside server list, the log): %w", why)
 }
 
@@ -118,7 +118,7 @@ func SayUnsure(why error) error {
 func tell(w http.ResponseWriter, status int, answer any, err error) {
 	if err != nil {
 		if errors.Is(err, proxy.ErrUnsure) {
-			err = SayUnsure(err)
+			err = sayUnsure(err)
 		}
 		status = http.StatusInternalServerError
 		if r := (*refused)(nil); errors.As(err, &r) {

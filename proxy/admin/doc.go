@@ -75,7 +75,7 @@
 // address, in all pools that name it.
 //
 // Replies are JSON. A rejected request gets 4xx and {"error": …} with a sentence, and changes
-// nothing. 504 means that it is unknown whether something was changed (SayUnsure), or what
+// nothing. 504 means that it is unknown whether something was changed (sayUnsure), or what
 // state the server is in after an order.
 //
 //   - Access is a separate setting, as for profiles: clients on this machine unless

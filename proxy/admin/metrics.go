@@ -50,8 +50,8 @@ func (l labels) gauge(name, help string, more ...string) *metric {
 }
 func (l labels) histogram(name, help string) *metric { return histogram(name, help, l...) }
 
-// Names returns the names of all metrics, including those without samples.
-func Names() (names []string) {
+// MetricNames returns the names of all metrics, including those without samples.
+func MetricNames() (names []string) {
 	for _, m := range all {
 		names = append(names, m.name)
 	}

@@ -449,7 +449,7 @@ func TestMetricsPage(t *testing.T) {
 		fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", name, strings.Join(labels, ", "), strings.ToLower(f.GetType().String()), f.GetHelp())
 	}
 
-	if all := Names(); shown != len(all) {
+	if all := MetricNames(); shown != len(all) {
 		t.Errorf("%d of %d metrics are shown", shown, len(all))
 	}
 

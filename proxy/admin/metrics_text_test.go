@@ -59,7 +59,7 @@ func TestOrdersOfMembers(t *testing.T) {
 	a, b := table.Target{Name: "a", Network: "tcp", Address: "10.0.0.1:11211", Weight: 1}, table.Target{Name: "b", Network: "tcp", Address: "10.0.0.2:11211", Weight: 1}
 	out := newOutput()
 	out.pools(proxy.NewProxy(&table.Table{}, "1", slog.New(slog.DiscardHandler)), []*table.Pool{{Name: "main", Servers: []table.Target{a, b}}},
-		[]stats.MemberSnapshot{{Pool: "main", Target: a, Override: health.Drain}, {Pool: "main", Target: b}})
+		[]stats.PhaseSnapshot{{Pool: "main", Target: a, Override: health.Drain}, {Pool: "main", Target: b}})
 	const want = `ringside_server_ordered_away{address="10.0.0.1:11211",order="drain",pool="main",server="a"} 1` + "\n"
 	if text := string(out.appendTo(nil)); !strings.Contains(text, want) || strings.Count(text, "\nringside_server_ordered_away{") != 1 {
 		t.Errorf("lacks %s or has more:\n%s", want, text)
@@ -84,12 +84,12 @@ func TestSizeOfManyServers(t *testing.T) {
 		s.Latency.Sum = count * 100_000
 		out.server(s)
 		pool.Servers = append(pool.Servers, s.Target)
-		of.Members = append(of.Members, stats.MemberSnapshot{Pool: "main", Target: s.Target, Lease: 1_234_567_890})
+		of.Members = append(of.Members, stats.PhaseSnapshot{Pool: "main", Target: s.Target, Lease: 1_234_567_890})
 		for _, to := range []string{"suspect", "up", "LEAVING", "OUT", "RETURN", "WARM", "SETTLE", "IN"} {
 			if i >= 20 {
 				break // enough servers have been out
 			}
-			of.Events = append(of.Events, stats.MemberEvents{Pool: "main", Server: s.Target.Name, To: to, Count: 1})
+			of.Events = append(of.Events, stats.PhaseEvents{Pool: "main", Server: s.Target.Name, To: to, Count: 1})
 		}
 	}
 	out.failover(of)

@@ -242,7 +242,7 @@ func TestRouteOfThePage(t *testing.T) {
 	for i := range 1000 {
 		key := fmt.Sprintf("%c<b>%d\x00\xff\u202e", 'a'+i%3, i)
 		plan := listener.Plan([]byte(key))
-		want, _ := json.Marshal(plan.Told(""))
+		want, _ := json.Marshal(plan.JSON(""))
 		r := httptest.NewRequest("GET", "/api/route?key="+url.QueryEscape(key), nil)
 		r.RemoteAddr, r.Host = "127.0.0.1:1", "localhost"
 		w := httptest.NewRecorder()

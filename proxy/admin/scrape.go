@@ -45,7 +45,7 @@ func (s *Server) scrape(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no metrics: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
-	w.Header().Set("Content-Type", ContentType)
+	w.Header().Set("Content-Type", metricsContentType)
 	// Write errors are ignored: the client has disconnected.
 	if !takesGzip(r) {
 		_, _ = w.Write(text)
@@ -70,7 +70,7 @@ func (s *Server) exposition() ([]byte, error) {
 			return nil, err
 		}
 	}
-	return Append(b.Bytes(), s.proxy, s.options.Reload(), s.Closed())
+	return AppendMetrics(b.Bytes(), s.proxy, s.options.Reload(), s.Closed())
 }
 
 func takesGzip(r *http.Request) bool {

@@ -99,7 +99,7 @@ func New(p *proxy.Proxy, o Options) *Server {
 		o.Reload = func() live.Reload { return live.Reload{At: p.Started, Generation: 1} }
 	}
 	if o.Tracer == nil {
-		o.Tracer = live.New(p)
+		o.Tracer = live.NewTracer(p)
 	}
 	s := &Server{proxy: p, options: o, version: p.Version, process: newProcess(), token: newToken()}
 	s.leaving, s.leave = context.WithCancel(context.Background())

@@ -13,8 +13,8 @@ import (
 	"ringside/proxy/stats"
 )
 
-// ContentType is the content type of Append's output.
-const ContentType = "text/plain; version=0.0.4; charset=utf-8"
+// metricsContentType is the content type of AppendMetrics's output.
+const metricsContentType = "text/plain; version=0.0.4; charset=utf-8"
 
 // output collects the metrics of a scrape.
 type output struct {

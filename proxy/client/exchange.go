@@ -40,17 +40,17 @@ type Exchange struct {
 	MissErrors bool // a read that no server could answer is sent as a miss, not as the error
 	cut        bool // its reply ends in the middle of a value, and the client connection with it
 
-	Out       link.Queue  // the reply, while the exchange is not the first one
-	Rest      []byte      // keys of a read that were not requested yet: the command, then each key after a space; empty: none
-	restHead  int         // length of the command in Rest
-	restAt    int         // where in Rest the first key is that was not requested yet
-	Streaming *streams    // large values that are passed on in pieces; nil: none so far
-	trouble   string      // why a part has failed; empty: none has
-	replies   uint32      // number of replies sent to the client, including each VALUE of a text read: see checkReplies
-	Miss      []byte      // of an mg: the line for a miss; of a binary client: the key in its reply
-	ErrLine   []byte      // a server's error line, sent instead of END; empty: none
-	InOrder   *inOrder    // stores the values until they can be sent in the order of the keys; nil: they are sent as they arrive
-	Stake     *near.Stake // its use of the near cache; nil: none
+	Out       link.Queue   // the reply, while the exchange is not the first one
+	Rest      []byte       // keys of a read that were not requested yet: the command, then each key after a space; empty: none
+	restHead  int          // length of the command in Rest
+	restAt    int          // where in Rest the first key is that was not requested yet
+	Streaming *streams     // large values that are passed on in pieces; nil: none so far
+	trouble   string       // why a part has failed; empty: none has
+	replies   uint32       // number of replies sent to the client, including each VALUE of a text read: see checkReplies
+	Miss      []byte       // of an mg: the line for a miss; of a binary client: the key in its reply
+	ErrLine   []byte       // a server's error line, sent instead of END; empty: none
+	InOrder   *inOrder     // stores the values until they can be sent in the order of the keys; nil: they are sent as they arrive
+	Lookup    *near.Lookup // its use of the near cache; nil: none
 
 	tally
 	gathering
@@ -121,7 +121,7 @@ func (e *Clients) freeExchange(x *Exchange) {
 	if x.Out.Head != nil || x.Streaming != nil { // checked here because this runs for every command, and most have nothing to drop
 		x.drop()
 	}
-	x.Stake.Over()
+	x.Lookup.Close()
 	if x.InOrder != nil {
 		e.freeOrder(x.InOrder)
 	}
@@ -306,7 +306,7 @@ func (x *Exchange) settle() {
 		x.Session.unstall()
 		return
 	}
-	x.Stake = x.Stake.Over()
+	x.Lookup = x.Lookup.Close()
 	x.finish()
 	x.Settled = true
 	if x.Session.Head == x {

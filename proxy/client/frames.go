@@ -118,7 +118,7 @@ func (f *framed) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b [
 	switch {
 	case r.Kind == wire.Value && x.Op <= wire.Gats:
 		x.Hit(a.Share)
-		x.Stake.FoundText(a.Share, r, b)
+		x.Lookup.FoundText(a.Share, r, b)
 		x.Outcome = stats.Hit
 		return x.forwardValue(a, r, b)
 	case r.Kind == wire.End: // whether it is a miss is known after all replies
@@ -180,8 +180,8 @@ func (x *Exchange) emitFrames(a *upstream.Attempt, b []byte) {
 // statusOf returns the status of a binary reply for a request that failed with a SERVER_ERROR.
 func statusOf(o stats.Outcome) frame.Status {
 	switch o {
-	case stats.Crowded:
-		return frame.Crowded
+	case stats.QueueFull:
+		return frame.Busy
 	case stats.Unavailable, stats.TimedOut, stats.Lost:
 		return frame.Temporary
 	}

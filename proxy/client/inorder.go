@@ -359,7 +359,7 @@ func (q *quiet) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failure
 	x.FinishOne()
 }
 
-func (q *quiet) Behind() bool { return q.x.Behind() }
+func (q *quiet) IsSlow() bool { return q.x.IsSlow() }
 
 func (q *quiet) Streams(r *wire.Reply, _ []byte) bool { return r.Body.Len() > wholeValue }
 

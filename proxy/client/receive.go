@@ -38,7 +38,7 @@ func (x *Exchange) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b
 		if a.Op == wire.Get && r.Kind == wire.Header { // mg without v
 			x.Outcome = stats.Hit
 		}
-		x.Stake.FoundMeta(a.Share, a, r, b)
+		x.Lookup.FoundMeta(a.Share, a, r, b)
 		if !wire.Hidden(a.Op, a.Dialect, a.Flags, r.Kind) {
 			return x.forward(a, r, b)
 		}
@@ -84,7 +84,7 @@ func (x *Exchange) textRead(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply
 	switch r.Kind {
 	case wire.Value:
 		x.Hit(a.Share)
-		x.Stake.FoundText(a.Share, r, b)
+		x.Lookup.FoundText(a.Share, r, b)
 		if x.InOrder != nil && x.Session != nil {
 			x.InOrder.Keep(&x.e.Buffers, a.Strip+string(r.Key.Of(b)), x.clientForm(a, r, b[:r.Size]))
 			return 0
@@ -137,7 +137,7 @@ func (x *Exchange) forward(a *upstream.Attempt, r *wire.Reply, b []byte) (taken 
 func (x *Exchange) Value(a *upstream.Attempt, r *wire.Reply, b, flags, cas []byte) (taken int) {
 	e := x.e
 	x.Hit(a.Share)
-	x.Stake.FoundShown(a.Share, a, flags, r.Body.Of(b))
+	x.Lookup.FoundShown(a.Share, a, flags, r.Body.Of(b))
 	if x.Flags&wire.Binary != 0 {
 		x.Outcome = stats.Hit
 		return x.forwardValue(a, r, b)
@@ -250,8 +250,8 @@ func (x *Exchange) More(c *upstream.Conn, a *upstream.Attempt, b []byte, last bo
 	return taken
 }
 
-// Behind reports whether the client does not read its replies. If so, it also paces the client.
-func (x *Exchange) Behind() bool {
+// IsSlow reports whether the client does not read its replies. If so, it also paces the client.
+func (x *Exchange) IsSlow() bool {
 	if x.Session == nil || !x.Session.behind(x.Out.Size) {
 		return false
 	}

@@ -29,7 +29,7 @@ type Session struct {
 	InFlight   int       // number of exchanges in that list
 	Tasks      int       // number of parts in that list that tasks answer
 	Reads      []uint64  // key hashes of reads in flight that need no task, on routes where other commands use tasks: see package task
-	Companion  Companion // is notified when the client sends a request before its earlier ones are answered, and when it leaves; nil: nothing is notified
+	Companion  Observer  // is notified when the client sends a request before its earlier ones are answered, and when it leaves; nil: nothing is notified
 
 	activity
 	TryAt   int   // length from which a line without an end is parsed again; 0: any length
@@ -47,8 +47,8 @@ type Session struct {
 	HoldUntil int64 // when Out must be sent even if its group is not complete; 0: it is not held
 }
 
-// Companion is notified of what a client does beside its current requests.
-type Companion interface {
+// Observer is notified of what a client does beside its current requests.
+type Observer interface {
 	// Followed reports a further request before all earlier ones are answered.
 	Followed(s *Session, x *Exchange)
 

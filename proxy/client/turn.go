@@ -15,7 +15,7 @@ package client
 //
 // A multi-key read is sent in pieces of TurnKeys keys, or of what is left of Share while the
 // loop is busy. The rest waits in Exchange.Rest until the piece before is answered. A loop is
-// busy while BusyKeys keys are in flight at its servers. A client may then have only Share keys
+// busy while busyKeys keys are in flight at its servers. A client may then have only Share keys
 // in flight. So a request waits at its server for a limited number of keys of each other
 // client, whatever they send.
 const (
@@ -23,7 +23,7 @@ const (
 	TurnBytes  = 256 << 10
 	RoundKeys  = 4 * TurnKeys
 	RoundBytes = 4 * TurnBytes
-	BusyKeys   = 16 * TurnKeys
+	busyKeys   = 16 * TurnKeys
 	ShareKeys  = 64
 
 	// keyBytes is the number of bytes of a request that count as one more key.
@@ -74,7 +74,7 @@ func (e *Clients) SetShare() { e.Share = min(ShareKeys, e.Limits.InFlight) }
 
 // busy reports whether so much is in flight that each client may have only Share keys in
 // flight.
-func (e *Clients) busy() bool { return e.Servers.Outstanding+e.More >= BusyKeys }
+func (e *Clients) busy() bool { return e.Servers.Outstanding+e.More >= busyKeys }
 
 // inFlight returns how many keys a client may have in flight now.
 func (e *Clients) inFlight() int {

@@ -81,7 +81,7 @@ func (s *Harness) Begin() {
 			}
 		}
 	} else {
-		s.Proxy.Swap(s.Table)
+		s.Proxy.SetTable(s.Table)
 	}
 	for _, e := range s.engines() {
 		s.wakeup(e, func() {})

@@ -13,17 +13,17 @@ import (
 	"ringside/proxy/routing"
 )
 
-// Arrangement describes which servers keep the replicas of which keys, according to the
+// arrangement describes which servers keep the replicas of which keys, according to the
 // routes of one routing table.
-type Arrangement struct {
+type arrangement struct {
 	Print     string // differs between two arrangements if a key may have different replicas; empty: no key is replicated
 	hash      uint64
 	listeners map[string]*routing.Listener
 }
 
-// Arrange returns the arrangement of the routing table that the listeners use.
-func Arrange(listeners map[string]*routing.Listener) *Arrangement {
-	a := &Arrangement{listeners: map[string]*routing.Listener{}}
+// newArrangement returns the arrangement of the routing table that the listeners use.
+func newArrangement(listeners map[string]*routing.Listener) *arrangement {
+	a := &arrangement{listeners: map[string]*routing.Listener{}}
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(listeners)) {
 		l := *listeners[name] // each routing table creates new routes
@@ -51,12 +51,12 @@ func Arrange(listeners map[string]*routing.Listener) *Arrangement {
 }
 
 // Hash returns a hash of Print; 0: no key is replicated.
-func (a *Arrangement) Hash() uint64 { return a.hash }
+func (a *arrangement) Hash() uint64 { return a.hash }
 
 // Holders returns the servers that keep the key by the arrangement. rt is the key's
 // route in another routing table. It returns nil if by the arrangement the key has
 // another name on the servers, or only one replica.
-func (a *Arrangement) Holders(rt *routing.Route, key []byte) []routing.Holder {
+func (a *arrangement) Holders(rt *routing.Route, key []byte) []routing.Holder {
 	if l := a.listeners[rt.Listener]; l != nil {
 		if old := l.Fitting(append([]byte(rt.Strip), key...)); old != nil && old.Copies.Copies != 0 && old.Strip == rt.Strip {
 			return old.Holders(nil, key)

@@ -16,7 +16,7 @@ package copies
 // any order as long as the server's cas is below 2^52. To be safe, seal first and then tag;
 // remove the tag first and then open.
 
-// All of the package: Identity, Seal and Open.
+// All of the package: Identity, sealToken and openToken.
 
 // Identity returns the identity that seals the tokens of a key at one server. It is derived
 // from the server's address, the key as servers know it, and the values that change
@@ -37,13 +37,13 @@ func Identity(address string, key []byte, incarnation ...uint64) uint64 {
 	return h
 }
 
-// Seal returns the token that a client gets for a cas unique of the server with this
+// sealToken returns the token that a client gets for a cas unique of the server with this
 // identity.
-func Seal(cas, identity uint64) uint64 { return cas ^ identity&sealed }
+func sealToken(cas, identity uint64) uint64 { return cas ^ identity&sealed }
 
-// Open returns the cas unique to send for a token, if the server with this identity is the
+// openToken returns the cas unique to send for a token, if the server with this identity is the
 // primary now.
-func Open(token, identity uint64) uint64 { return token ^ identity&sealed }
+func openToken(token, identity uint64) uint64 { return token ^ identity&sealed }
 
 const sealed = 1<<52 - 1
 

@@ -20,7 +20,7 @@ const (
 // repair copies t's key from one replica to another in the background. If overwrite is
 // set, the target loses its value even if the source has none. Repairs are not queued:
 // the next command that sees the difference requests the repair again.
-func (e *Copies) repair(t *task.Task, hash uint64, from, to copyOf, overwrite bool) {
+func (e *Copies) repair(t *task.Task, hash uint64, from, to replica, overwrite bool) {
 	switch {
 	case t.Route.Copies.RepairRate == 0:
 	case e.LineFull(task.KeyLine(hash)) || !to.hasRoom(e, maxCopies):
@@ -35,7 +35,7 @@ func (e *Copies) repair(t *task.Task, hash uint64, from, to copyOf, overwrite bo
 // have fewer than limit in progress, and the member must have a token. The token
 // bucket holds the tokens of a tenth of a second. If the ledger waits for room (limit
 // is background), tend is called again when there may be some.
-func (m *account) hasRoom(e *Copies, limit int) bool {
+func (m *replicaState) hasRoom(e *Copies, limit int) bool {
 	loops, _ := e.Loops.Count(e.Tasks)
 	each := float64(m.ledger.rate) / float64(loops) // the rate is that of the process
 	m.tokens = min(each/10+1, m.tokens+each*float64(e.Now-m.filledAt)/1e9)
@@ -54,8 +54,8 @@ func (m *account) hasRoom(e *Copies, limit int) bool {
 // read at the source and the write at the target, the copy would undo it. overwrite
 // and take say what may be replaced at the target: see replicate.Mend. f is the resync
 // that the copy belongs to, or nil.
-func (e *Copies) copyKey(rt *routing.Route, key []byte, hash uint64, from, to copyOf, overwrite, take bool, f *resync) {
-	c := &command{e: e, members: []copyOf{from, to}, isRepair: true, resync: f, rule: replicate.Mend(1, 0, overwrite, take), stage: e.stage}
+func (e *Copies) copyKey(rt *routing.Route, key []byte, hash uint64, from, to replica, overwrite, take bool, f *resync) {
+	c := &command{e: e, members: []replica{from, to}, isRepair: true, resync: f, rule: replicate.Mend(1, 0, overwrite, take), stage: e.stage}
 	t := e.ownTask(rt, key, hash, c)
 	e.Copying++
 	to.tokens--

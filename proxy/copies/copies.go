@@ -35,13 +35,13 @@ type Copies struct {
 	doubts     bool                // a member may have missed a write, or may run one late: see doubt
 	turn       uint64              // counts commands; members are read in turn if reads are spread
 	lastChosen uint64              // the last cas that was chosen for all replicas of a value; it only grows
-	holders    []copyOf            // scratch space of homes, which yields it
+	holders    []replica           // scratch space of homes, which yields it
 	Unbound    bool                // for tests: turns Command.Bound off
 	Unasked    bool                // for tests: former servers of a key are not asked
 	Unpaused   bool                // for tests: turns the pause of a handover off
 	Unseen     bool                // for tests: turns Command.Conditional off
-	arranged   *Arrangement        // which servers keep which keys, by the present routing table
-	handover   *Handover           // nil: all keys are where the routing table wants them
+	arranged   *arrangement        // which servers keep which keys, by the present routing table
+	handover   *handover           // nil: all keys are where the routing table wants them
 	stage      uint64              // of the handover; increases whenever the replicas of a key may change
 	left       map[uint64]struct{} // hashes of keys that have left their former servers
 	moves      map[uint64]*move    // by hash: moves in progress or failed
@@ -52,17 +52,17 @@ type Copies struct {
 type command struct {
 	e       *Copies // of the loop that owns the key
 	rule    replicate.Rule
-	members []copyOf        // the replicas of the key, in the order of the rule
+	members []replica       // the replicas of the key, in the order of the rule
 	asks    []copyAsk       // all asks of the rule, by number
 	next    []replicate.Ask // scratch space of advance
 	room    struct {        // initial storage of the slices: enough for a plain command on two replicas
-		members [2]copyOf
+		members [2]replica
 		asks    [2]copyAsk
 		next    [2]replicate.Ask
 	}
 
 	phases     uint64         // phaseNumbers at the start; in strict mode the reply does not count if they have changed
-	authority  int            // index of the primary in members; -1: there is none
+	primary    int            // index of the primary in members; -1: there is none
 	gone       replicate.Mask // members that the command has skipped, so they miss the write
 	writes     bool           // the command may change the key, so it has the key's line
 	chosen     uint64         // cas for all replicas, used if their servers let the client choose it
@@ -135,7 +135,7 @@ func (e *Copies) lead(t *task.Task) {
 	c.stage = e.stage
 	c.members = e.copiesOf(c.room.members[:0], t.Route, t.Key)
 	c.phases = c.phaseNumbers() // before the states are read, because another loop may publish new phases in between
-	states := make([]replicate.Member, len(c.members), replicate.Max)
+	states := make([]replicate.Replica, len(c.members), replicate.Max)
 	served := false
 	for i := range c.members {
 		c.members[i].notice(e)
@@ -158,10 +158,10 @@ func (e *Copies) lead(t *task.Task) {
 		c.awaitIdentity(t, i)
 		return
 	}
-	command.Conditional = !e.Unseen && slices.ContainsFunc(c.members, func(m copyOf) bool { return m.Pool.Pool.Failover.Strict })
-	c.authority = replicate.Authority(states)
-	if token, has := t.Token(); has && c.authority >= 0 {
-		c.token = strconv.AppendUint(nil, Open(token, c.identity(t, c.authority)), 10)
+	command.Conditional = !e.Unseen && slices.ContainsFunc(c.members, func(m replica) bool { return m.Pool.Pool.Failover.Strict })
+	c.primary = replicate.Authority(states)
+	if token, has := t.Token(); has && c.primary >= 0 {
+		c.token = strconv.AppendUint(nil, openToken(token, c.identity(t, c.primary)), 10)
 	}
 	e.lastChosen = max(e.lastChosen+1, uint64(e.Now)>>10)
 	c.chosen = e.lastChosen
@@ -190,7 +190,7 @@ const lateAfter = task.MarkWait / 2
 // arrive later, and cost the same bytes again.
 func (c *command) hedge(t *task.Task, at int64) {
 	c.e.After(at, func() {
-		if t.ClientDone || c.rule.Over() {
+		if t.ClientDone || c.rule.IsDone() {
 			return
 		}
 		if at := c.e.LastOf(t) + int64(t.Route.Copies.Hedge); at > c.e.Now {
@@ -220,7 +220,7 @@ func (c *command) advance(t *task.Task) {
 			c.send(t, ask)
 		}
 		for _, id := range c.voidGuards {
-			c.rule.Told(id, replicate.Outcome{Kind: replicate.Exists})
+			c.rule.HandleOutcome(id, replicate.Outcome{Kind: replicate.Exists})
 		}
 		c.voidGuards = c.voidGuards[:0]
 	}
@@ -229,12 +229,12 @@ func (c *command) advance(t *task.Task) {
 		return
 	}
 	if s.Dirty|s.Undo|s.Overwrite != 0 {
-		c.e.doubt()
+		c.e.disableDirectReads()
 	}
 	if !t.ClientDone {
 		c.settle(t, s)
 	}
-	if c.rule.Over() {
+	if c.rule.IsDone() {
 		c.finish(t, s)
 	}
 }
@@ -249,36 +249,36 @@ func (c *command) advance(t *task.Task) {
 //     second round would delete that lock.
 func (c *command) send(t *task.Task, ask replicate.Ask) {
 	id := ask.Number
-	var guard *upstream.Via
+	var guard *upstream.ConnEpoch
 	c.asks = append(c.asks[:id], copyAsk{Ask: ask, at: c.e.Now})
-	switch ask.Deed {
+	switch ask.Step {
 	case replicate.Wait:
 		t.Open++
 		c.e.After(c.e.Now+int64(task.MarkWait), func() {
 			t.Open--
-			c.rule.Told(id, replicate.Outcome{Kind: replicate.OK})
+			c.rule.HandleOutcome(id, replicate.Outcome{Kind: replicate.OK})
 			c.advance(t)
 			t.CatchUp()
 		})
 		return
-	case replicate.Join, replicate.Count, replicate.Check, replicate.Remark, replicate.Fill, replicate.Store, replicate.Drop:
-		guard = &c.asks[ask.Guard].result.Via
-		if c.ofSet(t, ask.Guard) && !guard.Void() { // it compares values, and outcome checks Void again
+	case replicate.Join, replicate.Count, replicate.Check, replicate.RefreshTombstone, replicate.Fill, replicate.Store, replicate.Drop:
+		guard = &c.asks[ask.Guard].result.ConnEpoch
+		if c.ofSet(t, ask.Guard) && !guard.HasEnded() { // it compares values, and outcome checks Void again
 			guard = nil
 		}
-	case replicate.Look, replicate.Bury:
+	case replicate.Look, replicate.PlaceTombstone:
 		if t.Op == wire.Delete && !t.ClientDone && t.Loop.Moment() >= t.Deadline {
-			t.Knows(id, &upstream.Result{Server: c.members[ask.Member].Server, Failure: upstream.Failure{Why: task.TooLong, Outcome: stats.TimedOut, Unsent: true}})
+			t.Knows(id, &upstream.Result{Server: c.members[ask.Replica].Server, Failure: upstream.Failure{Why: task.TooLong, Outcome: stats.TimedOut, Unsent: true}})
 			return
 		}
 	}
-	srv := c.members[ask.Member].Server
-	if ask.Deed == replicate.Fetch && (!c.members[ask.Member].lends(t.Loop.Moment()) || ask.Member == c.authority && c.handedOver(t)) {
+	srv := c.members[ask.Replica].Server
+	if ask.Step == replicate.Fetch && (!c.members[ask.Replica].canBeSource(t.Loop.Moment()) || ask.Replica == c.primary && c.handedOver(t)) {
 		t.Knows(id, &upstream.Result{Server: srv, Failure: upstream.Failure{Why: "what the server said is not sure any more", Outcome: stats.Unavailable, Unsent: true}})
 		return
 	}
 	line := c.line(t, &c.asks[id])
-	if c.first != nil && ask.Deed == replicate.Forward && srv.Target == c.firstFrom && c.members[ask.Member].Pool.View.Renamed(c.members[ask.Member].Index) == 0 {
+	if c.first != nil && ask.Step == replicate.Forward && srv.Target == c.firstFrom && c.members[ask.Replica].Pool.View.Renamed(c.members[ask.Replica].Index) == 0 {
 		c.first.Server = srv // the server object of this loop
 		t.Knows(id, c.first)
 		c.first = nil
@@ -297,9 +297,9 @@ func (c *command) Told(t *task.Task, id int, r *upstream.Result) {
 	c.countMarks(t, a)
 	a.result = t.Keep(r)
 	o.Late = c.e.Now-a.at > int64(lateAfter)
-	c.rule.Told(id, o)
+	c.rule.HandleOutcome(id, o)
 	if o.Kind == replicate.InDoubt {
-		r.Behind = c.behind(t, a)
+		r.LateAction = c.behind(t, a)
 	}
 	c.advance(t)
 }
@@ -317,13 +317,13 @@ func (c *command) countMarks(t *task.Task, a *copyAsk) {
 	switch {
 	case a.kind == replicate.Marked:
 		marks[stats.MarkMet][by]++
-	case a.kind == replicate.Stored && a.Deed.LeavesMark() && (a.Deed != replicate.Remark || guard.Deed == replicate.Look && guard.kind == replicate.Hit):
+	case a.kind == replicate.Stored && a.Step.LeavesMark() && (a.Step != replicate.RefreshTombstone || guard.Step == replicate.Look && guard.kind == replicate.Hit):
 		marks[stats.MarkMade][by]++
-	case a.kind == replicate.Stored && a.Deed == replicate.Remark && !guard.Deed.LeavesMark():
+	case a.kind == replicate.Stored && a.Step == replicate.RefreshTombstone && !guard.Step.LeavesMark():
 		marks[stats.MarkReplaced][by]++
-	case a.kind == replicate.Stored && a.Deed == replicate.Fill && guard.kind == replicate.Marked:
+	case a.kind == replicate.Stored && a.Step == replicate.Fill && guard.kind == replicate.Marked:
 		marks[stats.MarkTaken][by]++
-	case gone && guard.Deed.LeavesMark() && (a.Deed >= replicate.Remark && a.Deed <= replicate.Drop):
+	case gone && guard.Step.LeavesMark() && (a.Step >= replicate.RefreshTombstone && a.Step <= replicate.Drop):
 		marks[stats.MarkDisturbed][by]++
 	}
 }
@@ -334,13 +334,13 @@ func (c *command) countMarks(t *task.Task, a *copyAsk) {
 // after it, which replaces what the set stores late. In relaxed mode the primary gets no
 // tombstone if no replica has stored the value. The tombstone would remove the old value, which
 // may be the only one.
-func (c *command) behind(t *task.Task, a *copyAsk) upstream.Behind {
-	switch a.Deed {
+func (c *command) behind(t *task.Task, a *copyAsk) upstream.LateAction {
+	switch a.Step {
 	case replicate.Forward, replicate.Put:
 	default:
 		return upstream.Nothing
 	}
-	if strict := c.members[a.Member].Pool.Pool.Failover.Strict; !strict && a.Member == c.authority {
+	if strict := c.members[a.Replica].Pool.Pool.Failover.Strict; !strict && a.Replica == c.primary {
 		c.spared = true
 		for i := range c.asks {
 			c.spared = c.spared && c.asks[i].kind != replicate.Stored
@@ -349,13 +349,13 @@ func (c *command) behind(t *task.Task, a *copyAsk) upstream.Behind {
 			return upstream.Nothing
 		}
 	}
-	return upstream.Behind(markTime(t))
+	return upstream.LateAction(markTime(t))
 }
 
 // outcome returns what the reply r to a means for the rule.
 func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o replicate.Outcome) {
 	rep := &r.Reply
-	if o.Kind = task.Kind(a.Deed, r); rep.Kind == wire.NoReply {
+	if o.Kind = task.Kind(a.Step, r); rep.Kind == wire.NoReply {
 		return
 	}
 	number := func(at wire.Span) {
@@ -370,21 +370,21 @@ func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o repli
 			number(rep.Line)
 		}
 	case a.op > wire.Gats:
-	case a.Deed == replicate.Extend && o.Kind == replicate.Hit:
+	case a.Step == replicate.Extend && o.Kind == replicate.Hit:
 		o.Kind = replicate.Touched
-	case a.Deed == replicate.Extend && o.Kind == replicate.Miss:
+	case a.Step == replicate.Extend && o.Kind == replicate.Miss:
 		o.Kind = replicate.NotFound
-	case a.Deed == replicate.Fetch && o.Kind == replicate.Hit && stub(r):
+	case a.Step == replicate.Fetch && o.Kind == replicate.Hit && stub(r):
 		o.Kind = replicate.Miss
-	case a.Deed == replicate.Check && c.ofSet(t, a.Guard): // its cas is not known
-		if o.Kind == replicate.Hit && (c.asks[a.Guard].result.Void() || !bytes.Equal(rep.Body.Of(r.Bytes), t.Body())) {
+	case a.Step == replicate.Check && c.ofSet(t, a.Guard): // its cas is not known
+		if o.Kind == replicate.Hit && (c.asks[a.Guard].result.HasEnded() || !bytes.Equal(rep.Body.Of(r.Bytes), t.Body())) {
 			o.Kind = replicate.Exists
 		}
-	case (a.Deed == replicate.Check || a.Deed == replicate.Review) && o.Kind == replicate.Hit && (task.Arg(r, 'c') != task.Arg(&c.asks[a.Guard].result, 'c') || c.asks[a.Guard].result.Void()):
+	case (a.Step == replicate.Check || a.Step == replicate.Review) && o.Kind == replicate.Hit && (task.Arg(r, 'c') != task.Arg(&c.asks[a.Guard].result, 'c') || c.asks[a.Guard].result.HasEnded()):
 		o.Kind = replicate.Exists
 	}
-	switch a.Deed {
-	case replicate.Weigh:
+	switch a.Step {
+	case replicate.CompareVersion:
 		token, _ := strconv.ParseUint(string(c.token), 10, 64)
 		there, _ := strconv.ParseUint(task.Arg(r, 'c'), 10, 64)
 		if o.Kind == replicate.Hit && token > there {
@@ -394,7 +394,7 @@ func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o repli
 		}
 	case replicate.Look, replicate.Review, replicate.Preview:
 		o.Value, _ = strconv.ParseUint(task.Arg(r, 's'), 10, 64)
-		if a.Deed == replicate.Preview {
+		if a.Step == replicate.Preview {
 			o.Value = after(t, r.Bytes, rep, o.Value)
 		}
 	case replicate.Fetch:
@@ -426,7 +426,7 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 	told := s.Verdict == replicate.Answered || s.Verdict == replicate.Done || s.Verdict == replicate.Absent && c.rule.Asked()
 	if told && !c.sure(t, s) {
 		switch e := c.e; {
-		case !c.writes && c.rule.Over() && e.Now < t.Deadline:
+		case !c.writes && c.rule.IsDone() && e.Now < t.Deadline:
 			e.LeadAgain(t)
 		case !c.writes:
 			t.Fail("what the server said is not sure any more", stats.Unavailable)
@@ -436,14 +436,14 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 		return
 	}
 	if told && !c.writes && (s.Verdict == replicate.Absent || c.asks[s.Answer].kind == replicate.Miss) {
-		if c.rule.Over() && c.e.awaitHandover(t, true) || !c.rule.Over() && c.e.handover != nil {
+		if c.rule.IsDone() && c.e.awaitHandover(t, true) || !c.rule.IsDone() && c.e.handover != nil {
 			return
 		}
 	}
 	switch s.Verdict {
 	case replicate.Answered:
 		a := &c.asks[s.Answer]
-		if k, ok := replyTo[a.kind]; ok && (a.respelled || a.Deed != replicate.Forward && a.Deed != replicate.Store) {
+		if k, ok := replyTo[a.kind]; ok && (a.respelled || a.Step != replicate.Forward && a.Step != replicate.Store) {
 			if k == wire.NotFound { // memcached answers NOT_STORED to a replace of a missing key
 				k = task.Absence(t)
 			}
@@ -453,12 +453,12 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 		task.Hide(&a.result, a.op, a.dialect, a.added)
 		var token task.Token
 		if rep := &a.result.Reply; rep.Unique.Len() > 0 || rep.Letters.Has('c') {
-			identity := c.identity(t, a.Member)
+			identity := c.identity(t, a.Replica)
 			token = func(n uint64) uint64 {
-				if t.Op == wire.Get && a.Member != c.authority { // a binary client's read of another member: a cas of it has no meaning at the primary
+				if t.Op == wire.Get && a.Replica != c.primary { // a binary client's read of another member: a cas of it has no meaning at the primary
 					return wire.NoMatch
 				}
-				return Seal(n, identity)
+				return sealToken(n, identity)
 			}
 		}
 		t.Answer(&a.result, token)
@@ -468,7 +468,7 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 		t.AnswerKind(task.Absence(t))
 	case replicate.Held:
 		t.WaitReason = "a server that keeps a copy of the key can't be reached, and it is not sure yet that nobody else reads there"
-		if c.rule.Over() && t.Loop.Now < t.Deadline {
+		if c.rule.IsDone() && t.Loop.Now < t.Deadline {
 			t.Loop.Park(t, t.Deadline, func() uint64 { return c.outlook(t) })
 			return
 		}
@@ -507,8 +507,8 @@ func (c *command) finish(t *task.Task, s replicate.Settlement) {
 	}
 	handed := c.rule.Asked() && c.handedOver(t)
 	if handed { // a member before c.authority is the primary now, and c.authority is repaired from it; the members after c.authority keep what they missed
-		behind := ^(replicate.Mask(1)<<c.authority - 1)
-		s = replicate.Settlement{Verdict: replicate.Unmet, Dirty: s.Dirty & behind, Undo: s.Undo & behind, Overwrite: s.Overwrite&behind | 1<<c.authority, Source: -1}
+		behind := ^(replicate.Mask(1)<<c.primary - 1)
+		s = replicate.Settlement{Verdict: replicate.Unmet, Dirty: s.Dirty & behind, Undo: s.Undo & behind, Overwrite: s.Overwrite&behind | 1<<c.primary, Source: -1}
 	}
 	for i, m := range c.members {
 		doubt, missed := s.Undo.Has(i) || s.Overwrite.Has(i), s.Dirty.Has(i)
@@ -516,9 +516,9 @@ func (c *command) finish(t *task.Task, s replicate.Settlement) {
 			m.notice(e)
 		}
 		switch {
-		case doubt && c.spared && i == c.authority: // it stays unchanged: see behind
+		case doubt && c.spared && i == c.primary: // it stays unchanged: see behind
 		case doubt && !c.isRepair:
-			m.inDoubt(e, Entry{Hash: t.Hash, Key: t.Key, Through: through, Overwrite: i != c.authority || handed}, s.Dirty.Has(i))
+			m.inDoubt(e, Entry{Hash: t.Hash, Key: t.Key, Through: through, Overwrite: i != c.primary || handed}, s.Dirty.Has(i))
 		case missed && s.Verdict == replicate.Unmet && m.ledger.rate > 0: // its value may be the only one left
 			m.inDoubt(e, Entry{Hash: t.Hash, Key: t.Key, Through: through, Overwrite: true}, true)
 		case missed:

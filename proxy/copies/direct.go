@@ -38,11 +38,11 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Reader receives the reply to a get that was sent to one replica.
-type Reader client.Exchange
+// directReader receives the reply to a get that was sent to one replica.
+type directReader client.Exchange
 
-// door is the handler of the client's connection.
-type door interface {
+// connHandler is the handler of the client's connection.
+type connHandler interface {
 	Fitting(key []byte) *routing.Route
 	Copied() *Copies
 }
@@ -53,7 +53,7 @@ type door interface {
 // raw is not used.
 func Ask(x *client.Exchange, share int32, rt *routing.Route, c *upstream.Conn, e *Copies, raw, key, name []byte, hash uint64) {
 	a, before := x.Attempt(), c.Tail
-	a.To, a.Share = (*Reader)(x), share
+	a.To, a.Share = (*directReader)(x), share
 	x.Session.Reads = append(x.Session.Reads, hash)
 	c.Begin(a, &rt.Timeouts)
 	r := &e.Clients.Req
@@ -71,11 +71,11 @@ func Ask(x *client.Exchange, share int32, rt *routing.Route, c *upstream.Conn, e
 	}
 }
 
-func (p *Reader) exchange() *client.Exchange { return (*client.Exchange)(p) }
+func (p *directReader) exchange() *client.Exchange { return (*client.Exchange)(p) }
 
-func (p *Reader) Client() uint64 { return p.exchange().Client() }
+func (p *directReader) Client() uint64 { return p.exchange().Client() }
 
-func (p *Reader) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
+func (p *directReader) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
 	switch value := r.Kind == wire.Value; {
 	case a.TakenOver: // the rest of a tombstone's reply: END
 		return 0
@@ -93,8 +93,8 @@ func found(a *upstream.Attempt) bool { return len(a.NextKey()) == 0 }
 
 // takeOver starts a task that continues with the reply r, or with the reason why there
 // is none.
-func (p *Reader) takeOver(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result) (taken int) {
-	x, d := p.exchange(), p.Session.Handler.(door)
+func (p *directReader) takeOver(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result) (taken int) {
+	x, d := p.exchange(), p.Session.Handler.(connHandler)
 	e := d.Copied()
 	key, _ := a.Named()
 	whole := append([]byte(a.Strip), key...)
@@ -110,7 +110,7 @@ func (p *Reader) takeOver(c *upstream.Conn, a *upstream.Attempt, r *upstream.Res
 	t := e.NewTask(x, a.Share, rt, line, whole, whole)
 	e.Clients.Req = req
 	t.WaitReason = r.Why // the reason that the client gets if the deadline has passed
-	t.Rule = TakesOver(r, c.Server.Target)
+	t.Rule = continueRead(r, c.Server.Target)
 	a.TakenOver = true
 	e.TakeOver(t)
 	return 0
@@ -118,7 +118,7 @@ func (p *Reader) takeOver(c *upstream.Conn, a *upstream.Attempt, r *upstream.Res
 
 // Done ends the attempt a. If a task continues the read, the client's reply comes from
 // that task.
-func (p *Reader) Done(c *upstream.Conn, a *upstream.Attempt) {
+func (p *directReader) Done(c *upstream.Conn, a *upstream.Attempt) {
 	if a.TakenOver {
 		p.exchange().FinishOne()
 		return
@@ -127,7 +127,7 @@ func (p *Reader) Done(c *upstream.Conn, a *upstream.Attempt) {
 	p.exchange().Done(c, a)
 }
 
-func (p *Reader) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failure) {
+func (p *directReader) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failure) {
 	if p.Session != nil && !a.TakenOver && !found(a) {
 		p.takeOver(c, a, &upstream.Result{Failure: f})
 	}
@@ -138,14 +138,14 @@ func (p *Reader) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failur
 }
 
 // end removes the read from those that later commands of the client wait for.
-func (p *Reader) end(a *upstream.Attempt) {
+func (p *directReader) end(a *upstream.Attempt) {
 	s := p.Session
 	switch {
 	case s == nil:
 	case s.Tasks == 0 && len(s.Reads) == 1:
 		s.Reads = s.Reads[:0]
 	default:
-		e := s.Handler.(door).Copied()
+		e := s.Handler.(connHandler).Copied()
 		key, _ := a.Named()
 		e.EndRead(s, e.Loops.HashKey(key))
 	}

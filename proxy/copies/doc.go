@@ -22,7 +22,7 @@
 //   - A member may have missed a write, or may have run one without an
 //     acknowledgement. It then does not decide a read of that key until it has been
 //     repaired. This holds on the loop that owns the key. It also holds on every other
-//     loop, for reads that are sent after the reply to the write (Copies.doubt).
+//     loop, for reads that are sent after the reply to the write (Copies.disableDirectReads).
 //   - In strict mode, a set (with ack: all) or a delete that a server runs late does
 //     not remove a newer value there: see replicate, Late writes. Ringside sends
 //     nothing after such a write.

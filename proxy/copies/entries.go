@@ -43,8 +43,8 @@ const (
 	numStates
 )
 
-// Table has the entries of one member. Its owner is the loop of the ledger.
-type Table struct {
+// entryTable has the entries of one member. Its owner is the loop of the ledger.
+type entryTable struct {
 	Keys        map[uint64]*Entry    // by hash
 	Lists       [numStates]list.List // Keys by state, each list in the order in which the entries entered the state
 	dirty       int                  // number of dirty Keys
@@ -57,7 +57,7 @@ type Table struct {
 const DirtyKeys = 16 << 10
 
 // Put sets l as the entry of its key. The key stays dirty if it was.
-func (m *Table) Put(l *Entry) {
+func (m *entryTable) Put(l *Entry) {
 	if before := m.Keys[l.Hash]; before != nil {
 		l.dirty, before.dirty = before.dirty, false
 		m.Forget(before)
@@ -67,21 +67,21 @@ func (m *Table) Put(l *Entry) {
 }
 
 // Forget removes the entry of a key.
-func (m *Table) Forget(l *Entry) {
+func (m *entryTable) Forget(l *Entry) {
 	m.Lists[l.State].Remove(l.In)
 	delete(m.Keys, l.Hash)
 	m.SetDirty(l, false)
 }
 
 // Becomes changes the state of the entry of a key.
-func (m *Table) Becomes(l *Entry, s State) {
+func (m *entryTable) Becomes(l *Entry, s State) {
 	m.Lists[l.State].Remove(l.In)
 	l.State, l.In = s, m.Lists[s].PushBack(l)
 }
 
 // Rest records that there is nothing more to do about the key of l. It keeps the entry
 // only if the key is dirty.
-func (m *Table) Rest(l *Entry) {
+func (m *entryTable) Rest(l *Entry) {
 	if m.Becomes(l, Known); !l.dirty {
 		m.Forget(l)
 	}
@@ -89,7 +89,7 @@ func (m *Table) Rest(l *Entry) {
 
 // SetDirty sets whether the member may have missed a write to the key of l. If too
 // many keys are dirty already, it sets Overflowed instead.
-func (m *Table) SetDirty(l *Entry, dirty bool) {
+func (m *entryTable) SetDirty(l *Entry, dirty bool) {
 	switch {
 	case l.dirty == dirty:
 	case !dirty:
@@ -104,13 +104,13 @@ func (m *Table) SetDirty(l *Entry, dirty bool) {
 }
 
 // Dirty reports whether the member may have missed a write to a key.
-func (m *Table) Dirty(hash uint64) bool {
+func (m *entryTable) Dirty(hash uint64) bool {
 	l := m.Keys[hash]
 	return m.Overflowed || l != nil && l.dirty
 }
 
 // Clean records that the member's value of a key may be read.
-func (m *Table) Clean(hash uint64) {
+func (m *entryTable) Clean(hash uint64) {
 	if l := m.Keys[hash]; l != nil {
 		if m.SetDirty(l, false); l.State == Known {
 			m.Forget(l)
@@ -119,7 +119,7 @@ func (m *Table) Clean(hash uint64) {
 }
 
 // Pending returns the entry of a key with work left to do, or nil.
-func (m *Table) Pending(hash uint64) *Entry {
+func (m *entryTable) Pending(hash uint64) *Entry {
 	if l := m.Keys[hash]; l != nil && l.State != Known {
 		return l
 	}
@@ -127,14 +127,14 @@ func (m *Table) Pending(hash uint64) *Entry {
 }
 
 // Waiting returns the number of pending entries.
-func (m *Table) Waiting() int { return len(m.Keys) - m.Lists[Known].Len() }
+func (m *entryTable) Waiting() int { return len(m.Keys) - m.Lists[Known].Len() }
 
 // Missed returns the number of keys that the member has missed a write to.
-func (m *Table) Missed() int { return m.dirty }
+func (m *entryTable) Missed() int { return m.dirty }
 
 // MissedWrite records that the member has missed a write to a key. there is the name
 // of the key at the member.
-func (m *Table) MissedWrite(hash uint64, key, there []byte, through bool) {
+func (m *entryTable) MissedWrite(hash uint64, key, there []byte, through bool) {
 	if m.Overflowed {
 		return
 	}
@@ -153,7 +153,7 @@ func (m *Table) MissedWrite(hash uint64, key, there []byte, through bool) {
 // than before. If it counted, a server that hangs could never be ejected, because all
 // writes to it are in doubt. It does count if it is dirty as well, or if a late delete
 // has removed its value.
-func (m *Table) HasLess() bool {
+func (m *entryTable) HasLess() bool {
 	for _, l := range m.Keys {
 		if l.State != Known && (!l.Overwrite || l.LateDeleted || l.dirty) {
 			return true
@@ -164,7 +164,7 @@ func (m *Table) HasLess() bool {
 
 // Right records that the member's value of a key is correct again, or gone. If a late
 // delete has removed the value in between, the key still has to be copied.
-func (m *Table) Right(hash uint64) {
+func (m *entryTable) Right(hash uint64) {
 	switch l := m.Keys[hash]; {
 	case l == nil:
 	case !l.LateDeleted || l.State != ToCopy:
@@ -175,7 +175,7 @@ func (m *Table) Right(hash uint64) {
 }
 
 // GiveUp stops the repair of a key. Reads that miss the key repair it.
-func (m *Table) GiveUp(l *Entry) {
+func (m *entryTable) GiveUp(l *Entry) {
 	if l.Through {
 		m.SetDirty(l, false)
 	}

@@ -29,23 +29,23 @@ import (
 	"ringside/proxy/health/barrier"
 )
 
-// Handover is a handover in progress.
-type Handover struct {
-	Formers []*Arrangement // the arrangements by which servers may still have keys, the oldest first
-	Serving *Arrangement   // the one of Formers by which keys are still served; nil: the present arrangement
+// handover is a handover in progress.
+type handover struct {
+	Formers []*arrangement // the arrangements by which servers may still have keys, the oldest first
+	Serving *arrangement   // the one of Formers by which keys are still served; nil: the present arrangement
 	paused  bool           // keys that get other replicas are not written
 }
 
 const maxFormers = 4 // number of former arrangements that are remembered
 
-// New returns the handover from the arrangement `before` to that of a new routing
+// newHandover returns the handover from the arrangement `before` to that of a new routing
 // table. The parameter `was` is the handover in progress at that time, or nil. tooMany
 // reports whether the oldest arrangement was forgotten, because there were more than
 // maxFormers.
-func New(before *Arrangement, was *Handover) (h *Handover, tooMany bool) {
-	h = &Handover{Serving: before}
+func newHandover(before *arrangement, was *handover) (h *handover, tooMany bool) {
+	h = &handover{Serving: before}
 	if was != nil {
-		h.Formers = slices.DeleteFunc(was.Formers, func(a *Arrangement) bool { return a.Print == before.Print })
+		h.Formers = slices.DeleteFunc(was.Formers, func(a *arrangement) bool { return a.Print == before.Print })
 		if was.Serving != nil {
 			h.Serving = was.Serving
 		}
@@ -59,7 +59,7 @@ func New(before *Arrangement, was *Handover) (h *Handover, tooMany bool) {
 // Proceed enters the next stage if all instances have, and reports whether it did.
 // pools has the stage of each pool. While one pool is Waiting, no key pauses. Keys
 // move only when all pools are Done, because then no instance is Waiting in any pool.
-func (h *Handover) Proceed(pools []barrier.Stage) bool {
+func (h *handover) Proceed(pools []barrier.Stage) bool {
 	waits, done := false, true
 	for _, p := range pools {
 		waits = waits || p == barrier.Waiting
@@ -79,7 +79,7 @@ func (h *Handover) Proceed(pools []barrier.Stage) bool {
 
 // Pauses reports whether replicas that are about to move must not be changed. h may be
 // nil.
-func (h *Handover) Pauses() bool { return h != nil && h.paused }
+func (h *handover) Pauses() bool { return h != nil && h.paused }
 
 // Moving reports whether keys are being moved. h may be nil.
-func (h *Handover) Moving() bool { return h != nil && h.Serving == nil }
+func (h *handover) Moving() bool { return h != nil && h.Serving == nil }

@@ -27,7 +27,7 @@ type memcached struct {
 // another and ping all servers.
 type ringside struct {
 	barrier.Barrier
-	h                                                  *Handover
+	h                                                  *handover
 	table                                              int
 	next                                               []int // tables that it will get later
 	foreignUntil                                       int64
@@ -43,7 +43,7 @@ func (r *ringside) take(now int64) {
 	if len(r.next) == 0 || r.waits && !r.Open() && !r.bare {
 		return
 	}
-	r.h, _ = New(&Arrangement{Print: fmt.Sprint(r.table), hash: uint64(r.table)}, r.h)
+	r.h, _ = newHandover(&arrangement{Print: fmt.Sprint(r.table), hash: uint64(r.table)}, r.h)
 	r.table, r.next = r.next[0], r.next[1:]
 	b := barrier.New(len(r.Held))
 	b.Standing = r.Standing
@@ -221,7 +221,7 @@ func TestTableAfterTable(t *testing.T) {
 // TestPools checks that a pool that is done early, for example because its servers are
 // unchanged, does not start the pause while another pool waits.
 func TestPools(t *testing.T) {
-	h, _ := New(&Arrangement{Print: "a"}, nil)
+	h, _ := newHandover(&arrangement{Print: "a"}, nil)
 	for _, c := range []struct {
 		pools          []barrier.Stage
 		pauses, moving bool

@@ -13,27 +13,27 @@ import (
 	"ringside/replicate"
 )
 
-// copyOf is a replica of a key: its server, and the account of that server in the
+// replica is a replica of a key: its server, and the account of that server in the
 // ledger.
-type copyOf struct {
+type replica struct {
 	routing.Holder
-	*account
+	*replicaState
 }
 
 // copyAt returns the replica at h with its account. A command that was parked during a
 // reload may name a pool that no longer exists. It gets a temporary ledger, which is
 // not stored.
-func (e *Copies) copyAt(h routing.Holder) copyOf {
+func (e *Copies) copyAt(h routing.Holder) replica {
 	w := e.Ledgers[h.Pool.Pool.Name]
 	if w == nil || w.bp != h.Pool && !slices.Equal(w.Servers, h.Pool.Servers) {
 		w = e.newLedger(h.Pool, w)
 	}
-	return copyOf{Holder: h, account: &w.Members[h.Index]}
+	return replica{Holder: h, replicaState: &w.Members[h.Index]}
 }
 
 // copiesOf appends the replicas that serve key on a route. Until all instances have
 // applied a reload, these are the replicas by the former routing table.
-func (e *Copies) copiesOf(list []copyOf, rt *routing.Route, key []byte) []copyOf {
+func (e *Copies) copiesOf(list []replica, rt *routing.Route, key []byte) []replica {
 	if h := e.handover; h != nil && h.Serving != nil {
 		if before := e.byArrangement(list, h.Serving, rt, key); len(before) > len(list) {
 			return before
@@ -43,7 +43,7 @@ func (e *Copies) copiesOf(list []copyOf, rt *routing.Route, key []byte) []copyOf
 }
 
 // present appends the replicas of key by the present routing table.
-func (e *Copies) present(list []copyOf, rt *routing.Route, key []byte) []copyOf {
+func (e *Copies) present(list []replica, rt *routing.Route, key []byte) []replica {
 	var room [replicate.Max]routing.Holder
 	for _, h := range rt.Holders(room[:0], key) {
 		list = append(list, e.copyAt(h))
@@ -51,11 +51,11 @@ func (e *Copies) present(list []copyOf, rt *routing.Route, key []byte) []copyOf 
 	return list
 }
 
-// homes yields the routes that keep replicas of the key that servers know as key, each
+// routesOf yields the routes that keep replicas of the key that servers know as key, each
 // with these replicas. Routes may strip a prefix, so one name on the servers can be a
 // key of several routes. The yielded slice is valid until the next call.
-func (e *Copies) homes(key []byte) iter.Seq2[*routing.Route, []copyOf] {
-	return func(yield func(*routing.Route, []copyOf) bool) {
+func (e *Copies) routesOf(key []byte) iter.Seq2[*routing.Route, []replica] {
+	return func(yield func(*routing.Route, []replica) bool) {
 		for _, l := range e.InOrder {
 			for i := range l.Routes {
 				rt := &l.Routes[i]
@@ -78,10 +78,10 @@ func (e *Copies) homes(key []byte) iter.Seq2[*routing.Route, []copyOf] {
 	}
 }
 
-// shared finds a route on which the server `to` keeps a replica of key, and the server
+// commonRoute finds a route on which the server `to` keeps a replica of key, and the server
 // `from` keeps one or kept one before a handover.
-func (e *Copies) shared(key []byte, from, to *upstream.Server) (rt *routing.Route, a, b copyOf, ok bool) {
-	for rt, members := range e.homes(key) {
+func (e *Copies) commonRoute(key []byte, from, to *upstream.Server) (rt *routing.Route, a, b replica, ok bool) {
+	for rt, members := range e.routesOf(key) {
 		found := 0
 		for _, m := range append(e.formersOf(rt, key, members), members...) {
 			switch m.Server {
@@ -93,19 +93,19 @@ func (e *Copies) shared(key []byte, from, to *upstream.Server) (rt *routing.Rout
 				found++
 			}
 		}
-		if found == 2 && slices.ContainsFunc(members, func(m copyOf) bool { return m.Server == to }) {
+		if found == 2 && slices.ContainsFunc(members, func(m replica) bool { return m.Server == to }) {
 			return rt, a, b, true
 		}
 	}
 	return nil, a, b, false
 }
 
-// leaver finds a route on which srv was a replica of key before a handover and no
+// routeMovingOff finds a route on which srv was a replica of key before a handover and no
 // longer is, and all such servers.
-func (e *Copies) leaver(key []byte, srv *upstream.Server) (rt *routing.Route, formers []copyOf, ok bool) {
-	for rt, members := range e.homes(key) {
+func (e *Copies) routeMovingOff(key []byte, srv *upstream.Server) (rt *routing.Route, formers []replica, ok bool) {
+	for rt, members := range e.routesOf(key) {
 		formers := e.formersOf(rt, key, members)
-		if slices.ContainsFunc(formers, func(m copyOf) bool { return m.Server == srv }) {
+		if slices.ContainsFunc(formers, func(m replica) bool { return m.Server == srv }) {
 			return rt, formers, true
 		}
 	}
@@ -114,7 +114,7 @@ func (e *Copies) leaver(key []byte, srv *upstream.Server) (rt *routing.Route, fo
 
 // sourcesOf returns the servers that may have keys of a member of bp, without the
 // member's own server. The order is the same on every loop.
-func (e *Copies) sourcesOf(bp *routing.BoundPool, to *upstream.Server) (list []copyOf) {
+func (e *Copies) sourcesOf(bp *routing.BoundPool, to *upstream.Server) (list []replica) {
 	seen := map[*upstream.Server]bool{to: true}
 	for _, l := range e.InOrder {
 		for i := range l.Routes {
@@ -132,6 +132,6 @@ func (e *Copies) sourcesOf(bp *routing.BoundPool, to *upstream.Server) (list []c
 			}
 		}
 	}
-	slices.SortFunc(list, func(a, b copyOf) int { return cmp.Compare(a.Server.Target.Address, b.Server.Target.Address) })
+	slices.SortFunc(list, func(a, b replica) int { return cmp.Compare(a.Server.Target.Address, b.Server.Target.Address) })
 	return list
 }

@@ -21,21 +21,21 @@ type ledger struct {
 	bp      *routing.BoundPool // the pool in the present routing table
 	Servers []*upstream.Server // servers of bp when the ledger was created
 	rate    int                // maximum number of keys per second to copy to a member; 0: repairs are off
-	Members []account
+	Members []replicaState
 }
 
-// account is the state of one member in the ledger. Times are on the loop's clock.
-type account struct {
+// replicaState is the state of one member in the ledger. Times are on the loop's clock.
+type replicaState struct {
 	ledger *ledger
 	index  int // of the member in the pool
 
-	*Table                  // entries of the keys that it has wrong
-	numbers    []lastNumber // phase numbers of its server when notice last saw them, one per view
-	Incomplete bool         // it has rejoined empty, so a miss there decides nothing
-	Resync     *resync      // the resync that fills it; nil: none
-	until      int64        // when Incomplete ends without a resync, if repairs are off
-	doomed     bool         // the keepers of another pool are about to flush its server
-	left       bool         // in a handover: it no longer has keys that it must not keep
+	*entryTable               // entries of the keys that it has wrong
+	numbers      []lastNumber // phase numbers of its server when notice last saw them, one per view
+	Incomplete   bool         // it has rejoined empty, so a miss there decides nothing
+	Resync       *resync      // the resync that fills it; nil: none
+	until        int64        // when Incomplete ends without a resync, if repairs are off
+	flushPending bool         // the keepers of another pool are about to flush its server
+	left         bool         // in a handover: it no longer has keys that it must not keep
 
 	tokens   float64 // token bucket: number of copies that it may receive now
 	filledAt int64   // when tokens was computed
@@ -61,11 +61,11 @@ func (e *Copies) KeepLedger(bp *routing.BoundPool) {
 // newLedger returns a new ledger of a pool. old is its former ledger, or nil. The
 // entries of servers in both are kept, because these keys are still wrong.
 func (e *Copies) newLedger(bp *routing.BoundPool, old *ledger) *ledger {
-	w := &ledger{bp: bp, Servers: slices.Clone(bp.Servers), Members: make([]account, len(bp.Servers))}
+	w := &ledger{bp: bp, Servers: slices.Clone(bp.Servers), Members: make([]replicaState, len(bp.Servers))}
 	for i, srv := range bp.Servers {
 		m := &w.Members[i]
 		m.ledger, m.index = w, i
-		m.Table = &Table{Keys: map[uint64]*Entry{}}
+		m.entryTable = &entryTable{Keys: map[uint64]*Entry{}}
 		// When the process starts, it can't know what a server has, so the server counts as
 		// complete. A server with a known release was already in use, for other keys. It has
 		// none of the keys that the pool assigns to it now.
@@ -75,14 +75,14 @@ func (e *Copies) newLedger(bp *routing.BoundPool, old *ledger) *ledger {
 			continue
 		}
 		if j := slices.Index(old.Servers, srv); j >= 0 {
-			m.Table, m.Incomplete = old.Members[j].Table, old.Members[j].Incomplete
+			m.entryTable, m.Incomplete = old.Members[j].entryTable, old.Members[j].Incomplete
 		}
 	}
 	return w
 }
 
 // server returns the server of the member in the present routing table.
-func (m *account) server() *upstream.Server { return m.ledger.bp.Servers[m.index] }
+func (m *replicaState) server() *upstream.Server { return m.ledger.bp.Servers[m.index] }
 
 // stop ends the resyncs of all members. w may be nil.
 func (w *ledger) stop() {
@@ -124,8 +124,8 @@ func (e *Copies) repairRate(bp *routing.BoundPool) (rate int) {
 // incomplete reports whether a member has rejoined empty and is not filled yet, or may
 // be flushed at any time. If repairs are off, the member counts as complete after
 // incompleteTime.
-func (m *account) incomplete(e *Copies) bool {
-	return m.doomed || m.Incomplete && (m.ledger.rate > 0 || e.Now < m.until)
+func (m *replicaState) incomplete(e *Copies) bool {
+	return m.flushPending || m.Incomplete && (m.ledger.rate > 0 || e.Now < m.until)
 }
 
 // lastNumber is the phase number of a member's server in a view. The number shows how
@@ -146,7 +146,7 @@ type lastNumber struct {
 // A view that has not learned its numbers yet, after a start or a reload, is ignored.
 // Its numbers would seem to grow when it learns them. The numbers of the member's own
 // pool continue with a new view of the same servers.
-func (m *account) notice(e *Copies) {
+func (m *replicaState) notice(e *Copies) {
 	view := m.ledger.bp.View
 	if len(m.numbers) == 0 {
 		m.numbers = append(m.numbers, lastNumber{})
@@ -155,11 +155,11 @@ func (m *account) notice(e *Copies) {
 		m.compare(e, 0, lastNumber{view, m.index, true, view.N(m.index)})
 	}
 	numbers := m.numbers[:1]
-	m.doomed = false
+	m.flushPending = false
 	for _, r := range e.Keepers.Registrations[m.server()] {
 		if v := r.Agent.View; v != view || r.Member != m.index {
 			now := lastNumber{v, r.Member, v.Learned(), v.N(r.Member)}
-			m.doomed = m.doomed || health.PhaseOf(now.n) == health.Returning
+			m.flushPending = m.flushPending || health.PhaseOf(now.n) == health.Returning
 			if len(numbers) == len(m.numbers) {
 				m.numbers = append(m.numbers, now)
 			}
@@ -174,7 +174,7 @@ func (m *account) notice(e *Copies) {
 // there was a flush since the last call. After a flush by another pool, the entries of
 // the member's keys are kept. The reason is that a server that rejects flushes counts
 // as flushed in that pool, which renames its keys instead.
-func (m *account) compare(e *Copies, i int, now lastNumber) {
+func (m *replicaState) compare(e *Copies, i int, now lastNumber) {
 	before := m.numbers[i]
 	m.numbers[i] = now
 	own := i == 0
@@ -187,10 +187,10 @@ func (m *account) compare(e *Copies, i int, now lastNumber) {
 // instances wait for a flush, so no stale value can be there after it. After a
 // restart, another instance may have filled the member already, also with values that
 // this instance knows to be stale. So the entries are kept then.
-func (m *account) markEmpty(e *Copies, flushed bool) {
+func (m *replicaState) markEmpty(e *Copies, flushed bool) {
 	m.stop()
 	if flushed {
-		*m.Table = Table{Keys: map[uint64]*Entry{}, DeletesSent: m.DeletesSent}
+		*m.entryTable = entryTable{Keys: map[uint64]*Entry{}, DeletesSent: m.DeletesSent}
 	}
 	m.Incomplete, m.until = true, e.Now+int64(incompleteTime)
 	e.At(link.ResyncTimer, e.Now)
@@ -201,7 +201,7 @@ func (m *account) markEmpty(e *Copies, flushed bool) {
 // member with unknown stale keys can't be repaired. If several members have
 // overflowed, the one with the lowest index is flushed first. The others wait until it
 // is filled.
-func (m *account) othersComplete() bool {
+func (m *replicaState) othersComplete() bool {
 	for i := range m.ledger.Members {
 		o := &m.ledger.Members[i]
 		if o.server().Down || o != m && (o.Incomplete || o.Overflowed && i < m.index) {
@@ -214,7 +214,7 @@ func (m *account) othersComplete() bool {
 // Tend updates the members of all pools. ResyncTimer calls it. While there is a
 // ledger, Tend sets the timer again, to lookTime from now at most.
 func (e *Copies) Tend() {
-	e.reassure()
+	e.enableDirectReads()
 	e.proceed()
 	for _, bp := range e.Pools { // in the order of the routing table
 		w := e.Ledgers[bp.Pool.Name]
@@ -235,12 +235,12 @@ func (e *Copies) Tend() {
 // tend does the pending work for a member, in the order that matters to reads: it
 // deletes stale keys, then copies single keys, then all others. While the member is
 // incomplete, it informs the keepers of this process.
-func (m *account) tend(e *Copies) {
+func (m *replicaState) tend(e *Copies) {
 	bp, srv := m.ledger.bp, m.server()
 	if m.Incomplete = m.incomplete(e); m.lacks() {
 		bp.View.SayIncomplete(m.index, e.Now+2*int64(lookTime))
 	}
-	m.defend(e)
+	m.protectFromFlush(e)
 	if m.Overflowed && m.othersComplete() {
 		bp.View.SayUnfit(m.index, m.numbers[0].n)
 	}
@@ -255,7 +255,7 @@ func (m *account) tend(e *Copies) {
 	switch f := m.Resync; {
 	case f != nil && (f.leaving != leaves || !leaves && !m.Incomplete || m.ledger.rate == 0):
 		m.stop()
-	case e.handover.Pauses() || m.doomed:
+	case e.handover.Pauses() || m.flushPending:
 	case f == nil && (m.Incomplete || leaves) && m.ledger.rate > 0:
 		m.Resync = &resync{m: m, index: m.index, to: srv, leaving: leaves, wait: int64(retryFirst)}
 		fallthrough
@@ -265,12 +265,12 @@ func (m *account) tend(e *Copies) {
 }
 
 // lacks reports whether the member has less than it should have.
-func (m *account) lacks() bool { return m.Incomplete || m.HasLess() }
+func (m *replicaState) lacks() bool { return m.Incomplete || m.HasLess() }
 
-// defend protects the member's server if it may have the only replica of a key. It
+// protectFromFlush protects the member's server if it may have the only replica of a key. It
 // informs the keepers of other pools with the same server. They could flush it,
 // because they don't know what this pool's servers are missing.
-func (m *account) defend(e *Copies) {
+func (m *replicaState) protectFromFlush(e *Copies) {
 	view := m.ledger.bp.View
 	if p := view.Phase(m.index); p == health.Leaving || p == health.Out || p == health.Returning {
 		return

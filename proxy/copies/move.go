@@ -27,7 +27,7 @@ const (
 // byArrangement appends the replicas of a key of rt by the arrangement a. rt is a
 // route of the present routing table. Servers that the present routing table does not
 // have are omitted.
-func (e *Copies) byArrangement(list []copyOf, a *Arrangement, rt *routing.Route, key []byte) []copyOf {
+func (e *Copies) byArrangement(list []replica, a *arrangement, rt *routing.Route, key []byte) []replica {
 	for _, h := range a.Holders(rt, key) {
 		for _, bp := range e.Pools {
 			if i := slices.Index(bp.Servers, h.Server); i >= 0 && bp.Pool.Name == h.Pool.Pool.Name && e.Ledgers[bp.Pool.Name] != nil {
@@ -42,7 +42,7 @@ func (e *Copies) byArrangement(list []copyOf, a *Arrangement, rt *routing.Route,
 // keys.
 func (e *Copies) takeArrangement() {
 	before := e.arranged
-	e.arranged = Arrange(e.Listeners)
+	e.arranged = newArrangement(e.Listeners)
 	deadline := time.Duration(0)
 	for _, bp := range e.Pools {
 		deadline = max(deadline, bp.Pool.Timeouts.Deadline)
@@ -56,7 +56,7 @@ func (e *Copies) takeArrangement() {
 	if e.handover == nil {
 		e.Moving.Add(1)
 	}
-	h, tooMany := New(before, e.handover)
+	h, tooMany := newHandover(before, e.handover)
 	if e.handover = h; tooMany {
 		e.Log.Warn("keys with copies have moved so often that what only their first holders have is not looked for any more")
 	}
@@ -109,7 +109,7 @@ func (e *Copies) unsettled() time.Duration {
 func (e *Copies) enter() {
 	e.stage++
 	e.left, e.moves = map[uint64]struct{}{}, map[uint64]*move{}
-	e.every(func(m *account) bool {
+	e.every(func(m *replicaState) bool {
 		if m.left = false; e.handover.Moving() {
 			m.markEmpty(e, false)
 		}
@@ -118,7 +118,7 @@ func (e *Copies) enter() {
 }
 
 // every reports whether the function `is` returns true for every member.
-func (e *Copies) every(is func(m *account) bool) bool {
+func (e *Copies) every(is func(m *replicaState) bool) bool {
 	for _, w := range e.Ledgers {
 		for i := range w.Members {
 			if !is(&w.Members[i]) {
@@ -131,14 +131,14 @@ func (e *Copies) every(is func(m *account) bool) bool {
 
 // leaves reports whether the keys that the member must no longer keep may be moved
 // away: all other members have been filled.
-func (e *Copies) leaves(m *account) bool {
-	return e.handover.Moving() && !m.left && e.every(func(o *account) bool { return !o.Incomplete })
+func (e *Copies) leaves(m *replicaState) bool {
+	return e.handover.Moving() && !m.left && e.every(func(o *replicaState) bool { return !o.Incomplete })
 }
 
 // endHandover ends the handover when all members have what they should have, and
 // nothing else.
 func (e *Copies) endHandover() {
-	if !e.handover.Moving() || !e.every(func(m *account) bool { return m.left && !m.Incomplete }) {
+	if !e.handover.Moving() || !e.every(func(m *replicaState) bool { return m.left && !m.Incomplete }) {
 		return
 	}
 	e.handover = nil
@@ -150,14 +150,14 @@ func (e *Copies) endHandover() {
 
 // formersOf returns the servers that may have a key of rt, although they are not among
 // its holders.
-func (e *Copies) formersOf(rt *routing.Route, key []byte, holders []copyOf) (list []copyOf) {
+func (e *Copies) formersOf(rt *routing.Route, key []byte, holders []replica) (list []replica) {
 	if e.handover == nil {
 		return nil
 	}
-	var room [replicate.Max]copyOf
+	var room [replicate.Max]replica
 	for _, a := range e.handover.Formers {
 		for _, f := range e.byArrangement(room[:0], a, rt, key) {
-			same := func(m copyOf) bool { return m.Server == f.Server }
+			same := func(m replica) bool { return m.Server == f.Server }
 			if !slices.ContainsFunc(holders, same) && !slices.ContainsFunc(list, same) && !e.keeps(f.Server, key) {
 				list = append(list, f)
 			}
@@ -168,10 +168,10 @@ func (e *Copies) formersOf(rt *routing.Route, key []byte, holders []copyOf) (lis
 
 // keeps reports whether a route of the present routing table keeps the key on srv.
 func (e *Copies) keeps(srv *upstream.Server, key []byte) bool {
-	defer func(room []copyOf) { e.holders = room }(e.holders) // a caller may be iterating over homes
+	defer func(room []replica) { e.holders = room }(e.holders) // a caller may be iterating over homes
 	e.holders = nil
-	for _, members := range e.homes(key) {
-		if slices.ContainsFunc(members, func(m copyOf) bool { return m.Server == srv }) {
+	for _, members := range e.routesOf(key) {
+		if slices.ContainsFunc(members, func(m replica) bool { return m.Server == srv }) {
 			return true
 		}
 	}
@@ -203,7 +203,7 @@ func (e *Copies) awaitHandover(t *task.Task, read bool) bool {
 	}
 	holders := e.copiesOf(nil, t.Route, t.Key)
 	if e.handover.Pauses() {
-		if now := e.present(nil, t.Route, t.Key); !slices.EqualFunc(holders, now, func(a, b copyOf) bool { return a.Server == b.Server }) {
+		if now := e.present(nil, t.Route, t.Key); !slices.EqualFunc(holders, now, func(a, b replica) bool { return a.Server == b.Server }) {
 			stage := e.stage
 			return e.await(t, "other servers are about to keep its key", func() bool { e.proceed(); return e.stage != stage })
 		}
@@ -246,8 +246,8 @@ type move struct {
 	rt      *routing.Route
 	key     []byte
 	hash    uint64
-	formers []copyOf // former servers that have not been asked yet
-	failed  bool     // a former server could not be asked, or a replica could not get the value
+	formers []replica // former servers that have not been asked yet
+	failed  bool      // a former server could not be asked, or a replica could not get the value
 	over    bool
 	again   int64   // when the key may be moved again, on the loop's clock
 	resync  *resync // the resync that it belongs to; nil: none
@@ -255,7 +255,7 @@ type move struct {
 
 // move starts to move a key. It does not wait in the key's line: its writes are
 // guarded by cas at the servers, as against writes of other instances.
-func (e *Copies) move(rt *routing.Route, key []byte, hash uint64, formers []copyOf, f *resync) *move {
+func (e *Copies) move(rt *routing.Route, key []byte, hash uint64, formers []replica, f *resync) *move {
 	m := &move{e: e, stage: e.stage, rt: rt, key: bytes.Clone(key), hash: hash, formers: formers, resync: f}
 	e.moves[hash] = m
 	m.next()
@@ -297,15 +297,15 @@ func (m *move) next() {
 
 // reachable reports whether the server of a replica can be asked, and its value can be
 // copied.
-func (m *copyOf) reachable(e *Copies, key []byte) bool {
-	return !m.Server.Down && !m.Pool.View.Suspected(m.Index) && !m.Server.HasLateDelete(key) && m.lends(e.Now)
+func (m *replica) reachable(e *Copies, key []byte) bool {
+	return !m.Server.Down && !m.Pool.View.Suspected(m.Index) && !m.Server.HasLateDelete(key) && m.canBeSource(e.Now)
 }
 
 // ask moves the key away from one former server. If that server has missed a write to
 // the key, its value is removed without a copy.
-func (m *move) ask(from copyOf) {
+func (m *move) ask(from replica) {
 	e := m.e
-	c := &command{e: e, isRepair: true, move: m, members: []copyOf{from}, stage: e.stage}
+	c := &command{e: e, isRepair: true, move: m, members: []replica{from}, stage: e.stage}
 	var to, away replicate.Mask
 	dirty := false
 	for _, h := range e.copiesOf(nil, m.rt, m.key) {

@@ -68,18 +68,18 @@ func (e *Copies) clean(rt *routing.Route, key []byte, hash uint64) bool {
 	return true
 }
 
-// doubt informs the other loops that a member has missed a write or may run one late.
+// disableDirectReads informs the other loops that a member has missed a write or may run one late.
 // It must be called before the write is answered. reassure ends the doubt.
-func (e *Copies) doubt() {
+func (e *Copies) disableDirectReads() {
 	if !e.doubts {
 		e.doubts = true
 		e.Doubtful.Add(1)
 	}
 }
 
-// reassure ends what doubt has announced. It does so only if the ledgers have no
+// enableDirectReads ends what doubt has announced. It does so only if the ledgers have no
 // entries, that is, keys that a member may have wrong, and if no late delete is left.
-func (e *Copies) reassure() {
+func (e *Copies) enableDirectReads() {
 	if !e.doubts || e.LateDeletes > 0 {
 		return
 	}
@@ -94,8 +94,8 @@ func (e *Copies) reassure() {
 	e.Doubtful.Add(-1)
 }
 
-// TakesOver returns the rule of a task that continues a get. r is the result of the
+// continueRead returns the rule of a task that continues a get. r is the result of the
 // get at the replica from, which the task does not ask again.
-func TakesOver(r *upstream.Result, from table.Target) task.Rule {
+func continueRead(r *upstream.Result, from table.Target) task.Rule {
 	return &command{first: r, firstFrom: from}
 }

@@ -27,10 +27,10 @@ func (c *command) line(t *task.Task, a *copyAsk) []byte {
 	return line
 }
 
-// spell formats the request a. The comments at the constants of replicate.Deed say what
+// spell formats the request a. The comments at the constants of replicate.Step say what
 // each reply must contain.
 func (c *command) spell(t *task.Task, a *copyAsk) []byte {
-	r, key := &t.Req, c.keyAt(t, a.Member)
+	r, key := &t.Req, c.keyAt(t, a.Replica)
 	chosen := ""
 	if a.Chosen {
 		chosen = " E" + strconv.FormatUint(c.chosen, 10)
@@ -42,7 +42,7 @@ func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 		return " T" + t.Exptime()
 	}
 	guard := task.Guard(&c.asks[a.Guard].result)
-	switch a.Deed {
+	switch a.Step {
 	case replicate.Forward:
 		return c.forward(t, a, key, chosen)
 	case replicate.Store:
@@ -85,7 +85,7 @@ func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 	case replicate.Extend:
 		return t.Meta("mg", key, " s f c"+exptime(), nil)
 	case replicate.Swap:
-		return task.Spell(t, replicate.Remark, key, " C"+string(c.token), markTime(t))
+		return task.Spell(t, replicate.RefreshTombstone, key, " C"+string(c.token), markTime(t))
 	case replicate.Fill:
 		return task.Fill(t, key, guard, &c.asks[a.From].result, a.Chosen)
 	case replicate.Preview:
@@ -97,7 +97,7 @@ func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 			return t.Meta("mg", key, " v f", nil)
 		}
 	}
-	return task.Spell(t, a.Deed, key, guard, markTime(t))
+	return task.Spell(t, a.Step, key, guard, markTime(t))
 }
 
 // forward returns the client's own request with the key and the cas of the member. It
@@ -129,7 +129,7 @@ func (c *command) forward(t *task.Task, a *copyAsk, key []byte, chosen string) [
 // ofSet reports whether the request number ask is the client's own set, which has no cas in its
 // reply.
 func (c *command) ofSet(t *task.Task, ask int) bool {
-	return c.asks[ask].Deed == replicate.Forward && t.Op == wire.Set
+	return c.asks[ask].Step == replicate.Forward && t.Op == wire.Set
 }
 
 // expired reports whether the value that t stores expires at once, because its exptime

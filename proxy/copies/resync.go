@@ -60,16 +60,16 @@ const (
 // resync fills one member. In a handover it can also move away the keys that a member
 // must no longer keep. Only its loop uses it.
 type resync struct {
-	m     *account
+	m     *replicaState
 	bp    *routing.BoundPool // pool of the present pass; a reload may replace it
 	index int                // of the member in bp
 	to    *upstream.Server   // server of the member
 
 	leaving bool // in a handover: moves the keys that the member must no longer keep to the servers that should have them
 
-	sources []copyOf // servers to list in this pass
-	listed  int      // number of sources already listed
-	dump    *dump    // the listing in progress; nil: none
+	sources []replica // servers to list in this pass
+	listed  int       // number of sources already listed
+	dump    *dump     // the listing in progress; nil: none
 
 	from   uint64 // keys with lower hashes are done
 	Picks  []pick // the window of this pass
@@ -94,7 +94,7 @@ type pick struct {
 }
 
 // stop ends the resync of a member, if there is one.
-func (m *account) stop() {
+func (m *replicaState) stop() {
 	f := m.Resync
 	if f == nil {
 		return
@@ -133,7 +133,7 @@ func (f *resync) advance(e *Copies, bp *routing.BoundPool) {
 func (f *resync) pass(e *Copies) {
 	f.sources, f.listed = e.sourcesOf(f.bp, f.to), 0
 	if f.leaving {
-		f.sources = []copyOf{e.copyAt(routing.Holder{Pool: f.bp, Index: f.index, Server: f.to})}
+		f.sources = []replica{e.copyAt(routing.Holder{Pool: f.bp, Index: f.index, Server: f.to})}
 	}
 	f.Picks, f.picked, f.bound = f.Picks[:0], false, noBound
 	f.failed = 0
@@ -168,7 +168,7 @@ type dump struct {
 // list starts to list the keys of a source, on a dedicated connection. First it checks
 // with an mn that the connection is idle, because memcached does not list anything
 // after another command.
-func (f *resync) list(e *Copies, from copyOf) {
+func (f *resync) list(e *Copies, from replica) {
 	srv := from.Server
 	switch phase := from.Pool.View.Phase(from.Index); {
 	case phase == health.Out, phase == health.Returning, from.Overflowed:
@@ -205,7 +205,7 @@ func (d *dump) Answered(id int, r *upstream.Result) {
 		a.Op, a.Dialect = wire.Dump, wire.Text
 		d.conn.MarkInternal(a)
 		line := dumpAll
-		if d.conn.Speech&wire.HashDumps != 0 {
+		if d.conn.Features&wire.HashDumps != 0 {
 			line = dumpHash
 		} else {
 			f.gaps = true
@@ -257,10 +257,10 @@ func (d *dump) listed(escaped []byte) {
 		return
 	}
 	if f.leaving {
-		_, _, ok = e.leaver(key, f.to)
+		_, _, ok = e.routeMovingOff(key, f.to)
 	} else {
-		var from copyOf
-		_, from, _, ok = e.shared(key, d.srv, f.to)
+		var from replica
+		_, from, _, ok = e.commonRoute(key, d.srv, f.to)
 		ok = ok && !from.Dirty(hash)
 	}
 	if !ok {
@@ -308,7 +308,7 @@ func (f *resync) copy(e *Copies) {
 			f.give(e, p)
 			continue
 		}
-		rt, from, to, ok := e.shared([]byte(p.key), p.from, f.to)
+		rt, from, to, ok := e.commonRoute([]byte(p.key), p.from, f.to)
 		if !ok || !from.reachable(e, []byte(p.key)) || from.Dirty(p.hash) || e.LineFull(task.KeyLine(p.hash)) { // not possible now
 			f.failed++
 			continue
@@ -323,7 +323,7 @@ func (f *resync) copy(e *Copies) {
 
 // give moves a picked key away from the member.
 func (f *resync) give(e *Copies, p pick) {
-	rt, formers, ok := e.leaver([]byte(p.key), f.to)
+	rt, formers, ok := e.routeMovingOff([]byte(p.key), f.to)
 	switch {
 	case !ok:
 	case e.moves[p.hash] != nil && !e.moves[p.hash].over:
@@ -353,7 +353,7 @@ func (f *resync) repaired(e *Copies, c *command, ok bool) {
 	e.At(link.ResyncTimer, e.Now)
 	if !ok {
 		f.failed++
-	} else if slices.ContainsFunc(c.asks, func(a copyAsk) bool { return a.Deed == replicate.Fill }) {
+	} else if slices.ContainsFunc(c.asks, func(a copyAsk) bool { return a.Step == replicate.Fill }) {
 		f.found++
 		f.filled++
 		e.Count.Refilled++

@@ -26,14 +26,14 @@ const (
 // while a command has its line. It also waits while no other member is in and filled.
 // Another instance may have written the key since, so the value could be the only
 // replica.
-func (m *account) deleteStale(e *Copies) {
+func (m *replicaState) deleteStale(e *Copies) {
 	limit, list := m.ledger.bp.Pool.Timeouts, &m.Lists[ToDelete]
 	for range list.Len() { // an entry that fails at once is at the end of the list again
 		if list.Len() == 0 || m.DeletesSent >= maxDeletes {
 			return
 		}
 		l := list.Front().Value.(*Entry)
-		if e.Lines[task.KeyLine(l.Hash)] != nil || !m.standsAside(e, l.Key) {
+		if e.Lines[task.KeyLine(l.Hash)] != nil || !m.canLoseCopy(e, l.Key) {
 			list.MoveToBack(l.In)
 			continue
 		}
@@ -47,10 +47,10 @@ func (m *account) deleteStale(e *Copies) {
 	}
 }
 
-// standsAside reports whether the member's value of the key may be removed.
-func (m *account) standsAside(e *Copies, key []byte) bool {
+// canLoseCopy reports whether the member's value of the key may be removed.
+func (m *replicaState) canLoseCopy(e *Copies, key []byte) bool {
 	others := false
-	for _, members := range e.homes(key) {
+	for _, members := range e.routesOf(key) {
 		for _, o := range members {
 			if o.Server == m.server() {
 				continue
@@ -65,14 +65,14 @@ func (m *account) standsAside(e *Copies, key []byte) bool {
 
 // filled reports whether the member is in, as far as this process knows, and is
 // missing only keys that have entries.
-func (m *copyOf) filled(e *Copies) bool {
+func (m *replica) filled(e *Copies) bool {
 	return m.Pool.View.Phase(m.Index) == health.In && !m.Server.Down && !m.Pool.View.Suspected(m.Index) && !m.incomplete(e)
 }
 
 // deletion is the delete of a stale key.
 type deletion struct {
 	e  *Copies
-	m  *account
+	m  *replicaState
 	of *Entry
 }
 
@@ -103,8 +103,8 @@ func (d *deletion) Answered(_ int, r *upstream.Result) {
 // queued to be copied again, because a replica is missing. It is not queued if repairs
 // are off or too many keys wait. Until the copy, the key is not read there if it is
 // dirty, or if its miss would be believed.
-func (m *account) Lost(e *Copies, l Entry, dirty bool) {
-	e.doubt()
+func (m *replicaState) Lost(e *Copies, l Entry, dirty bool) {
+	e.disableDirectReads()
 	l = Entry{Hash: l.Hash, Key: bytes.Clone(l.Key), Through: l.Through, LateDeleted: l.LateDeleted, Overwrite: l.Overwrite, Failed: l.Failed}
 	m.Put(&l)
 	if dirty || !l.Through {
@@ -124,7 +124,7 @@ func (m *account) Lost(e *Copies, l Entry, dirty bool) {
 
 // inDoubt records that the member may have run, or may still run, a write without an
 // acknowledgement. It is repaired once it answers. dirty: until then it is not read.
-func (m *account) inDoubt(e *Copies, l Entry, dirty bool) {
+func (m *replicaState) inDoubt(e *Copies, l Entry, dirty bool) {
 	if before := m.Keys[l.Hash]; before == nil || before.State != ToDelete { // otherwise it surely has a stale value, which is deleted first
 		m.Lost(e, l, dirty)
 	}
@@ -140,8 +140,8 @@ func (e *Copies) LateDeleted(srv *upstream.Server, there []byte) {
 	if len(e.Ledgers) == 0 || e.Loops.Owner(hash) != e.Tasks { // only the owner of the key has led writes to its replicas
 		return
 	}
-	for rt, members := range e.homes(key) {
-		at := slices.IndexFunc(members, func(m copyOf) bool { return m.Server == srv })
+	for rt, members := range e.routesOf(key) {
+		at := slices.IndexFunc(members, func(m replica) bool { return m.Server == srv })
 		if at < 0 {
 			continue
 		}
@@ -159,7 +159,7 @@ func (e *Copies) LateDeleted(srv *upstream.Server, there []byte) {
 
 // copyLost copies to the member the keys that it has lost, while there is room. A key
 // waits while a command has its line, or while no member surely has it.
-func (m *account) copyLost(e *Copies) {
+func (m *replicaState) copyLost(e *Copies) {
 	list, waiting := &m.Lists[ToCopy], 0
 	for range list.Len() {
 		if list.Len() == 0 || waiting >= maxCopies || !m.hasRoom(e, background) { // limits the work of one wakeup
@@ -185,9 +185,9 @@ func (m *account) copyLost(e *Copies) {
 // route and later is false, there will be none. There are three such cases. The key is
 // not the member's any more; all others have lost it too; the only others are in doubt
 // as well, and follow this one in the key's order.
-func (m *account) sourceOf(e *Copies, l *Entry) (rt *routing.Route, from, to copyOf, later bool) {
-	for home, members := range e.homes(l.Key) {
-		at := slices.IndexFunc(members, func(o copyOf) bool { return o.account == m })
+func (m *replicaState) sourceOf(e *Copies, l *Entry) (rt *routing.Route, from, to replica, later bool) {
+	for home, members := range e.routesOf(l.Key) {
+		at := slices.IndexFunc(members, func(o replica) bool { return o.replicaState == m })
 		if at < 0 {
 			continue
 		}
@@ -214,7 +214,7 @@ func (m *account) sourceOf(e *Copies, l *Entry) (rt *routing.Route, from, to cop
 
 // repairFailed records that a copy of a key to the member has failed. If the ledger
 // had requested it, it is tried again.
-func (m *account) repairFailed(e *Copies, hash uint64) {
+func (m *replicaState) repairFailed(e *Copies, hash uint64) {
 	l := m.Keys[hash]
 	if l == nil || l.State != Copying {
 		return

@@ -20,12 +20,12 @@ import (
 // if no server of the member's pool answers, the phases can't change, and the write
 // would wait forever. So in relaxed mode each process then skips the member, and
 // records the missed writes in its ledger.
-func (c *command) stateOf(t *task.Task, i int, suspicion bool) replicate.Member {
+func (c *command) stateOf(t *task.Task, i int, suspicion bool) replicate.Replica {
 	m := &c.members[i]
 	strict := m.Pool.Pool.Failover.Strict
-	out := replicate.Member{
+	out := replicate.Replica{
 		Near:      t.Route.IsNear(m.Holder),
-		ChosenCAS: t.Req.Dialect == wire.Meta && m.Server.Speech(t.Asker)&wire.ChosenCAS != 0,
+		ChosenCAS: t.Req.Dialect == wire.Meta && m.Server.FeaturesFor(t.Asker)&wire.ChosenCAS != 0,
 	}
 	switch phase := m.Pool.View.Phase(m.Index); {
 	case strict && phase != health.Out && phase != health.Leaving && !m.leased(t.Loop.Now):
@@ -90,15 +90,15 @@ func (c *command) keyAt(t *task.Task, i int) []byte {
 // leased reports whether this process has a lease on the member. Without a lease, a
 // strict pool must not use its replies, because other instances may have moved its
 // keys. Relaxed pools need no lease.
-func (m *copyOf) leased(now int64) bool {
+func (m *replica) leased(now int64) bool {
 	return !m.Pool.Pool.Failover.Strict || now < m.Pool.View.ValidUntil(m.Index)
 }
 
-// lends reports whether the member can be the source of a repair: no write can have
+// canBeSource reports whether the member can be the source of a repair: no write can have
 // skipped it so far. A copy places a claim at the target first, and reads the source
 // after it. So a delete that skips the source comes after the claim, and removes it.
 // The lease is checked before the phase: see sure.
-func (m *copyOf) lends(now int64) bool {
+func (m *replica) canBeSource(now int64) bool {
 	if !m.leased(now) {
 		return false
 	}
@@ -132,20 +132,20 @@ func (c *command) outlook(t *task.Task) uint64 {
 // process has lost the value, and it is unknown which replicas have it. A client error
 // has decided nothing.
 func (c *command) sure(t *task.Task, s replicate.Settlement) bool {
-	if c.writes && s.Answer >= 0 && c.asks[s.Answer].kind != replicate.ClientError && c.asks[s.Answer].result.Void() {
+	if c.writes && s.Answer >= 0 && c.asks[s.Answer].kind != replicate.ClientError && c.asks[s.Answer].result.HasEnded() {
 		return false
 	}
 	strict, now := false, int64(0)
 	for i := range c.asks {
 		a := &c.asks[i]
-		m := &c.members[a.Member]
+		m := &c.members[a.Replica]
 		if !m.Pool.Pool.Failover.Strict {
 			continue
 		}
 		if !strict {
 			strict, now = true, t.Loop.Moment()
 		}
-		if (i == s.Answer || c.writes && a.Deed.Mutates() && a.result.Bytes != nil) && !m.leased(now) {
+		if (i == s.Answer || c.writes && a.Step.Mutates() && a.result.Bytes != nil) && !m.leased(now) {
 			return false
 		}
 	}
@@ -157,10 +157,10 @@ func (c *command) sure(t *task.Task, s replicate.Settlement) bool {
 // rejoining when the command started. SETTLE lasts only two pings in relaxed mode, and
 // a command on a slow server may last longer.
 func (c *command) handedOver(t *task.Task) bool {
-	if !c.writes || c.isRepair || c.authority < 0 || t.Op == wire.Set || t.Op == wire.Add || t.Op == wire.Delete {
+	if !c.writes || c.isRepair || c.primary < 0 || t.Op == wire.Set || t.Op == wire.Add || t.Op == wire.Delete {
 		return false // all members decide these
 	}
-	for i := range c.members[:c.authority] {
+	for i := range c.members[:c.primary] {
 		m := &c.members[i]
 		switch phase := m.Pool.View.Phase(m.Index); {
 		case m.Pool.View.Gone() || c.gone.Has(i): // it was skipped, and may answer again since
@@ -184,7 +184,7 @@ func (c *command) identity(t *task.Task, i int) uint64 {
 // that for a cas token; -1: none. To open a token, the present process must be known.
 // To seal one, the last known process is enough. If that process has ended, the token
 // matches nothing, which is correct.
-func (c *command) unidentified(t *task.Task, states []replicate.Member) int {
+func (c *command) unidentified(t *task.Task, states []replicate.Replica) int {
 	_, opens := t.Token()
 	shows := t.Op == wire.Gets || t.Op == wire.Gats || t.Op == wire.Get && t.Req.Flags&wire.Binary != 0 || t.Req.Letters.Has('c')
 	if !opens && !shows {

@@ -101,7 +101,7 @@ func (e *Counters) leadBuffered(t *task.Task) bool {
 		s.add(e, t)
 	case s.alone || !reads && s.readers > 0 || reads && s.pending > 0 && s.at <= e.Now+busyLook: // a due flush runs before more reads
 		if len(s.queue) >= maxWaiting {
-			t.Fail("too many commands wait on this key", stats.Crowded)
+			t.Fail("too many commands wait on this key", stats.QueueFull)
 			return true
 		}
 		s.queue = append(s.queue, t)

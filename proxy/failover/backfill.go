@@ -62,12 +62,12 @@ func (f *backfill) advance() {
 			f.send(a)
 		}
 	}
-	if !f.rule.Over() {
+	if !f.rule.IsDone() {
 		return
 	}
 	what := fillUnsure
 	if s, _ := f.rule.Settled(); s.Verdict == replicate.Answered {
-		switch f.asks[len(f.asks)-1].Deed {
+		switch f.asks[len(f.asks)-1].Step {
 		case replicate.Look, replicate.Fill:
 			what = fillThere
 		case replicate.Fetch: // the placeholder there is another instance's, and may have been replaced by a value since
@@ -84,38 +84,38 @@ func (f *backfill) advance() {
 
 func (f *backfill) send(a replicate.Ask) {
 	t, e := f.t, f.t.Loop
-	guarded := a.Deed == replicate.Fill || a.Deed == replicate.Drop
+	guarded := a.Step == replicate.Fill || a.Step == replicate.Drop
 	switch {
-	case a.Deed == replicate.Wait:
+	case a.Step == replicate.Wait:
 		e.After(e.Now+int64(task.MarkWait), func() { f.told(a.Number, replicate.OK) })
 		return
-	case guarded && f.asks[a.Guard].result.Void(): // the same cas may be another item's by now
-		f.rule.Told(a.Number, replicate.Outcome{Kind: replicate.Exists})
+	case guarded && f.asks[a.Guard].result.HasEnded(): // the same cas may be another item's by now
+		f.rule.HandleOutcome(a.Number, replicate.Outcome{Kind: replicate.Exists})
 		return
 	}
 	internal := f.then == nil || guarded // no command waits, or a placeholder must not stay
-	c, _, _ := t.Route.Member(f.l.Place(a.Member).Server).Pick(t.Asker, internal)
+	c, _, _ := t.Route.Server(f.l.Place(a.Replica).Server).Pick(t.Asker, internal)
 	if c == nil {
-		f.rule.Told(a.Number, replicate.Outcome{Kind: replicate.Unsent})
+		f.rule.HandleOutcome(a.Number, replicate.Outcome{Kind: replicate.Unsent})
 		return
 	}
-	key, guard := f.l.Keys[a.Member], task.Guard(&f.asks[a.Guard].result)
-	line := task.Spell(t, a.Deed, key, guard, backfillTime)
-	if a.Deed == replicate.Fill {
+	key, guard := f.l.Keys[a.Replica], task.Guard(&f.asks[a.Guard].result)
+	line := task.Spell(t, a.Step, key, guard, backfillTime)
+	if a.Step == replicate.Fill {
 		line = task.Fill(t, key, guard, &f.asks[a.From].result, false)
 	}
 	e.Ask(c, f, a.Number, t.Limits(), line, internal)
-	c.Tail.LeavesValue = a.Deed == replicate.Claim // a placeholder that is made late would be visible in any phase
+	c.Tail.LeavesValue = a.Step == replicate.Claim // a placeholder that is made late would be visible in any phase
 }
 
 func (f *backfill) Client() uint64 { return f.t.Asker }
 
 func (f *backfill) Answered(id int, r *upstream.Result) {
 	f.asks[id].result = f.t.Keep(r)
-	f.told(id, task.Kind(f.asks[id].Deed, r))
+	f.told(id, task.Kind(f.asks[id].Step, r))
 }
 
 func (f *backfill) told(id int, k replicate.Kind) {
-	f.rule.Told(id, replicate.Outcome{Kind: k})
+	f.rule.HandleOutcome(id, replicate.Outcome{Kind: k})
 	f.advance()
 }

@@ -220,7 +220,7 @@ func (l *single) round(t *task.Task) {
 func (l *single) askSide(t *task.Task) {
 	l.sideAsked = true
 	l.waiting++
-	t.Ask(sideAsk, t.Route.Member(l.Interim.Server), t.Meta("md", l.Keys[1], "", nil))
+	t.Ask(sideAsk, t.Route.Server(l.Interim.Server), t.Meta("md", l.Keys[1], "", nil))
 }
 
 // built continues after one request of a command that depends on the existing value.
@@ -253,7 +253,7 @@ func (l *single) built(t *task.Task, id int, r *upstream.Result) {
 
 // perform runs the next step.
 func (l *single) perform(t *task.Task) {
-	own := t.Route.Member(l.First.Server)
+	own := t.Route.Server(l.First.Server)
 	ask := func(id int, line []byte) {
 		l.waiting++
 		t.Ask(id, own, line)
@@ -274,7 +274,7 @@ func (l *single) perform(t *task.Task) {
 			t.CatchUp()
 		})
 	case sendDrop:
-		if l.look.Void() { // the same cas may be another item's by now
+		if l.look.HasEnded() { // the same cas may be another item's by now
 			l.next = l.dropped()
 			l.perform(t)
 			return
@@ -286,7 +286,7 @@ func (l *single) perform(t *task.Task) {
 			l.end(t)
 		case l.class == unbinds && !l.sideAsked: // see sendHalf
 			l.askSide(t)
-		case l.seen != 0 && (l.class == guarded || l.class == makes) && l.look.Void():
+		case l.seen != 0 && (l.class == guarded || l.class == makes) && l.look.HasEnded():
 			l.Begin(t)
 		default:
 			ask(mainAsk, l.spell(t))
@@ -371,7 +371,7 @@ func (l *single) peeked(t *task.Task, id int, r *upstream.Result) bool {
 		l.main = t.Keep(r)
 		next = l.answered(r.Reply.Kind, task.Marked(r))
 	case lookAsk:
-		if next = l.looked(1, task.Marked(r)); next == sendDrop && !r.Void() {
+		if next = l.looked(1, task.Marked(r)); next == sendDrop && !r.HasEnded() {
 			t.Ask(dropAsk, r.Server, task.Spell(t, replicate.Drop, l.Keys[0], task.Guard(r), 0))
 			return false
 		}

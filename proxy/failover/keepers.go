@@ -332,11 +332,11 @@ func (e *Keepers) AddTo(into *stats.Snapshot) {
 	for _, w := range e.Agents {
 		into.Rolls = append(into.Rolls, stats.Roll{Pool: w.Pool, Roll: w.Keeper.Roll()})
 		for what, n := range w.Events {
-			into.Events = append(into.Events, stats.MemberEvents{Pool: w.Pool, Server: what[0], To: what[1], Count: n})
+			into.Events = append(into.Events, stats.PhaseEvents{Pool: w.Pool, Server: what[0], To: what[1], Count: n})
 		}
 		for i := range w.Members {
 			v := w.Keeper.Verdict(i)
-			m := stats.MemberSnapshot{
+			m := stats.PhaseSnapshot{
 				Pool: w.Pool, Target: w.Members[i], Gutter: i >= w.OwnMembers, Phase: health.PhaseOf(v.N), Number: v.N, Suspect: v.Suspect,
 				Why: v.Why, Override: v.Override, Renamed: w.Keeper.Renamed(i) != 0,
 				Since: time.Duration(e.Now - max(v.Since, w.Began)), InPhase: time.Duration(e.Now - max(v.InPhase, w.Began)), Lease: time.Duration(v.Lease - e.Now), ValidFor: time.Duration(v.ValidUntil - e.Now), Step: v.Step,

@@ -247,7 +247,7 @@ func (c *modelClient) send(kind uint8) {
 // is an index in modelDeeds.
 var modelDeeds []replicate.Ask
 
-func (c *modelClient) deed(number uint8) replicate.Deed { return modelDeeds[number].Deed }
+func (c *modelClient) deed(number uint8) replicate.Step { return modelDeeds[number].Step }
 
 // begin models single.Begin.
 func (x *modelExplorer) begin(w *modelWorld, i int) {
@@ -609,14 +609,14 @@ func (x *modelExplorer) fill(w *modelWorld, i int) {
 			c.n++
 		}
 	}
-	if !c.mend.Over() {
+	if !c.mend.IsDone() {
 		return
 	}
 	c.filling = false
 	s, _ := c.mend.Settled()
-	var last replicate.Deed
+	var last replicate.Step
 	if c.fetched != 0 {
-		last = replicate.Deed(c.fetched - 1)
+		last = replicate.Step(c.fetched - 1)
 	}
 	c.mend, c.cas, c.fetched = replicate.Rule{}, [modelAsks]uint8{}, 0
 	switch there := last == replicate.Look || last == replicate.Fill; {
@@ -656,7 +656,7 @@ func (x *modelExplorer) filled(w *modelWorld, i int, number uint8) string {
 		change()
 		return replicate.Stored
 	}
-	switch a.Deed {
+	switch a.Step {
 	case replicate.Claim:
 		if k = replicate.NotStored; f.is == nothing {
 			w.put(placeholder)
@@ -679,13 +679,13 @@ func (x *modelExplorer) filled(w *modelWorld, i int, number uint8) string {
 			k = replicate.Deleted
 		}
 	}
-	c.fetched = uint8(a.Deed) + 1
-	c.mend.Told(a.Number, replicate.Outcome{Kind: k})
+	c.fetched = uint8(a.Step) + 1
+	c.mend.HandleOutcome(a.Number, replicate.Outcome{Kind: k})
 	x.fill(w, i)
-	return fmt.Sprint("backfill ", deedNames[a.Deed], ": ", k)
+	return fmt.Sprint("backfill ", deedNames[a.Step], ": ", k)
 }
 
-var deedNames = map[replicate.Deed]string{replicate.Claim: "claim", replicate.Look: "look", replicate.Wait: "wait",
+var deedNames = map[replicate.Step]string{replicate.Claim: "claim", replicate.Look: "look", replicate.Wait: "wait",
 	replicate.Fetch: "fetch", replicate.Fill: "fill", replicate.Drop: "drop"}
 
 // explore visits every state that the commands of one set of phases can reach, from each

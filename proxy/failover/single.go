@@ -79,7 +79,7 @@ func (l *Spot) Locate(t *task.Task, read bool) (trouble upstream.Failure, parked
 		e.Park(t, waits, w.Gen)
 		return upstream.Failure{}, true
 	case l.Role == health.In && w != nil && w.Suspected(first):
-		srv := t.Route.Member(first)
+		srv := t.Route.Server(first)
 		if srv.Down { // this loop has seen the failure itself
 			return unavailable(srv.Why)
 		}
@@ -181,7 +181,7 @@ func (l *single) Begin(t *task.Task) {
 			case what == fillThere, what == fillForeign, what == fillNowhere && makes && l.Sure(t):
 				l.Begin(t)
 			case what == fillUnsure || !l.Sure(t):
-				t.Fail("what server "+t.Route.Member(l.Interim.Server).Label()+" keeps for it could not be brought back", stats.Unavailable)
+				t.Fail("what server "+t.Route.Server(l.Interim.Server).Label()+" keeps for it could not be brought back", stats.Unavailable)
 			default:
 				t.AnswerKind(task.Absence(t))
 			}
@@ -228,7 +228,7 @@ func (l *single) Begin(t *task.Task) {
 // First after the delete there, and fetch from Interim before the write.
 func (l *single) sendHalf(t *task.Task, id int) {
 	if id == mainAsk {
-		srv := t.Route.Member(l.Place(l.from).Server)
+		srv := t.Route.Server(l.Place(l.from).Server)
 		if (t.Op == wire.Delete || t.Op == wire.Debug) && l.mayMeetMark() {
 			l.waiting++
 			t.Ask(lookAsk, srv, task.Spell(t, replicate.Look, l.Keys[0], "", 0))
@@ -237,7 +237,7 @@ func (l *single) sendHalf(t *task.Task, id int) {
 		return
 	}
 	other := 1 - l.from
-	t.Ask(sideAsk, t.Route.Member(l.Place(other).Server), t.Meta("md", l.Keys[other], "", nil))
+	t.Ask(sideAsk, t.Route.Server(l.Place(other).Server), t.Meta("md", l.Keys[other], "", nil))
 }
 
 // request returns t's request for one of the two places. It returns false if the cas token
@@ -336,7 +336,7 @@ func (l *single) checkMiss(t *task.Task, r *upstream.Result) bool {
 		return false
 	}
 	l.from = 1
-	t.Ask(interimAsk, t.Route.Member(l.Interim.Server), line)
+	t.Ask(interimAsk, t.Route.Server(l.Interim.Server), line)
 	if t.Route.Pool.Failover.OnRejoin == health.Warm {
 		l.backfill(t, nil)
 	}
@@ -361,7 +361,7 @@ func (l *single) end(t *task.Task) {
 		t.Answer(&l.main, func(cas uint64) uint64 { return divert.TagCas(cas, number) })
 	default:
 		if l.main.Bytes != nil && t.Op.Stores() && (l.building.class == blind || took(l.main.Reply.Kind)) { // without a reply the late delete does it: see upstream/latedelete.go
-			t.AskAs(true, undoAsk, t.Route.Member(l.Place(l.from).Server), t.Meta("md", l.Keys[l.from], "", nil))
+			t.AskAs(true, undoAsk, t.Route.Server(l.Place(l.from).Server), t.Meta("md", l.Keys[l.from], "", nil))
 		}
 		if l.failed != nil {
 			t.Fail(l.failed.Why, l.failed.Outcome)

@@ -29,9 +29,9 @@ type Miss struct {
 // Origin is the item that a miss has seen, and the server process that it is in.
 type Origin struct {
 	Spot
-	Via  upstream.Via // connection epoch of the cas
-	Stub bool         // the item is a placeholder without an old value
-	At   int64        // when the get was sent
+	Via  upstream.ConnEpoch // connection epoch of the cas
+	Stub bool               // the item is a placeholder without an old value
+	At   int64              // when the get was sent
 	TagsRead
 }
 
@@ -68,7 +68,7 @@ func (o *Origin) Reachable(here Spot, c *upstream.Conn) bool {
 	if o.Copied || here.Copied { // the token identifies the server and its process
 		return o.Copied == here.Copied
 	}
-	return o.Spot == here && c != nil && c.Reaches(o.Via)
+	return o.Spot == here && c != nil && c.IsSameProcess(o.Via)
 }
 
 // same reports whether both items were seen in the same life of the same server.

@@ -25,7 +25,7 @@ func (l *rule) count(t *task.Task) {
 			return
 		}
 		kept := t.Keep(r)
-		l.look(t, func(s *Item, via upstream.Via) {
+		l.look(t, func(s *Item, via upstream.ConnEpoch) {
 			l.noNumber(t, s, via, func() { l.pass(t, &kept) }, func() { l.count(t) })
 		})
 	})
@@ -34,7 +34,7 @@ func (l *rule) count(t *task.Task) {
 // noNumber handles the cases in which there may be no value to count. If there is one,
 // it calls the function `value`. A placeholder is not a value. A meta command that
 // creates its item deletes the placeholder, and then the function `again` is called.
-func (l *rule) noNumber(t *task.Task, s *Item, via upstream.Via, value, again func()) {
+func (l *rule) noNumber(t *task.Task, s *Item, via upstream.ConnEpoch, value, again func()) {
 	switch creates := t.Req.Dialect == wire.Meta && t.Req.Letters.Has('N'); {
 	case !l.gone(s):
 		value()
@@ -55,7 +55,7 @@ func (l *rule) noNumber(t *task.Task, s *Item, via upstream.Via, value, again fu
 // countOver reads the item, and increments or decrements it only if it is still the
 // same. So it does not change a deleted value.
 func (l *rule) countOver(t *task.Task) {
-	l.look(t, func(s *Item, via upstream.Via) {
+	l.look(t, func(s *Item, via upstream.ConnEpoch) {
 		l.noNumber(t, s, via, func() {
 			if l.tags != nil && l.tags.head != nil {
 				l.recount(t, s, func() { l.countOver(t) })

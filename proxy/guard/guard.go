@@ -165,7 +165,7 @@ func (g *Guard) Lead(t *task.Task) bool {
 	}
 	l.tag(t)
 	srv := l.server(t)
-	speech := srv.Speech(t.Asker)
+	speech := srv.FeaturesFor(t.Asker)
 	old := speech != 0 && speech&wire.Metas == 0
 	if old {
 		l.Learned.Count(stats.GuardOff)
@@ -303,7 +303,7 @@ const (
 // offReason is the reason why the guard is off for a server.
 type offReason struct {
 	why string
-	via upstream.Via // connection epoch of the reply that has shown it; zero: the connection itself reports it
+	via upstream.ConnEpoch // connection epoch of the reply that has shown it; zero: the connection itself reports it
 }
 
 func (g *Guard) turnOff(srv *upstream.Server, is offReason) {
@@ -315,7 +315,7 @@ func (g *Guard) turnOff(srv *upstream.Server, is offReason) {
 }
 
 // Heard turns the guard off for srv if the reply s shows that the server has no cas.
-func (g *Guard) Heard(srv *upstream.Server, via upstream.Via, s *Item) {
+func (g *Guard) Heard(srv *upstream.Server, via upstream.ConnEpoch, s *Item) {
 	if string(s.Cas) == "0" {
 		g.turnOff(srv, offReason{noCas, via})
 	}
@@ -328,7 +328,7 @@ func (g *Guard) Blind(c *upstream.Conn) bool {
 		return false
 	}
 	is, known := g.off[c.Server]
-	return known && c.Reaches(is.via)
+	return known && c.IsSameProcess(is.via)
 }
 
 // Ablation turns rules of the guard off, for tests that show what breaks without each

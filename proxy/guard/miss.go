@@ -51,9 +51,9 @@ func (l *rule) event(k Kind) Event {
 
 // missed describes a get that is about to be answered "not found".
 type missed struct {
-	s   *Item        // the item that the get has seen; nil: a set can't be bound to any
-	via upstream.Via // connection epoch of s
-	at  int64        // when the get was sent, on the loop's clock; 0: now
+	s   *Item              // the item that the get has seen; nil: a set can't be bound to any
+	via upstream.ConnEpoch // connection epoch of s
+	at  int64              // when the get was sent, on the loop's clock; 0: now
 	won bool
 }
 
@@ -188,19 +188,19 @@ func (l *rule) bind(t *task.Task, m *Miss, mode byte, cas uint64) {
 			s := See(&r.Reply, r.Bytes)
 			l.filled(t, b)
 			n, _ := strconv.ParseUint(string(s.Cas), 10, 64)
-			l.release(Stored, n, r.Via)
+			l.release(Stored, n, r.ConnEpoch)
 			l.answerStore(t, k, r)
 			return
 		}
 		l.tooLate(t, b, k)
-		l.release(Refused, 0, upstream.Via{})
+		l.release(Refused, 0, upstream.ConnEpoch{})
 		l.say(t, wire.NotStored)
 	})
 }
 
 // release ends the pending set of t that was bound to the cas of a miss, if there is
 // one. It then runs the sets that have waited for it.
-func (l *rule) release(o Outcome, cas uint64, via upstream.Via) {
+func (l *rule) release(o Outcome, cas uint64, via upstream.ConnEpoch) {
 	b := l.bound
 	if b == nil {
 		return
@@ -217,7 +217,7 @@ func (l *rule) release(o Outcome, cas uint64, via upstream.Via) {
 func (l *rule) refuse(t *task.Task) {
 	if m, act, _ := l.decide(t, Set); act == Bind {
 		l.bound = m.Bind(m.CAS)
-		l.release(Refused, 0, upstream.Via{})
+		l.release(Refused, 0, upstream.ConnEpoch{})
 	}
 }
 

@@ -156,7 +156,7 @@ func (l *rule) giveFastBack() {
 		if s := See(&r.Reply, r.Bytes); s.Wins() {
 			own := l.g.ByAddress[r.Server.Target.Network+" "+r.Server.Target.Address]
 			if own != nil {
-				l.g.giveBack(l.Guard, Spot{Server: own, Name: string(l.fast.Name)}, &s, r.Via)
+				l.g.giveBack(l.Guard, Spot{Server: own, Name: string(l.fast.Name)}, &s, r.ConnEpoch)
 			}
 		}
 	}
@@ -174,12 +174,12 @@ func (l *rule) judge(t *task.Task, r *upstream.Result, v stamp.Verdict) {
 		return
 	}
 	s := See(&r.Reply, r.Bytes)
-	if l.g.Heard(l.server(t), r.Via, &s); l.g.Blind(l.conn(t)) && !l.Hide {
+	if l.g.Heard(l.server(t), r.ConnEpoch, &s); l.g.Blind(l.conn(t)) && !l.Hide {
 		l.Guard = Hiding(l.Guard)
 	}
 	if l.copies == nil && !l.Sure(t) {
 		if s.Wins() {
-			l.g.giveBack(l.Guard, l.here(t), &s, r.Via)
+			l.g.giveBack(l.Guard, l.here(t), &s, r.ConnEpoch)
 		}
 		l.failed(t, "what the server said is not sure any more", stats.Unavailable)
 		return
@@ -257,7 +257,7 @@ func (l *rule) miss(t *task.Task, what missed) *Miss {
 // up, won first looks for the value on the interim server.
 func (l *rule) won(t *task.Task, r *upstream.Result, s *Item) {
 	seen := s.Clone()
-	what := missed{s: &seen, via: r.Via, at: r.Asked, won: true}
+	what := missed{s: &seen, via: r.ConnEpoch, at: r.Asked, won: true}
 	if l.Role == health.Warming && s.Stub() {
 		if l.tags != nil {
 			l.lent(t, what)
@@ -279,10 +279,10 @@ func (l *rule) winner(t *task.Task, what missed) {
 		l.crown(t, what)
 		return
 	}
-	if c, _, _ := l.server(t).Pick(t.Asker, false); c == nil || !c.Reaches(what.via) {
+	if c, _, _ := l.server(t).Pick(t.Asker, false); c == nil || !c.IsSameProcess(what.via) {
 		// Another loop got the reply, and the connection that will carry the set is newer. So
 		// the item is read again before the client gets its reply.
-		l.look(t, func(s *Item, via upstream.Via) {
+		l.look(t, func(s *Item, via upstream.ConnEpoch) {
 			what.won, what.via = string(s.Cas) == string(what.s.Cas), via
 			if what.s = s; s.Absent() {
 				what.s = nil
@@ -336,7 +336,7 @@ func (l *rule) late(t *task.Task, r *upstream.Result, s *Item) {
 		l.miss(t, missed{})
 		return
 	}
-	what := missed{s: s, via: r.Via, at: r.Asked}
+	what := missed{s: s, via: r.ConnEpoch, at: r.Asked}
 	if m := l.misses(t); l.rebuilds(t, s) { // the lease holder must not wait for its own rebuild
 		what.won = m.Won
 		won := m.Win
@@ -392,7 +392,7 @@ func (l *rule) watch(t *task.Task, r *upstream.Result, s *Item) {
 		return
 	}
 	l.Learned.Count(stats.GuardRearmed)
-	g.giveBack(l.Guard, l.here(t), s, r.Via)
+	g.giveBack(l.Guard, l.here(t), s, r.ConnEpoch)
 	delete(g.winners, t.Hash)
 }
 

@@ -30,7 +30,7 @@ type door interface {
 // Ask sends the read of one key of x on c; share is the key's part of x. It does
 // nothing and returns false if the server has no meta commands.
 func Ask(g *Guard, x *client.Exchange, share int32, rt *routing.Route, c *upstream.Conn, key []byte) bool {
-	if c.Speech != 0 && c.Speech&wire.Metas == 0 {
+	if c.Features != 0 && c.Features&wire.Metas == 0 {
 		return false
 	}
 	a := x.Attempt()
@@ -110,7 +110,7 @@ func (p *Reader) Judge(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b [
 		known = tags.Known
 	}
 	r.Body = whole
-	return p.cold(c, a, &upstream.Result{Server: c.Server, Bytes: b, Reply: *r, Via: c.Via(a)}, known)
+	return p.cold(c, a, &upstream.Result{Server: c.Server, Bytes: b, Reply: *r, ConnEpoch: c.EpochOf(a)}, known)
 }
 
 // found ends the outstanding miss of the client, if it may have one, because it gets a
@@ -200,7 +200,7 @@ func (p *Reader) cold(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result,
 	}
 	if r.Reply.Kind.Answered() {
 		s := See(&r.Reply, r.Bytes)
-		g.Heard(c.Server, r.Via, &s)
+		g.Heard(c.Server, r.ConnEpoch, &s)
 	}
 	r.Bytes = bytes.Clone(r.Bytes)
 	g.Resume(x, a.Share, rt, append([]byte(a.Strip), key...), FastAnswer{Result: r, Name: bytes.Clone(key), Known: slices.Clone(known)})
@@ -267,4 +267,4 @@ func (p *Reader) More(c *upstream.Conn, a *upstream.Attempt, b []byte, last bool
 	return p.exchange().More(c, a, b, last)
 }
 
-func (p *Reader) Behind() bool { return p.exchange().Behind() }
+func (p *Reader) IsSlow() bool { return p.exchange().IsSlow() }

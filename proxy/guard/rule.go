@@ -56,7 +56,7 @@ func (l *rule) server(t *task.Task) *upstream.Server {
 	if l.copies != nil {
 		return l.copies.Server
 	}
-	return t.Route.Member(l.Place(l.at).Server)
+	return t.Route.Server(l.Place(l.at).Server)
 }
 
 // ask sends line to the server of the key. The function `then` gets the reply.
@@ -70,7 +70,7 @@ func (l *rule) askAt(t *task.Task, at int, line []byte, then func(r *upstream.Re
 		return
 	}
 	l.then = append(l.then, then)
-	t.Ask(len(l.then)-1, t.Route.Member(l.Place(at).Server), line)
+	t.Ask(len(l.then)-1, t.Route.Server(l.Place(at).Server), line)
 }
 
 // step runs line as a step of t, which package copies carries out.
@@ -117,7 +117,7 @@ func (l *rule) deleteAt(t *task.Task, at int, then func()) {
 
 // broken ends a write that at least one server has not done.
 func (l *rule) broken(t *task.Task, r *upstream.Result) {
-	l.release(Failed, 0, upstream.Via{})
+	l.release(Failed, 0, upstream.ConnEpoch{})
 	l.undo(t)
 	t.Answer(r, nil)
 }
@@ -166,7 +166,7 @@ func (l *rule) answered(t *task.Task, r *upstream.Result) bool {
 
 // look reads the item without starting a rebuild. Only a soft-deleted item (X) still
 // grants its lease to this look.
-func (l *rule) look(t *task.Task, then func(s *Item, via upstream.Via)) {
+func (l *rule) look(t *task.Task, then func(s *Item, via upstream.ConnEpoch)) {
 	l.Learned.Count(stats.GuardLook)
 	flags := " s f c t R0"
 	if l.tags != nil {
@@ -178,7 +178,7 @@ func (l *rule) look(t *task.Task, then func(s *Item, via upstream.Via)) {
 				s := See(&r.Reply, r.Bytes)
 				s = s.Clone()
 				s.Fallen = v != stamp.Stands
-				then(&s, r.Via)
+				then(&s, r.ConnEpoch)
 			}
 		})
 	})
@@ -186,7 +186,7 @@ func (l *rule) look(t *task.Task, then func(s *Item, via upstream.Via)) {
 
 // nothing reports whether the client sees no value, for a command that then stores
 // nothing. If the look was granted the lease of a deleted item, it cancels that lease.
-func (l *rule) nothing(t *task.Task, s *Item, via upstream.Via) bool {
+func (l *rule) nothing(t *task.Task, s *Item, via upstream.ConnEpoch) bool {
 	if s.Nothing() && s.Wins() {
 		l.g.giveBack(l.Guard, l.here(t), s, via)
 	}
@@ -204,11 +204,11 @@ func (l *rule) gone(s *Item) bool {
 func (l *rule) again(t *task.Task, f func()) {
 	if l.tries++; l.tries > maxTries {
 		const why = "others change this key all the time"
-		l.release(Failed, 0, upstream.Via{})
+		l.release(Failed, 0, upstream.ConnEpoch{})
 		if t.Op <= wire.Gats {
-			l.failed(t, why, stats.Crowded)
+			l.failed(t, why, stats.QueueFull)
 		} else {
-			t.Fail(why, stats.Crowded)
+			t.Fail(why, stats.QueueFull)
 		}
 		return
 	}
@@ -217,7 +217,7 @@ func (l *rule) again(t *task.Task, f func()) {
 
 // giveBack cancels the lease of s, so that the next get rebuilds. A value that is not
 // deleted stays unchanged, unless the route serves old values during a rebuild.
-func (g *Guard) giveBack(rt *routing.Guard, at Spot, s *Item, via upstream.Via) {
+func (g *Guard) giveBack(rt *routing.Guard, at Spot, s *Item, via upstream.ConnEpoch) {
 	if s.Stub() || s.Soft() || rt.Stale > 0 {
 		g.giveBackAt(at, string(s.Cas), via, s.Stub())
 	}
@@ -225,7 +225,7 @@ func (g *Guard) giveBack(rt *routing.Guard, at Spot, s *Item, via upstream.Via) 
 
 // giveBackAt cancels a lease, so that the next get rebuilds. It removes a placeholder,
 // or marks another item as stale, but only if the item still has that cas.
-func (g *Guard) giveBackAt(at Spot, cas string, via upstream.Via, stub bool) {
+func (g *Guard) giveBackAt(at Spot, cas string, via upstream.ConnEpoch, stub bool) {
 	if cas == "" || cas == "0" {
 		return
 	}
@@ -233,7 +233,7 @@ func (g *Guard) giveBackAt(at Spot, cas string, via upstream.Via, stub bool) {
 		n, _ := strconv.ParseUint(cas, 10, 64)
 		cas, stub = strconv.FormatUint(n^at.Seal, 10), true
 	}
-	if c, _, _ := at.Server.Pick(0, true); c != nil && c.Reaches(via) {
+	if c, _, _ := at.Server.Pick(0, true); c != nil && c.IsSameProcess(via) {
 		giveBackOn(c, at.Name, cas, stub)
 	}
 }

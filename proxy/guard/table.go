@@ -142,7 +142,7 @@ func (m *Miss) Bind(cas uint64) *Bound { return &Bound{m, m.Origin, cas, m.Won} 
 
 // Done ends a bound set after its reply; via is the connection epoch of the reply. It
 // returns the sets that have waited for this one.
-func (t *Table) Done(s Scope, b *Bound, ev Event, via upstream.Via) (waiting []func()) {
+func (t *Table) Done(s Scope, b *Bound, ev Event, via upstream.ConnEpoch) (waiting []func()) {
 	m := b.Miss
 	ev.Kind, ev.Bound = SetDone, b.CAS
 	if !m.Origin.same(&b.Origin) { // another item may have the same cas

@@ -27,9 +27,9 @@ type tagged struct {
 	named  []stamp.Tag // more tags, named by the client
 	also   []stamp.Tag // more tags, of the key's last value
 
-	known   stamp.Known      // versions, of the tags that were requested
-	via     upstream.Via     // connection epoch of all versions in known
-	trouble *upstream.Result // failed request for a version; nil: none failed
+	known   stamp.Known        // versions, of the tags that were requested
+	via     upstream.ConnEpoch // connection epoch of all versions in known
+	trouble *upstream.Result   // failed request for a version; nil: none failed
 
 	c0   uint64 // cas that the client's cas command compares; 0: t is not a cas
 	head []byte // head of the value to store, or of the value that a look has found; nil: no tags
@@ -51,7 +51,7 @@ func (l *rule) tag(t *task.Task) {
 	tg.always = tg.AppendTags(nil, []byte(t.Route.Strip+string(t.Key)))
 	tg.also = tg.Learned.AppendKnown(nil, t.Hash)
 	if l.fast.Result != nil {
-		tg.known, tg.via = l.fast.Known, l.fast.Via
+		tg.known, tg.via = l.fast.Known, l.fast.ConnEpoch
 	}
 	l.tags = tg
 }
@@ -95,10 +95,10 @@ func (l *rule) askVersion(t *task.Task, at int, key []byte, then func(cas uint64
 func (l *rule) askKnown(t *task.Task, at int, tag stamp.Tag, then func()) {
 	tg := l.tags
 	l.askVersion(t, at, tag.AppendKey(nil), func(cas uint64, r *upstream.Result) {
-		if len(tg.known) > 0 && !tg.via.Same(r.Via) {
+		if len(tg.known) > 0 && !tg.via.Same(r.ConnEpoch) {
 			tg.known = tg.known[:0]
 		}
-		tg.known, tg.via = append(tg.known, stamp.Version{Tag: tag, Cas: cas}), r.Via
+		tg.known, tg.via = append(tg.known, stamp.Version{Tag: tag, Cas: cas}), r.ConnEpoch
 		then()
 	})
 }
@@ -161,7 +161,7 @@ func (l *rule) judged(t *task.Task, at int, r *upstream.Result, then func(r *ups
 		then(r, unreadable)
 		return
 	}
-	if !tg.via.Same(r.Via) {
+	if !tg.via.Same(r.ConnEpoch) {
 		tg.known = nil
 	}
 	if v := tg.known.Judge(h); v != stamp.Unknown || rep.Letters.Has('W') {
@@ -179,7 +179,7 @@ func (l *rule) judged(t *task.Task, at int, r *upstream.Result, then func(r *ups
 		}
 		h, _ := stamp.ReadHead(kept.Reply.Body.Of(kept.Bytes))
 		v := tg.known.Judge(h)
-		if !tg.via.Same(kept.Via) || v == stamp.Unknown {
+		if !tg.via.Same(kept.ConnEpoch) || v == stamp.Unknown {
 			v = stamp.Fallen
 		}
 		if tg.trouble != nil {
@@ -338,7 +338,7 @@ func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 	}
 	versions := make([]stamp.Version, len(tags))
 	open, late, asked := 1, false, false
-	var via upstream.Via
+	var via upstream.ConnEpoch
 	done := func() {
 		if open--; open > 0 {
 			return
@@ -347,7 +347,7 @@ func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 		case tg.trouble != nil:
 			l.broken(t, tg.trouble)
 			return
-		case c != nil && (asked && !c.Reaches(via) || l.bound != nil && !l.bound.Origin.Reachable(l.here(t), c)):
+		case c != nil && (asked && !c.IsSameProcess(via) || l.bound != nil && !l.bound.Origin.Reachable(l.here(t), c)):
 			late = true
 		}
 		if late && c0 == 0 {
@@ -368,9 +368,9 @@ func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 	}
 	note := func(cas uint64, r *upstream.Result) {
 		if !asked {
-			asked, via = true, r.Via
+			asked, via = true, r.ConnEpoch
 		}
-		late = late || cas == 0 || !via.Same(r.Via)
+		late = late || cas == 0 || !via.Same(r.ConnEpoch)
 		done()
 	}
 	tg.trouble = nil

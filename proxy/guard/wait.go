@@ -177,7 +177,7 @@ func (q *poll) Answered(_ int, r *upstream.Result) {
 	case len(q.held) == 0:
 		if rep.Kind.Answered() {
 			if s := See(rep, r.Bytes); s.Wins() {
-				g.giveBackAt(q.here, string(s.Cas), r.Via, s.Stub())
+				g.giveBackAt(q.here, string(s.Cas), r.ConnEpoch, s.Stub())
 			}
 		}
 	case !rep.Kind.Answered():
@@ -196,7 +196,7 @@ func (q *poll) Answered(_ int, r *upstream.Result) {
 		case s.Stub() || s.Mark() || s.Soft() && first.l.Stale == 0 || first.l.waitsFirst() && first.l.old(&s):
 			seen := s.Clone()
 			for _, h := range q.held {
-				h.seen.s, h.seen.via = &seen, r.Via
+				h.seen.s, h.seen.via = &seen, r.ConnEpoch
 			}
 			first.l.watch(first.t, r, &s)
 		default:
@@ -230,7 +230,7 @@ func (q *poll) answeredCopy(r *upstream.Result) {
 				seen.Cas = nil
 			}
 			for _, h := range q.held {
-				h.seen.s, h.seen.via = &seen, r.Via
+				h.seen.s, h.seen.via = &seen, r.ConnEpoch
 			}
 			q.held[0].l.watch(q.held[0].t, r, &s)
 			return

@@ -51,7 +51,7 @@ func (l *rule) write(t *task.Task) {
 	case wire.Incr, wire.Decr:
 		l.count(t)
 	case wire.Touch:
-		l.look(t, func(s *Item, via upstream.Via) {
+		l.look(t, func(s *Item, via upstream.ConnEpoch) {
 			if l.nothing(t, s, via) && !l.g.Ablation.Touch {
 				l.say(t, wire.NotFound)
 				return
@@ -85,7 +85,7 @@ func (l *rule) byToken(t *task.Task) {
 			return
 		}
 		kept := t.Keep(r)
-		l.look(t, func(s *Item, via upstream.Via) {
+		l.look(t, func(s *Item, via upstream.ConnEpoch) {
 			if l.nothing(t, s, via) {
 				t.AnswerKind(wire.NotFound)
 			} else {
@@ -171,7 +171,7 @@ func (l *rule) storeNow(t *task.Task, mode byte, cas string, token bool, then fu
 	l.ask(t, l.storeLine(t, mode, cas, token), func(r *upstream.Result) {
 		if r.Reply.Kind.Failed() {
 			// memcached has removed the old item. The new value is too large, or memory is short.
-			l.release(Refused, 0, upstream.Via{})
+			l.release(Refused, 0, upstream.ConnEpoch{})
 			l.g.neverFilled.Strike(t.Hash, Unfilled+1, l.Guard, l.g.Now)
 			l.g.wake(t)
 		}
@@ -195,7 +195,7 @@ func (l *rule) seal(t *task.Task) {
 			return
 		}
 		if s := See(&r.Reply, r.Bytes); s.Wins() && s.Size == 0 { // nothing was stored
-			l.g.giveBackAt(here, string(s.Cas), r.Via, true)
+			l.g.giveBackAt(here, string(s.Cas), r.ConnEpoch, true)
 		}
 	}
 	line := " s c N" + strconv.FormatInt(Lease(l.Guard), 10) + " R100000"
@@ -241,7 +241,7 @@ func (l *rule) add(t *task.Task) {
 			l.answerStore(t, k, r)
 			return
 		}
-		l.look(t, func(s *Item, _ upstream.Via) {
+		l.look(t, func(s *Item, _ upstream.ConnEpoch) {
 			switch {
 			case s.Absent():
 				l.again(t, func() { l.add(t) })
@@ -266,7 +266,7 @@ func (l *rule) replace(t *task.Task) {
 			return
 		}
 	}
-	l.look(t, func(s *Item, via upstream.Via) {
+	l.look(t, func(s *Item, via upstream.ConnEpoch) {
 		if l.nothing(t, s, via) {
 			l.say(t, wire.NotStored)
 		} else {
@@ -282,7 +282,7 @@ func (l *rule) extend(t *task.Task) {
 	if t.Op == wire.Prepend {
 		mode = 'P'
 	}
-	l.look(t, func(s *Item, via upstream.Via) {
+	l.look(t, func(s *Item, via upstream.ConnEpoch) {
 		if l.nothing(t, s, via) {
 			l.say(t, wire.NotStored)
 			return
@@ -324,7 +324,7 @@ func (l *rule) remove(t *task.Task, then func(found bool)) {
 		l.erase(t, then)
 		return
 	}
-	l.look(t, func(s *Item, _ upstream.Via) {
+	l.look(t, func(s *Item, _ upstream.ConnEpoch) {
 		if s.Absent() {
 			then(false)
 			return

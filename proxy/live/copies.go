@@ -18,21 +18,21 @@ type Copies struct {
 	Repair  bool `json:"repair"`  // missing replicas are repaired in the background
 	Filling bool `json:"filling"` // it rejoined empty and lacks some of its replicas
 
-	Lacking string `json:"lacking,omitempty"` // why Left is less than Of - 1: other servers and their states
+	Lacking string `json:"lacking,omitempty"` // why Left is less than routesBetween - 1: other servers and their states
 }
 
-// CopiesIn returns how many replicas of a key the routes keep in a pool, and how many
+// replicasIn returns how many replicas of a key the routes keep in a pool, and how many
 // remain if one of the pool's servers is out. It returns nil if no route replicates
 // keys there. The function lacking returns how many of a pool's other servers are not
 // up or lack replicas, and describes some of them. If a route replicates a key to
 // several pools, the key may be on any server of each pool. So one server that lacks
 // replicas makes that pool count as having none.
-func CopiesIn(t *table.Table, pool *table.Pool, lacking func(*table.Pool) (n int, how []string)) (c *Copies) {
+func replicasIn(t *table.Table, pool *table.Pool, lacking func(*table.Pool) (n int, how []string)) (c *Copies) {
 	var reasons []string
 	for _, l := range t.Listeners {
 		for i := range l.Routes {
 			r := &l.Routes[i]
-			n := CopiesOf(r, pool)
+			n := replicasOf(r, pool)
 			if n < 2 {
 				continue
 			}
@@ -63,9 +63,9 @@ func CopiesIn(t *table.Table, pool *table.Pool, lacking func(*table.Pool) (n int
 	return c
 }
 
-// CopiesOf returns how many replicas a route keeps of a key, if pool has one or all of
+// replicasOf returns how many replicas a route keeps of a key, if pool has one or all of
 // them. It returns 0 if the route does not use the pool.
-func CopiesOf(r *table.Route, pool *table.Pool) int {
+func replicasOf(r *table.Route, pool *table.Pool) int {
 	switch {
 	case r.Pool != pool && !slices.Contains(r.Also, pool):
 		return 0

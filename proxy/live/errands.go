@@ -19,7 +19,7 @@ func (s *Sampler) runErrands() {
 		watched := s.pools()
 		t := s.p.Table()
 		var targets []table.Target
-		seen, doubtful := map[string]bool{}, s.p.Doubtful()
+		seen, doubtful := map[string]bool{}, s.p.CountersToRead()
 		for _, pool := range t.Pools {
 			for _, server := range pool.Servers {
 				if at := at(server); (watched[pool.Name] || slices.Contains(doubtful, at)) && !seen[at] {
@@ -109,6 +109,6 @@ func (s *Sampler) tellMemory(pool *table.Pool) {
 		names = append(names, t.Name)
 		now, before = append(now, s.saidNow[at(t)]), append(before, s.saidOld[at(t)])
 	}
-	s.tell(pool.Name, "mem", memory(now, before))
-	s.tell(pool.Name, "slabs", slabs(names, now))
+	s.publishJSON(pool.Name, "mem", memory(now, before))
+	s.publishJSON(pool.Name, "slabs", slabs(names, now))
 }

@@ -130,7 +130,7 @@ func (t tee) encode(r slog.Record) []byte {
 	if r.Time.IsZero() {
 		is["t"] = time.Now().UnixMilli()
 	}
-	is["told"] = tell(is)
+	is["told"] = describe(is)
 	b, _ := json.Marshal(is) // can't fail for these types
 	return b
 }

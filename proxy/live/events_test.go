@@ -8,12 +8,12 @@ import (
 )
 
 // logged returns the events of the log records that write creates.
-func logged(t *testing.T, write func(*slog.Logger)) (list []Told) {
+func logged(t *testing.T, write func(*slog.Logger)) (list []Description) {
 	t.Helper()
 	events := &Events{}
 	write(slog.New(events.Tee(slog.DiscardHandler)))
 	for _, b := range events.Last() {
-		var is struct{ Told Told }
+		var is struct{ Told Description }
 		if err := json.Unmarshal(b, &is); err != nil {
 			t.Fatal(err)
 		}
@@ -40,41 +40,41 @@ func TestTold(t *testing.T) {
 	for _, test := range []struct {
 		msg   string
 		attrs []any
-		want  Told
+		want  Description
 	}{
 		{"failover of a server", []any{"server", "b", "from", "up", "to", "suspect", "why", "server b (10.0.0.1:11211) is down: connection refused"},
-			Told{Tone: Bad, Kind: "suspect", Text: "b refuses connections", More: "connection refused", Mark: true}},
+			Description{Tone: Bad, Kind: "suspect", Text: "b refuses connections", More: "connection refused", Mark: true}},
 		{"failover of a server", []any{"server", "b\x1b[2J\u202e", "from", "up", "to", "suspect", "why", "no answer"},
-			Told{Tone: Bad, Kind: "suspect", Text: `b\x1b[2J\xe2\x80\xae does not answer`, More: "no answer", Mark: true}},
-		{"failover of a server", []any{"server", "b", "from", "no order", "to", "ordered drain", "why", "by order"}, Told{}},
+			Description{Tone: Bad, Kind: "suspect", Text: `b\x1b[2J\xe2\x80\xae does not answer`, More: "no answer", Mark: true}},
+		{"failover of a server", []any{"server", "b", "from", "no order", "to", "ordered drain", "why", "by order"}, Description{}},
 		{"failover of a pool", []any{"pool", "main", "from", "closed", "to", "fail-open", "why", "2 of 3 servers are suspect"},
-			Told{Tone: Bad, Kind: "suspect", Text: "Pool main: no server is ejected now", More: "2 of 3 servers are suspect"}},
+			Description{Tone: Bad, Kind: "suspect", Text: "Pool main: no server is ejected now", More: "2 of 3 servers are suspect"}},
 		{"failover of a pool", []any{"pool", "main", "from", "fail-open", "to", "closed", "why", ""},
-			Told{Tone: Good, Kind: Up, Text: "Pool main: its servers are ejected again"}},
+			Description{Tone: Good, Kind: Up, Text: "Pool main: its servers are ejected again"}},
 		{"a person gives an order", []any{"pool", "main", "server", "b", "order", "drain"},
-			Told{Tone: Warn, Kind: Drained, Text: "A person orders: drain b"}},
+			Description{Tone: Warn, Kind: Drained, Text: "A person orders: drain b"}},
 		{"server connection lost with requests in flight", []any{"server", "b", "requests", 1, "why", "connection reset by peer"},
-			Told{Tone: Bad, Kind: Down, Text: "b hung up with 1 request in flight", More: "connection reset by peer"}},
+			Description{Tone: Bad, Kind: Down, Text: "b hung up with 1 request in flight", More: "connection reset by peer"}},
 		{"tag invalidated", []any{"tag", "user7", "servers", 3, "count", 12},
-			Told{Tone: Good, Kind: Up, Text: "Tag user7 is invalidated", More: "12 invalidations since the last one that was told", Minor: true}},
+			Description{Tone: Good, Kind: Up, Text: "Tag user7 is invalidated", More: "12 invalidations since the last one that was told", Minor: true}},
 		{"server down", []any{"server", "b", "why", "connection refused"},
-			Told{Tone: Bad, Kind: Down, Text: "b is down", More: "connection refused", Mark: true, Only: "fail_fast"}},
+			Description{Tone: Bad, Kind: Down, Text: "b is down", More: "connection refused", Mark: true, Only: "fail_fast"}},
 		{"slow command", []any{"command", "get", "key", "home:top", "keys", 3, "server", "b (10.0.0.1:11211)", "ms", 250, "phase", "queue", "error", "timeout"},
-			Told{Tone: Warn, Kind: "warm", Text: "get of 3 keys took 250 ms", More: "b (10.0.0.1:11211), most of it: queue, timeout", Minor: true}},
+			Description{Tone: Warn, Kind: "warm", Text: "get of 3 keys took 250 ms", More: "b (10.0.0.1:11211), most of it: queue, timeout", Minor: true}},
 		{"the configuration was refused; the old one stays in force", []any{"file", "/etc/r.yaml", "error", "/etc/r.yaml:3: no"},
-			Told{Tone: Bad, Kind: Down, Text: "The new configuration was refused; the old one stays", More: "r.yaml:3: no", Mark: true}},
+			Description{Tone: Bad, Kind: Down, Text: "The new configuration was refused; the old one stays", More: "r.yaml:3: no", Mark: true}},
 		{"the configuration was read again and is in force", []any{"file", "/etc/r.yaml", "generation", 2},
-			Told{Tone: Good, Kind: Up, Text: "Configuration 2 is in force", More: "r.yaml", Mark: true}},
+			Description{Tone: Good, Kind: Up, Text: "Configuration 2 is in force", More: "r.yaml", Mark: true}},
 		{"another Ringside ejects a server by a pool that does not eject it here", []any{"server", "b", "address", "10.0.0.1:11211", "pools", []string{"main"}, "other", "o\x00", "why", "it is so"},
-			Told{Tone: Bad, Kind: "suspect", Text: `Another Ringside ejects b in its pool o\x00`, More: "it is so"}},
+			Description{Tone: Bad, Kind: "suspect", Text: `Another Ringside ejects b in its pool o\x00`, More: "it is so"}},
 		{"no other Ringside ejects a server any more by that pool, which does not eject it here", []any{"server", "b", "other", "o"},
-			Told{Tone: Good, Kind: Up, Text: "No other Ringside ejects b in its pool o any more"}},
+			Description{Tone: Good, Kind: Up, Text: "No other Ringside ejects b in its pool o any more"}},
 		{"another Ringside does not eject a server that is ejected here", []any{"server", "b", "other", "o", "why", "it is so"},
-			Told{Tone: Bad, Kind: "suspect", Text: "Another Ringside has b in its pool o and does not eject it", More: "it is so"}},
+			Description{Tone: Bad, Kind: "suspect", Text: "Another Ringside has b in its pool o and does not eject it", More: "it is so"}},
 		{"no other Ringside has a server any more in that pool, which does not eject it", []any{"server", "b", "other", "o"},
-			Told{Tone: Good, Kind: Up, Text: "No other Ringside has b in its pool o any more"}},
-		{"listening", []any{"address", "127.0.0.1:11211"}, Told{}},
-		{"something new", []any{"why", "it is so"}, Told{Tone: Good, Kind: "warm", Text: "something new", More: "it is so"}},
+			Description{Tone: Good, Kind: Up, Text: "No other Ringside has b in its pool o any more"}},
+		{"listening", []any{"address", "127.0.0.1:11211"}, Description{}},
+		{"something new", []any{"why", "it is so"}, Description{Tone: Good, Kind: "warm", Text: "something new", More: "it is so"}},
 	} {
 		if got := logged(t, func(log *slog.Logger) { log.Info(test.msg, test.attrs...) }); got[0] != test.want {
 			t.Errorf("%s %v:\n got %+v\nwant %+v", test.msg, test.attrs, got[0], test.want)

@@ -16,7 +16,7 @@ import (
 
 // Limits of traces.
 const (
-	MostFollowers    = 4
+	mostFollowers    = 4
 	gap              = time.Second / 4   // between two requests to the loops
 	mostTraceRows    = 500               // maximum rows for one follower per gap; above it equal rows are merged, and then rows are dropped
 	mostTraceWaiting = 4 * mostTraceRows // maximum unread rows of one follower
@@ -53,9 +53,9 @@ type Tracer struct {
 	asks      bool // a goroutine polls the loops
 }
 
-// New returns a Tracer. A proxy must have only one, because the events of the loops can
+// NewTracer returns a Tracer. A proxy must have only one, because the events of the loops can
 // be read only once.
-func New(p *proxy.Proxy) *Tracer { return &Tracer{p: p, followers: map[*Follower]bool{}} }
+func NewTracer(p *proxy.Proxy) *Tracer { return &Tracer{p: p, followers: map[*Follower]bool{}} }
 
 // Follower receives the events of keys that match its patterns.
 type Follower struct {
@@ -68,8 +68,8 @@ type Follower struct {
 	over     bool
 }
 
-// ErrFollowed is returned by Follow if there are already MostFollowers followers.
-var ErrFollowed = errors.New("4 already follow keys on this Ringside: end one of them")
+// errFollowed is returned by Follow if there are already mostFollowers followers.
+var errFollowed = errors.New("4 already follow keys on this Ringside: end one of them")
 
 // Follow adds an interactive follower of the keys that match one of patterns. The
 // patterns must be valid.
@@ -82,8 +82,8 @@ func (t *Tracer) Follow(patterns []watch.Pattern) (*Follower, error) {
 			people++
 		}
 	}
-	if people >= MostFollowers {
-		return nil, ErrFollowed
+	if people >= mostFollowers {
+		return nil, errFollowed
 	}
 	return t.add(patterns, true), nil
 }

@@ -54,7 +54,7 @@ func comingBack(state string) string {
 // belong to servers of some pool. Then only the pools of these servers are unhealthy;
 // otherwise failed requests make all pools unhealthy.
 func (t *Tick) health(p *table.Pool, pools int, failing bool) Health {
-	w := wording{Tick: t, pool: p, pools: pools, shares: Shares(p)}
+	w := wording{Tick: t, pool: p, pools: pools, shares: hashShares(p)}
 	bad := w.which(func(i int, s string) bool { return away(s) && !w.S.byOperator(i) })
 	drained := w.which(func(i int, _ string) bool { return w.S.byOperator(i) })
 	back := w.which(func(_ int, s string) bool { return comingBack(s) != "" })
@@ -306,9 +306,9 @@ func (w *wording) servers(one, all string) string {
 	return one
 }
 
-// Shares returns each server's fraction of all hashes. If the placement rule can't
+// hashShares returns each server's fraction of all hashes. If the placement rule can't
 // compute them, all are equal.
-func Shares(p *table.Pool) []float64 {
+func hashShares(p *table.Pool) []float64 {
 	if s, ok := p.Place.Ring.(ring.Sharer); ok {
 		return s.Shares()
 	}

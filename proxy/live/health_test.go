@@ -168,13 +168,13 @@ func TestOverall(t *testing.T) {
 		before, after := sample(0), sample(1)
 		before.At = before.At.Add(-time.Second)
 		for _, watched := range []string{"main", "sessions"} {
-			is := Between(before, after, watched)
+			is := tickBetween(before, after, watched)
 			if is.Health != test.want || is.Worst != test.worst || len(is.Pools) != 2 || is.Pools[0].Level != test.levels[0] || is.Pools[1].Level != test.levels[1] {
 				t.Errorf("%s, seen from %s:\n got %+v\nwant %+v of %s, %v", test.name, watched, is.Overall, test.want, test.worst, test.levels)
 			}
 		}
 		after.Refused = true
-		if is := Between(before, after, "main"); is.Health.Level == Good || !strings.HasSuffix(is.Health.Text, "The configuration read last was refused; the old one is in force.") {
+		if is := tickBetween(before, after, "main"); is.Health.Level == Good || !strings.HasSuffix(is.Health.Text, "The configuration read last was refused; the old one is in force.") {
 			t.Errorf("%s, and the configuration refused: %+v", test.name, is.Health)
 		}
 	}
@@ -203,7 +203,7 @@ func TestEjectedElsewhere(t *testing.T) {
 	}
 	pool := &table.Pool{Name: "main", Servers: []table.Target{{Name: "s1"}}, Place: ring.Placement{Ring: ring.NewJump([]int{0})}}
 	s := &Sample{At: time.UnixMilli(1), Sum: sum, Table: &table.Table{Pools: []*table.Pool{pool}}, Servers: []ServerState{{Pool: "main", Server: "s1", State: Up}}}
-	if is := Between(s, s, "main"); is.Health.Level != Warn || !strings.HasSuffix(is.Health.Text, end) {
+	if is := tickBetween(s, s, "main"); is.Health.Level != Warn || !strings.HasSuffix(is.Health.Text, end) {
 		t.Errorf("the pool is %+v", is.Health)
 	}
 }

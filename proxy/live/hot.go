@@ -35,8 +35,8 @@ type HotKey struct {
 	StandIn *int     `json:"stand,omitempty"` // index of the substitute server while Server is out; null: none in this pool
 }
 
-// HotOf converts a report: the keys that belong to a pool, and all prefixes.
-func HotOf(r *watch.Report, t *table.Table, pool *table.Pool) *Hot {
+// hotOf converts a report: the keys that belong to a pool, and all prefixes.
+func hotOf(r *watch.Report, t *table.Table, pool *table.Pool) *Hot {
 	is := &Hot{Off: t.NoHotKeys, Keys: []HotKey{}, Prefixes: []HotKey{}}
 	if r.Requests == 0 {
 		return is
@@ -62,8 +62,8 @@ func HotOf(r *watch.Report, t *table.Table, pool *table.Pool) *Hot {
 			if plan.Owner >= 0 {
 				k.Server = &plan.Owner
 			}
-			if len(plan.Interim) > 0 && plan.Interim[0].Pool == pool {
-				k.StandIn = &plan.Interim[0].Server
+			if len(plan.Substitutes) > 0 && plan.Substitutes[0].Pool == pool {
+				k.StandIn = &plan.Substitutes[0].Server
 			}
 			is.Keys = append(is.Keys, k)
 		}

@@ -38,9 +38,9 @@ type MissLine struct {
 // mostMissLines is the maximum number of prefixes in a report.
 const mostMissLines = 20
 
-// MissesOf combines the report r with the hits between two samples. seen contains the
+// missesOf combines the report r with the hits between two samples. seen contains the
 // hits of prefixes. r is nil if the analysis of misses is disabled.
-func MissesOf(r *why.Report, before, after *Sample, seen *watch.Report) *Misses {
+func missesOf(r *why.Report, before, after *Sample, seen *watch.Report) *Misses {
 	if r == nil {
 		return &Misses{Off: true, Routes: []MissLine{}, Prefixes: []MissLine{}}
 	}
@@ -113,8 +113,8 @@ func Work(seconds float64) string {
 	return Count(math.Round(seconds/360)/10) + " h"
 }
 
-// tellMisses publishes the reasons of misses to the watchers.
-func (s *Sampler) tellMisses(before, now *Sample) {
+// publishMisses publishes the reasons of misses to the watchers.
+func (s *Sampler) publishMisses(before, now *Sample) {
 	watched := s.pools()
 	if len(watched) == 0 || now.At.Sub(before.At) < time.Millisecond {
 		return
@@ -124,12 +124,12 @@ func (s *Sampler) tellMisses(before, now *Sample) {
 		return // the next tick reports the error
 	}
 	for pool := range watched {
-		s.tell(pool, "why", is)
+		s.publishJSON(pool, "why", is)
 	}
 }
 
 func (s *Sampler) misses(before, now *Sample) (*Misses, error) {
-	r, err := s.p.Judged()
+	r, err := s.p.MissReport()
 	if err != nil {
 		return nil, err
 	}
@@ -137,5 +137,5 @@ func (s *Sampler) misses(before, now *Sample) (*Misses, error) {
 	if err != nil {
 		return nil, err
 	}
-	return MissesOf(r, before, now, seen), nil
+	return missesOf(r, before, now, seen), nil
 }

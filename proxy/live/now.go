@@ -89,7 +89,7 @@ func (s *Sampler) Now(ctx context.Context, pool *table.Pool, window time.Duratio
 	if err != nil {
 		return nil, err
 	}
-	tick := Between(before, after, pool.Name)
+	tick := tickBetween(before, after, pool.Name)
 	for _, p := range after.Table.Pools { // a reload may have happened
 		if p.Name == pool.Name {
 			pool = p
@@ -116,8 +116,8 @@ func (s *Sampler) Now(ctx context.Context, pool *table.Pool, window time.Duratio
 	if err != nil {
 		return nil, err
 	}
-	is := NowOf(tick, TopoOf(after.Table, pool, after.Gen), m, sl, HotOf(seen, after.Table, pool), misses)
-	is.Routes = Of(before.Routes, after.Routes, after.Table, pool)
+	is := NowOf(tick, topoOf(after.Table, pool, after.Gen), m, sl, hotOf(seen, after.Table, pool), misses)
+	is.Routes = routesBetween(before.Routes, after.Routes, after.Table, pool)
 	is.Roll = RollOf(after.Sum, pool.Name)
 	return is, nil
 }

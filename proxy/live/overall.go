@@ -106,9 +106,9 @@ func (t *Tick) healthyPools(pools []*table.Pool) Health {
 	return Health{Good, fmt.Sprintf("All %d servers of %d pools serve", len(servers), len(pools)), w.flow() + w.failures()}
 }
 
-// Ticks returns what happened between two samples: a tick for each pool of the later one's
+// ticksBetween returns what happened between two samples: a tick for each pool of the later one's
 // table, in its order. All ticks have the same Overall.
-func Ticks(before, after *Sample) []*Tick {
+func ticksBetween(before, after *Sample) []*Tick {
 	pools := after.Table.Pools
 	all := between(before, after)
 	ticks, health := make([]*Tick, len(pools)), make([]Health, len(pools))
@@ -144,14 +144,14 @@ func Ticks(before, after *Sample) []*Tick {
 	return ticks
 }
 
-// Between returns the tick of one pool of the later sample's table; nil if the table does not
+// tickBetween returns the tick of one pool of the later sample's table; nil if the table does not
 // have the pool.
-func Between(before, after *Sample, pool string) *Tick {
+func tickBetween(before, after *Sample, pool string) *Tick {
 	i := slices.IndexFunc(after.Table.Pools, func(p *table.Pool) bool { return p.Name == pool })
 	if i < 0 {
 		return nil
 	}
-	return Ticks(before, after)[i]
+	return ticksBetween(before, after)[i]
 }
 
 // Servers returns the servers of all pools and the current state of the pools.
@@ -167,7 +167,7 @@ func (s *Sampler) Servers() ([]ServerState, *Overall, error) {
 		before = now
 	}
 	is := overall(nil, nil, nil)
-	if ticks := Ticks(before, now); len(ticks) > 0 {
+	if ticks := ticksBetween(before, now); len(ticks) > 0 {
 		is = ticks[0].Overall
 	}
 	return now.Servers, &is, nil

@@ -37,20 +37,20 @@ type TopoRoute struct {
 	Copies int    `json:"copies"`
 }
 
-// TopoOf describes a pool of t.
-func TopoOf(t *table.Table, pool *table.Pool, gen uint64) *Topo {
+// topoOf describes a pool of t.
+func topoOf(t *table.Table, pool *table.Pool, gen uint64) *Topo {
 	is := &Topo{Gen: gen, Pool: pool.Name, Distribution: pool.Distribution, Failover: pool.Failover.Mode.String(), Routes: []TopoRoute{}}
 	for _, p := range t.Pools {
 		is.Pools = append(is.Pools, p.Name)
 	}
-	shares := Shares(pool)
+	shares := hashShares(pool)
 	for i, s := range pool.Servers {
 		is.Servers = append(is.Servers, TopoServer{s.Name, Address(s), s.Weight, s.Host, shares[i]})
 	}
 	seen := map[TopoRoute]bool{}
 	for _, l := range t.Listeners {
 		for _, r := range l.Routes {
-			one := TopoRoute{r.Prefix, r.Match, CopiesOf(&r, pool)}
+			one := TopoRoute{r.Prefix, r.Match, replicasOf(&r, pool)}
 			if one.Copies > 0 && !seen[one] {
 				seen[one] = true
 				is.Routes = append(is.Routes, one)
@@ -95,7 +95,7 @@ type Routed struct {
 // RouteOf returns where key is stored, for requests on a listener.
 func RouteOf(l *table.Listener, limits *table.Limits, key []byte) *Routed {
 	p := l.Plan(key)
-	is := &Routed{Planned: p.Told(p.Nowhere(limits, true)), Copies: 1, Order: []int{}, Points: []int{}}
+	is := &Routed{Planned: p.JSON(p.Nowhere(limits, true)), Copies: 1, Order: []int{}, Points: []int{}}
 	if is.Error != "" || p.Owner < 0 {
 		return is
 	}
@@ -107,9 +107,9 @@ func RouteOf(l *table.Listener, limits *table.Limits, key []byte) *Routed {
 				is.Order = append(is.Order, m.Server)
 			}
 		}
-	} else if len(p.Interim) > 0 && p.Interim[0].Pool == p.Pool { // the substitute servers, in case a rebuilt ring orders them differently
+	} else if len(p.Substitutes) > 0 && p.Substitutes[0].Pool == p.Pool { // the substitute servers, in case a rebuilt ring orders them differently
 		is.Order = is.Order[:1]
-		for _, m := range p.Interim {
+		for _, m := range p.Substitutes {
 			is.Order = append(is.Order, m.Server)
 		}
 	}

@@ -4,7 +4,7 @@ package live
 // This includes saved rebuilds, invalidated tags, repaired replicas, reads served
 // without a server, and what servers with replicas still lack.
 //
-//	Take: the counters of the routes at one moment ► Of: the work between two such moments
+//	takeCounts: the counters of the routes at one moment ► routesBetween: the work between two such moments
 //
 // Guards and tags count by route over all loops, with atomics that are not on the path
 // of a hit. What servers lack is in the ledgers of the loops, each for the keys that it

@@ -138,8 +138,8 @@ type tagCounts struct {
 	known  int
 }
 
-// Take copies the current counters of the routes of p. sum must be a current snapshot.
-func Take(p *proxy.Proxy, sum *stats.Snapshot) *Counts {
+// takeCounts copies the current counters of the routes of p. sum must be a current snapshot.
+func takeCounts(p *proxy.Proxy, sum *stats.Snapshot) *Counts {
 	c := &Counts{at: time.Now(), guards: map[string]guardCounts{}, tags: map[string]tagCounts{}, near: map[nearRoute]stats.NearCounts{}, kept: map[string][2]int64{},
 		repairs: [3]uint64{sum.Repairs, sum.RepairsDropped, sum.Refilled}, lacks: sum.Lacks}
 	for _, g := range p.Guards() {
@@ -173,9 +173,9 @@ func Take(p *proxy.Proxy, sum *stats.Snapshot) *Counts {
 // Since returns the time since an earlier moment.
 func (c *Counts) Since(before *Counts) time.Duration { return c.at.Sub(before.at) }
 
-// Of returns the work of the routes of t to pool between two moments. It returns nil if
+// routesBetween returns the work of the routes of t to pool between two moments. It returns nil if
 // no route has a guard, tags, replicas or near.
-func Of(before, now *Counts, t *table.Table, pool *table.Pool) *Routes {
+func routesBetween(before, now *Counts, t *table.Table, pool *table.Pool) *Routes {
 	is := &Routes{Window: math.Round(10*now.Since(before).Seconds()) / 10, Guards: []GuardLine{}, Tags: []TagLine{}, Near: []NearLine{}, Lacks: []LackLine{}}
 	rate := func(now, then uint64) float64 {
 		return toThousandth(float64(stats.Since(now, then)) / max(is.Window, 1e-3))

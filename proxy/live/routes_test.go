@@ -37,7 +37,7 @@ func TestRoutes(t *testing.T) {
 	}}}}
 	now := counts(at.Add(10*time.Second), 20)
 	now.lacks = map[[2]string]stats.Lack{{"x", "a"}: {Filling: true}, {"main", "c"}: {Filling: true, Copied: 1234, Missed: 1, Waiting: 3}}
-	b, err := json.Marshal(Of(counts(at, 0), now, tab, pool))
+	b, err := json.Marshal(routesBetween(counts(at, 0), now, tab, pool))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,10 +48,10 @@ func TestRoutes(t *testing.T) {
 	if string(b) != want {
 		t.Errorf("told\n%s, want\n%s", b, want)
 	}
-	if is := Of(now, now, tab, pool); is.Window != 0 || is.Guards[0].Told != 0 || is.Guards[0].Ever != 60 {
+	if is := routesBetween(now, now, tab, pool); is.Window != 0 || is.Guards[0].Told != 0 || is.Guards[0].Ever != 60 {
 		t.Errorf("without time between, told %+v", is)
 	}
-	if is := Of(counts(at, 0), now, tab, other); is != nil {
+	if is := routesBetween(counts(at, 0), now, tab, other); is != nil {
 		t.Errorf("of a pool without such routes, told %+v", is)
 	}
 }

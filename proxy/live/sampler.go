@@ -122,16 +122,16 @@ func (s *Sampler) run() {
 			s.late(err)
 		case s.last == nil:
 			s.keep(now)
-			s.tellRoutes(now)
+			s.publishRoutes(now)
 		case now.At.Sub(s.last.At) >= Every/4:
 			keep := now.At.Sub(kept) >= historyGap-Every/2
 			if keep {
 				kept = now.At
 			}
 			s.tick(now, keep)
-			s.tellHot(now.Table)
-			s.tellMisses(s.last, now)
-			s.tellRoutes(now)
+			s.publishHot(now.Table)
+			s.publishMisses(s.last, now)
+			s.publishRoutes(now)
 			s.keep(now)
 		}
 		pause := historyGap
@@ -160,7 +160,7 @@ func (s *Sampler) Sample() (*Sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	is := &Sample{At: time.Now(), Sum: sum, Table: s.p.Table(), Servers: States(s.p, sum), Routes: Take(s.p, sum)}
+	is := &Sample{At: time.Now(), Sum: sum, Table: s.p.Table(), Servers: States(s.p, sum), Routes: takeCounts(s.p, sum)}
 	is.CPU, is.Memory = s.options.CPU(), held()
 	config := s.options.Reload()
 	is.Gen, is.Refused = config.Generation, config.Err != nil
@@ -184,7 +184,7 @@ func (s *Sampler) tick(now *Sample, keep bool) {
 	if !keep && len(watched) == 0 {
 		return
 	}
-	ticks := Ticks(s.last, now)
+	ticks := ticksBetween(s.last, now)
 	for i, pool := range now.Table.Pools {
 		if !keep && !watched[pool.Name] {
 			continue
@@ -195,7 +195,7 @@ func (s *Sampler) tick(now *Sample, keep bool) {
 			continue
 		}
 		if now.Table != s.last.Table {
-			s.tell(pool.Name, "topo", TopoOf(now.Table, pool, now.Gen))
+			s.publishJSON(pool.Name, "topo", topoOf(now.Table, pool, now.Gen))
 		}
 		s.publish(pool.Name, "tick", b)
 		if keep {
@@ -212,8 +212,8 @@ func (s *Sampler) tick(now *Sample, keep bool) {
 	}
 }
 
-// tellHot publishes the most requested keys to the watchers.
-func (s *Sampler) tellHot(t *table.Table) {
+// publishHot publishes the most requested keys to the watchers.
+func (s *Sampler) publishHot(t *table.Table) {
 	watched := s.pools()
 	if len(watched) == 0 {
 		return
@@ -224,7 +224,7 @@ func (s *Sampler) tellHot(t *table.Table) {
 	}
 	for _, pool := range t.Pools {
 		if watched[pool.Name] {
-			s.tell(pool.Name, "hot", HotOf(is, t, pool))
+			s.publishJSON(pool.Name, "hot", hotOf(is, t, pool))
 		}
 	}
 }
@@ -233,9 +233,9 @@ func (s *Sampler) tellHot(t *table.Table) {
 // rare events would be 0 in most seconds.
 const routeWindow = 10 * time.Second
 
-// tellRoutes publishes the recent work of the routes, and the list of instances, to the
+// publishRoutes publishes the recent work of the routes, and the list of instances, to the
 // watchers.
-func (s *Sampler) tellRoutes(now *Sample) {
+func (s *Sampler) publishRoutes(now *Sample) {
 	watched := s.pools()
 	for len(s.routes) > 1 && now.Routes.Since(s.routes[1]) >= routeWindow {
 		s.routes = s.routes[1:]
@@ -245,18 +245,18 @@ func (s *Sampler) tellRoutes(now *Sample) {
 	}
 	for _, pool := range now.Table.Pools {
 		if watched[pool.Name] {
-			s.tell(pool.Name, "roll", RollOf(now.Sum, pool.Name))
-			s.tell(pool.Name, "routes", Of(s.routes[0], now.Routes, now.Table, pool))
+			s.publishJSON(pool.Name, "roll", RollOf(now.Sum, pool.Name))
+			s.publishJSON(pool.Name, "routes", routesBetween(s.routes[0], now.Routes, now.Table, pool))
 		}
 	}
 }
 
 // late publishes that there is no tick, and the reason.
 func (s *Sampler) late(err error) {
-	s.tell("", "late", Health{Bad, "Ringside itself does not answer", "Its loops are busy or hang: " + err.Error() + ". What you see is old."})
+	s.publishJSON("", "late", Health{Bad, "Ringside itself does not answer", "Its loops are busy or hang: " + err.Error() + ". What you see is old."})
 }
 
-func (s *Sampler) tell(pool, topic string, what any) {
+func (s *Sampler) publishJSON(pool, topic string, what any) {
 	b, err := json.Marshal(what)
 	if err != nil {
 		s.p.Log.Error("the page can't be told", "topic", topic, "error", err)
@@ -308,7 +308,7 @@ var ErrCrowded = errors.New("16 already watch this Ringside: close one of them")
 // Watch starts watching a pool of the table in force. The watcher gets the pool, the
 // ticks of the last minutes and the last events at once.
 func (s *Sampler) Watch(t *table.Table, pool *table.Pool) (*Watcher, error) {
-	topo, err := json.Marshal(TopoOf(t, pool, s.options.Reload().Generation))
+	topo, err := json.Marshal(topoOf(t, pool, s.options.Reload().Generation))
 	if err != nil {
 		return nil, err
 	}

@@ -100,7 +100,7 @@ func States(p *proxy.Proxy, sum *stats.Snapshot) []ServerState {
 					is.State = Down
 				}
 			}
-			if m := sum.Member(pool.Name, t.Name); m != nil {
+			if m := sum.Phase(pool.Name, t.Name); m != nil {
 				is.keeperSays(m, now)
 			}
 			list = append(list, is)
@@ -127,7 +127,7 @@ func addCopies(list []ServerState, t *table.Table, filling, others func(*ServerS
 		for range pool.Servers {
 			is := &list[0]
 			list = list[1:]
-			is.Copies = CopiesIn(t, pool, func(p *table.Pool) (n int, how []string) {
+			is.Copies = replicasIn(t, pool, func(p *table.Pool) (n int, how []string) {
 				for _, other := range lacking[p.Name] {
 					if other == is {
 						continue
@@ -168,7 +168,7 @@ func (is *ServerState) lack(elsewhere, filling bool) string {
 }
 
 // keeperSays sets the fields that come from the pool's keeper.
-func (is *ServerState) keeperSays(m *stats.MemberSnapshot, now time.Time) {
+func (is *ServerState) keeperSays(m *stats.PhaseSnapshot, now time.Time) {
 	is.Failover = &Failover{
 		Phase: m.Phase.String(), Outages: m.Outages(), Suspect: m.Suspect, Why: m.Why, SinceMS: m.Since.Milliseconds(),
 		LeaseMS: m.Lease.Milliseconds(), Next: m.Step, NextMS: m.Due.Milliseconds(), Renamed: m.Renamed,

@@ -15,7 +15,7 @@ import (
 func TestOrderIsTheReason(t *testing.T) {
 	for order, want := range map[health.Override]string{health.Drain: "drained by a person", health.Down: "taken down by a person", health.Restore: "it leaves"} {
 		is := ServerState{State: Up}
-		is.keeperSays(&stats.MemberSnapshot{Phase: health.Out, Override: order, Why: "it leaves"}, time.Now())
+		is.keeperSays(&stats.PhaseSnapshot{Phase: health.Out, Override: order, Why: "it leaves"}, time.Now())
 		if is.Why != want {
 			t.Errorf("%s: it is %s because %q, want %q", order, is.State, is.Why, want)
 		}
@@ -28,7 +28,7 @@ func TestDrainedAndSuspect(t *testing.T) {
 	for order, want := range map[health.Override]string{health.Drain: "drained by a person, and suspect: connection refused", health.Down: "taken down by a person"} {
 		is := ServerState{State: Up}
 		now := time.Now()
-		is.keeperSays(&stats.MemberSnapshot{Phase: health.Out, Override: order, Suspect: true, Why: "connection refused", Since: time.Second, InPhase: time.Minute}, now)
+		is.keeperSays(&stats.PhaseSnapshot{Phase: health.Out, Override: order, Suspect: true, Why: "connection refused", Since: time.Second, InPhase: time.Minute}, now)
 		if is.State != Drained || is.Why != want || is.Since != now.Add(-time.Minute) {
 			t.Errorf("%s: it is %s since %v because %q, want %q for a minute", order, is.State, is.Since.Sub(now), is.Why, want)
 		}

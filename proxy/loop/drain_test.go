@@ -26,7 +26,7 @@ func TestTooLate(t *testing.T) {
 			"no such listener": func(p *proxy.Proxy, _ *Driver) {
 				next := tableOf("127.0.0.1:1")
 				next.Listeners = nil
-				p.Swap(next)
+				p.SetTable(next)
 			},
 		} {
 			tab := tableOf("127.0.0.1:1")

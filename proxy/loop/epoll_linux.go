@@ -38,7 +38,7 @@ type epoll struct {
 	events  [256]unix.EpollEvent
 	iov     [][]byte
 	vec     [64]unix.Iovec
-	busy    Moderator
+	busy    moderator
 	await   awaiting
 	nap     unix.Timespec // in the struct, not on the stack: a raw call gets its address
 	faults  faults
@@ -90,7 +90,7 @@ const (
 )
 
 func startEpoll(e *proxy.Engine, o Options) (*epoll, error) {
-	d := &epoll{engine: e, opts: o, done: make(chan struct{}), busy: Moderator{Settings: o.Moderation, Spent: threadTime},
+	d := &epoll{engine: e, opts: o, done: make(chan struct{}), busy: moderator{Settings: o.Moderation, Spent: threadTime},
 		fd: -1, timer: -1, wake: -1, spare: -1, await: awaiting{fd: -1}}
 	d.faults = faults{set: o.Faults, engine: e, after: func(wait time.Duration, do func()) {
 		time.AfterFunc(wait, func() { d.post(func(*proxy.Engine) { do() }) })

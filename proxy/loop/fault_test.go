@@ -124,7 +124,7 @@ func (b *broken) table(most table.Timeouts) *table.Table {
 }
 
 // may sets the timeouts of requests from now on.
-func (b *broken) may(take table.Timeouts) { b.proxy.Swap(b.table(take)) }
+func (b *broken) may(take table.Timeouts) { b.proxy.SetTable(b.table(take)) }
 
 func (b *broken) add(f fault.Fault) {
 	b.t.Helper()
@@ -408,7 +408,7 @@ func TestFaultStorm(t *testing.T) {
 		}
 		o.Faults.LiftAll()
 		calm := tableOf(servers...) // with timeouts that a busy machine meets, too
-		p.Swap(calm)
+		p.SetTable(calm)
 		k := talkTo(t, d.Addrs()[0].String())
 		k.until("set k 0 0 1\r\nx", "STORED")
 		k.until("set kk 0 0 1\r\nx", "STORED")

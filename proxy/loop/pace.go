@@ -9,7 +9,7 @@ package loop
 //	         for at most 2 ms
 //	Sleep    for Settings.Sleep                                 hundreds of clients
 //
-// The loop cannot know in advance which pace serves most, so a Moderator measures it (see there for
+// The loop cannot know in advance which pace serves most, so a moderator measures it (see there for
 // the reasons):
 //
 //	watching ─ Settings.Above requests a second ─► trying, all paces in turn, a fifth of a second
@@ -31,7 +31,7 @@ import (
 
 // Settings are the settings of engine.moderation in the configuration.
 type Settings struct {
-	Above int           // requests to servers per second and loop above which the Moderator may wait; 0: never
+	Above int           // requests to servers per second and loop above which the moderator may wait; 0: never
 	Sleep time.Duration // how long a loop sleeps at the pace Sleep
 	Pace  Kind          // the only pace used while the load is higher than Above, or Auto
 }
@@ -46,13 +46,13 @@ const (
 	Sleep               // wait for Settings.Sleep
 )
 
-// Moderator decides how a loop serves a high load: how it waits before it looks for events, and
+// moderator decides how a loop serves a high load: how it waits before it looks for events, and
 // whether requests to a busy server are held to be sent in batches.
 //
 // Under saturation, waiting makes batches larger, which reduces the work of the loop, the servers
 // and the clients. Under a steady load that the loop can serve in time, waiting only adds latency.
 // The loop cannot distinguish the two by itself. On a shared machine it is no busier when clients
-// wait for it, and clients wait mostly for servers or for themselves. So the Moderator runs trials:
+// wait for it, and clients wait mostly for servers or for themselves. So the moderator runs trials:
 // it uses each pace, including the plain one, for some milliseconds in turn. Clients that wait for
 // their replies send more requests if replies arrive faster; a steady load does not change.
 //
@@ -62,7 +62,7 @@ const (
 // a pace at which they do not send fewer is chosen for its CPU time. This conclusion is wrong for a
 // steady load with slow servers. Such a load may wait in vain, for at most 2 ms.
 //
-// If the clients are known to wait, the Moderator uses the pace that serves most for its CPU time.
+// If the clients are known to wait, the moderator uses the pace that serves most for its CPU time.
 // One per cent more requests counts as much as one per cent less CPU time per request. The best
 // pace depends on the number of clients, on the servers, and on the cost of a wakeup on the
 // machine.
@@ -73,7 +73,7 @@ const (
 // pace that was found instead. A trial also disturbs a steady load for a fifth of a second. So a
 // verdict against waiting lasts long, and ends early only if the load grows. A verdict for waiting
 // ends early if the load falls.
-type Moderator struct {
+type moderator struct {
 	Settings
 	Spent func() int64 // returns the CPU time of the loop, in nanoseconds
 
@@ -97,7 +97,7 @@ type Moderator struct {
 	patience int64              // how long the verdict lasts, in nanoseconds
 }
 
-// phase is the state of the Moderator.
+// phase is the state of the moderator.
 type phase uint8
 
 const (
@@ -144,7 +144,7 @@ var turns = [...]int{0, 1, 2, 2, 1, 0}
 
 // Next returns how to serve now. requests is the number of requests sent to servers so far; waiting
 // is the number of clients that wait for a reply.
-func (m *Moderator) Next(now int64, requests uint64, waiting, clients int) Pace {
+func (m *moderator) Next(now int64, requests uint64, waiting, clients int) Pace {
 	if m.Above == 0 {
 		return Pace{}
 	}
@@ -163,7 +163,7 @@ func (m *Moderator) Next(now int64, requests uint64, waiting, clients int) Pace 
 }
 
 // turn ends a step or a measurement, in which n requests arrived at the given rate.
-func (m *Moderator) turn(now int64, n uint64, rate int64) {
+func (m *moderator) turn(now int64, n uint64, rate int64) {
 	switch m.phase {
 	case trying:
 		m.trial(now, n)
@@ -193,13 +193,13 @@ func (m *Moderator) turn(now int64, n uint64, rate int64) {
 	}
 }
 
-func (m *Moderator) enter(p phase, pace int, until int64) {
+func (m *moderator) enter(p phase, pace int, until int64) {
 	m.phase, m.pace, m.until = p, pace, until
 }
 
 // changed reports whether the load has changed so that the verdict must end early. A verdict to
 // wait ends if the load has fallen, a verdict against waiting if it has grown.
-func (m *Moderator) changed(rate int64) bool {
+func (m *moderator) changed(rate int64) bool {
 	if m.waiting {
 		return rate < m.rate-m.rate/loadChange
 	}
@@ -207,7 +207,7 @@ func (m *Moderator) changed(rate int64) bool {
 }
 
 // try begins a trial, or uses the configured pace.
-func (m *Moderator) try(now int64) {
+func (m *moderator) try(now int64) {
 	if m.Pace != Auto {
 		m.rate, m.ends = 0, math.MaxInt64
 		m.enter(resting, int(m.Pace), now+lookTime)
@@ -222,10 +222,10 @@ func (m *Moderator) try(now int64) {
 
 // counting reports whether the requests of this step of a trial count. In the other steps, clients
 // adapt to the pace.
-func (m *Moderator) counting() bool { return m.step%2 == 1 }
+func (m *moderator) counting() bool { return m.step%2 == 1 }
 
 // trial ends one step of a trial, in which n requests arrived, and begins the next one.
-func (m *Moderator) trial(now int64, n uint64) {
+func (m *moderator) trial(now int64, n uint64) {
 	counted := m.counting()
 	if counted {
 		m.served[m.pace] += n
@@ -243,8 +243,8 @@ func (m *Moderator) trial(now int64, n uint64) {
 }
 
 // judge evaluates a trial. A new verdict to wait must first be proved by longer windows (see
-// Moderator), so the phase proving begins. Any other verdict is in force at once.
-func (m *Moderator) judge(now int64) {
+// moderator), so the phase proving begins. Any other verdict is in force at once.
+func (m *moderator) judge(now int64) {
 	best, plain := plainPace, m.served[plainPace]
 	for i, n := range m.served {
 		if n > m.served[best] {
@@ -273,7 +273,7 @@ func (m *Moderator) judge(now int64) {
 
 // worthiest returns the pace with the most worth. It considers the pace best, and those that served
 // at least as many requests as the parameter `least` divided by 100.
-func (m *Moderator) worthiest(best int, least uint64) int {
+func (m *moderator) worthiest(best int, least uint64) int {
 	for i, n := range m.served {
 		if n*100 >= least && m.worth(i) > m.worth(best) {
 			best = i
@@ -283,13 +283,13 @@ func (m *Moderator) worthiest(best int, least uint64) int {
 }
 
 // worth is the number of requests that a pace served, times that number per CPU time.
-func (m *Moderator) worth(i int) float64 {
+func (m *moderator) worth(i int) float64 {
 	n := float64(m.served[i])
 	return n * n / float64(max(m.cost[i], 1))
 }
 
 // verdict puts the pace that was found in force, until the verdict expires.
-func (m *Moderator) verdict(now int64) {
+func (m *moderator) verdict(now int64) {
 	waiting := m.found != plainPace
 	least, most := plainMin, plainMax
 	if waiting {

@@ -12,10 +12,10 @@ type served func(p Pace) (rate, cost float64)
 // clients is the number of clients in a test.
 const clients = 50
 
-// play runs a Moderator for ten seconds of model time against a load. In each 83 ms the loop stalls
+// play runs a moderator for ten seconds of model time against a load. In each 83 ms the loop stalls
 // for 3 ms and serves the missed requests in the next 3 ms. It returns the share of each pace in
 // the last seven seconds.
-func play(m *Moderator, load served, waiting int) (share map[string]float64) {
+func play(m *moderator, load served, waiting int) (share map[string]float64) {
 	var came, served, spent float64
 	m.Spent = func() int64 { return int64(spent) }
 	share = map[string]float64{}
@@ -82,18 +82,18 @@ func TestModerator(t *testing.T) {
 		{"clients that wait, and any wait slows them", by([3]float64{60e3, 50e3, 40e3}, [3]float64{9000, 4000, 4000}), 15, "plain", 0.95},
 		{"a low load", by([3]float64{10e3, 20e3, 20e3}, [3]float64{9000, 5000, 5000}), 7, "plain", 1},
 	} {
-		if got := play(&Moderator{Settings: settings}, c.load, c.waiting); got[c.want] < c.least {
+		if got := play(&moderator{Settings: settings}, c.load, c.waiting); got[c.want] < c.least {
 			t.Errorf("%s: %v of the time, want %v %v", c.name, got, c.want, c.least)
 		}
 	}
-	if got := play(&Moderator{}, by([3]float64{1e6, 2e6, 3e6}, [3]float64{1, 1, 1}), 7); got["plain"] != 1 {
+	if got := play(&moderator{}, by([3]float64{1e6, 2e6, 3e6}, [3]float64{1, 1, 1}), 7); got["plain"] != 1 {
 		t.Errorf("switched off: %v", got)
 	}
 	settings.Pace = Answers
-	if got := play(&Moderator{Settings: settings}, by([3]float64{60e3, 30e3, 90e3}, [3]float64{9000, 9000, 1}), 7); got["answers"] != 1 {
+	if got := play(&moderator{Settings: settings}, by([3]float64{60e3, 30e3, 90e3}, [3]float64{9000, 9000, 1}), 7); got["answers"] != 1 {
 		t.Errorf("set to wait for answers: %v", got)
 	}
-	if got := play(&Moderator{Settings: settings}, by([3]float64{10e3, 10e3, 10e3}, [3]float64{1, 1, 1}), 7); got["plain"] != 1 {
+	if got := play(&moderator{Settings: settings}, by([3]float64{10e3, 10e3, 10e3}, [3]float64{1, 1, 1}), 7); got["plain"] != 1 {
 		t.Errorf("set to wait for answers, at a low load: %v", got)
 	}
 }

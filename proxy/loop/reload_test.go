@@ -52,7 +52,7 @@ func TestSwapWakes(t *testing.T) {
 		}
 		all("first", before)
 		next, after := wanted()
-		p.Swap(next)
+		p.SetTable(next)
 		all("next", after)
 	})
 }
@@ -167,7 +167,7 @@ func TestPostedBehindATable(t *testing.T) {
 		}()
 		for i := range 300 {
 			next, is := tables[i%2], make(chan *table.Limits)
-			p.Swap(next)
+			p.SetTable(next)
 			e.Post(func(e *proxy.Engine) { is <- e.Limits })
 			if <-is != &next.Limits {
 				t.Fatalf("the table of before is in force, behind swap %d", i)

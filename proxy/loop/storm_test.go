@@ -136,7 +136,7 @@ func TestStorm(t *testing.T) {
 					if err := live(addr, rand.New(rand.NewPCG(uint64(i), uint64(life)))); err != nil {
 						t.Errorf("client %d, life %d: %v", i, life, err)
 					}
-					p.Swap(tables[rand.IntN(2)])
+					p.SetTable(tables[rand.IntN(2)])
 				}
 			}()
 		}

@@ -19,7 +19,7 @@ type Near struct {
 	hash   func(key []byte) uint64 // hash of a key; the same on all loops
 	marks  *Marks                  // shared by the process; nil until a table has a route that keeps values
 	stores map[Name]*Store
-	free   *Stake // list of unused Stakes, for reuse
+	free   *Lookup // list of unused Stakes, for reuse
 }
 
 // Name identifies a store. It stays the same after a reload, and is the same for all listeners that
@@ -82,18 +82,18 @@ func (n *Near) Sweep() {
 	}
 }
 
-// Stake records the keys of a command in flight that matter to the near cache: keys that it writes,
+// Lookup records the keys of a command in flight that matter to the near cache: keys that it writes,
 // and keys for which it may fetch a value.
-type Stake struct {
+type Lookup struct {
 	n     *Near
-	asked int64  // when the command arrived, in nanoseconds of the loop's clock
-	all   bool   // the command writes all keys
-	keys  []held // in the order in which they were added
-	at    int    // index in keys where the key of the next reply is expected
-	next  *Stake // in the list of unused Stakes
+	asked int64   // when the command arrived, in nanoseconds of the loop's clock
+	all   bool    // the command writes all keys
+	keys  []held  // in the order in which they were added
+	at    int     // index in keys where the key of the next reply is expected
+	next  *Lookup // in the list of unused Stakes
 }
 
-// held is one key of a Stake.
+// held is one key of a Lookup.
 type held struct {
 	hash  uint64
 	share int32 // index of the share of the exchange, which identifies the route
@@ -101,11 +101,11 @@ type held struct {
 	store *Store // the store that may keep its value; nil: the command writes the key
 }
 
-// Stake returns a new Stake for a command.
-func (n *Near) Stake() *Stake {
+// NewLookup returns a new Lookup for a command.
+func (n *Near) NewLookup() *Lookup {
 	k := n.free
 	if k == nil {
-		k = &Stake{n: n}
+		k = &Lookup{n: n}
 	} else {
 		n.free, k.next = k.next, nil
 	}
@@ -117,7 +117,7 @@ func (n *Near) Stake() *Stake {
 // the key as servers know it. alone means that the command has no other key. Only then may
 // other reads wait for it: a part of the same command could otherwise wait for the command
 // itself.
-func (k *Stake) Asks(s *Store, hash uint64, share int32, alone bool) {
+func (k *Lookup) Asks(s *Store, hash uint64, share int32, alone bool) {
 	m := s.marks.of(hash)
 	if !m.quiet() {
 		return
@@ -129,21 +129,21 @@ func (k *Stake) Asks(s *Store, hash uint64, share int32, alone bool) {
 }
 
 // Writes records that the command may change key (as servers know it).
-func (k *Stake) Writes(key []byte) {
+func (k *Lookup) Writes(key []byte) {
 	h := k.n.hash(key)
 	k.n.marks.slot[h%slots].Add(begun)
 	k.keys = append(k.keys, held{hash: h})
 }
 
 // WritesAll records that the command may change all keys.
-func (k *Stake) WritesAll() {
+func (k *Lookup) WritesAll() {
 	k.n.marks.all.Add(begun)
 	k.all = true
 }
 
 // found keeps a value that the command has fetched. known means that it came from a meta reply
 // without a stale or win flag.
-func (k *Stake) found(share int32, key, flags, data []byte, known bool) {
+func (k *Lookup) found(share int32, key, flags, data []byte, known bool) {
 	h := k.n.hash(key)
 	for i := range k.keys {
 		at := (k.at + i) % len(k.keys)
@@ -156,14 +156,14 @@ func (k *Stake) found(share int32, key, flags, data []byte, known bool) {
 }
 
 // FoundText keeps the value of the VALUE reply r, which was parsed from b. Most commands have
-// no Stake, so the nil check is inlined here.
-func (k *Stake) FoundText(share int32, r *wire.Reply, b []byte) {
+// no Lookup, so the nil check is inlined here.
+func (k *Lookup) FoundText(share int32, r *wire.Reply, b []byte) {
 	if k != nil {
 		k.foundText(share, r, b)
 	}
 }
 
-func (k *Stake) foundText(share int32, r *wire.Reply, b []byte) {
+func (k *Lookup) foundText(share int32, r *wire.Reply, b []byte) {
 	if r.Key.Len() > 0 { // otherwise it is a meta reply for a base64 key
 		k.found(share, r.Key.Of(b), r.ClientFlags.Of(b), r.Body.Of(b), false)
 	}
@@ -173,7 +173,7 @@ func (k *Stake) foundText(share int32, r *wire.Reply, b []byte) {
 type Named interface{ Named() (key, opaque []byte) }
 
 // FoundShown keeps a value with the flags that the client sees, whatever flags the server sent.
-func (k *Stake) FoundShown(share int32, asked Named, flags, data []byte) {
+func (k *Lookup) FoundShown(share int32, asked Named, flags, data []byte) {
 	if k != nil {
 		key, _ := asked.Named()
 		k.found(share, key, flags, data, false)
@@ -182,13 +182,13 @@ func (k *Stake) FoundShown(share int32, asked Named, flags, data []byte) {
 
 // FoundMeta keeps the value of the meta reply r, which was parsed from b. It does nothing if r
 // has no value or no flags, or if the server marks the value as stale or to be regenerated.
-func (k *Stake) FoundMeta(share int32, asked Named, r *wire.Reply, b []byte) {
+func (k *Lookup) FoundMeta(share int32, asked Named, r *wire.Reply, b []byte) {
 	if k != nil {
 		k.foundMeta(share, asked, r, b)
 	}
 }
 
-func (k *Stake) foundMeta(share int32, asked Named, r *wire.Reply, b []byte) {
+func (k *Lookup) foundMeta(share int32, asked Named, r *wire.Reply, b []byte) {
 	if r.Kind != wire.Value || !r.Letters.Has('f') || r.Letters.Has('W') || r.Letters.Has('X') || r.Letters.Has('Z') {
 		return
 	}
@@ -197,16 +197,16 @@ func (k *Stake) foundMeta(share int32, asked Named, r *wire.Reply, b []byte) {
 	k.found(share, key, flags.Of(b), r.Body.Of(b), true)
 }
 
-// Over is called when the command has its reply, or will get none. It releases the Stake and
+// Close is called when the command has its reply, or will get none. It releases the Lookup and
 // returns nil.
-func (k *Stake) Over() *Stake {
+func (k *Lookup) Close() *Lookup {
 	if k != nil {
 		k.over()
 	}
 	return nil
 }
 
-func (k *Stake) over() {
+func (k *Lookup) over() {
 	for i := range k.keys {
 		if a := &k.keys[i]; a.store == nil {
 			k.n.marks.slot[a.hash%slots].Add(ended)
@@ -224,9 +224,9 @@ func (k *Stake) over() {
 	if cap(keys) > manyKeys {
 		keys = nil
 	}
-	*k = Stake{n: k.n, keys: keys, next: k.n.free}
+	*k = Lookup{n: k.n, keys: keys, next: k.n.free}
 	k.n.free = k
 }
 
-// manyKeys is the maximum capacity of keys that an unused Stake keeps for its next use.
+// manyKeys is the maximum capacity of keys that an unused Lookup keeps for its next use.
 const manyKeys = 64

@@ -42,7 +42,7 @@ type Value struct {
 	hash   uint64
 	mark   mark
 	asked  bool     // it is being refreshed
-	by     *Stake   // the refreshing command if others may wait for its reply; else nil
+	by     *Lookup  // the refreshing command if others may wait for its reply; else nil
 	wait   []func() // called when the new value is stored, or will not be
 	held   int      // bytes that it counts against limits.memory
 	next   *Value
@@ -67,18 +67,18 @@ func (s *Store) early() int64 { return int64(s.TTL / 4 * 3) }
 // read in that wakeup may have been sent a moment later. So life is a little less than the ttl.
 func (s *Store) life() int64 { return int64(s.TTL - min(s.TTL/10, 250*time.Millisecond)) }
 
-// How tells a read how to use the near cache.
-type How uint8
+// Result tells a read how to use the near cache.
+type Result uint8
 
 const (
-	Ask  How = iota // no usable value: ask the server; also for the caller that must refresh the value
-	Give            // serve the value
-	Wait            // the value has expired and is being refreshed: call Await, or ask the server too
+	Ask  Result = iota // no usable value: ask the server; also for the caller that must refresh the value
+	Give               // serve the value
+	Wait               // the value has expired and is being refreshed: call Await, or ask the server too
 )
 
 // Find returns the kept value of key, as servers know it, and how to use it. brings means that the
 // caller's reply could be kept, so Find may choose it to refresh the value.
-func (s *Store) Find(hash uint64, key []byte, brings bool) (*Value, How) {
+func (s *Store) Find(hash uint64, key []byte, brings bool) (*Value, Result) {
 	v := s.values[hash]
 	switch {
 	case v == nil || string(v.key) != string(key):

@@ -102,9 +102,9 @@ type BoundPool struct {
 	Gutter        ring.Ring          // the gutter's ring, each server once
 }
 
-// Member returns server i. Indexes after the pool's own servers are those of its
+// Server returns server i. Indexes after the pool's own servers are those of its
 // gutter.
-func (bp *BoundPool) Member(i int) *upstream.Server {
+func (bp *BoundPool) Server(i int) *upstream.Server {
 	if n := len(bp.Servers); i >= n {
 		return bp.GutterServers[i-n]
 	}

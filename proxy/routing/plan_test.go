@@ -78,7 +78,7 @@ func TestPlan(t *testing.T) {
 		if got := named(p.Copies); !slices.Equal(got, c.copies) {
 			t.Errorf("%s: copies on %v, want %v", c.name, got, c.copies)
 		}
-		if got := named(p.Interim); !slices.Equal(got, c.interim) {
+		if got := named(p.Substitutes); !slices.Equal(got, c.interim) {
 			t.Errorf("%s: %v stand in, want %v", c.name, got, c.interim)
 		}
 		if len(p.Copies) > 0 && p.Copies[0] != (table.PoolServer{Pool: p.Pool, Server: p.Owner}) {

@@ -83,9 +83,9 @@ func (l *ClientList) Cut(list []ClientSnapshot) []ClientSnapshot {
 	return list
 }
 
-// Told records what a client waits for, unless it already waits longer for something
+// RecordWait records what a client waits for, unless it already waits longer for something
 // else.
-func (l *ClientList) Told(client uint64, w Wait) {
+func (l *ClientList) RecordWait(client uint64, w Wait) {
 	if was, ok := l.Waits[client]; !ok || w.For > was.For {
 		l.Waits[client] = w
 	}

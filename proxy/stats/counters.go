@@ -30,7 +30,7 @@ const (
 	TimedOut                   // the server did not reply in time
 	Lost                       // the server connection broke before the reply
 	Unavailable                // no server was available
-	Crowded                    // the queue of the server was full
+	QueueFull                  // the queue of the server was full
 	NumOutcomes
 )
 
@@ -237,8 +237,8 @@ type Snapshot struct {
 	Counters                            // includes all routes
 	Servers  map[string]*ServerSnapshot // by network and address
 	Routes   map[RouteName]*RouteCounters
-	Members  []MemberSnapshot   // of the pools that have a keeper
-	Events   []MemberEvents     // decisions of the keepers so far
+	Members  []PhaseSnapshot    // of the pools that have a keeper
+	Events   []PhaseEvents      // decisions of the keepers so far
 	Rolls    []Roll             // of the pools that have a keeper
 	Shared   []Shared           // servers of these pools that other instances eject
 	Lacks    map[[2]string]Lack // by pool and server: what is missing on the servers that hold replicas

@@ -9,9 +9,9 @@ import (
 	"ringside/proxy/table"
 )
 
-// MemberSnapshot is the state of one server of a pool or of its gutter, as the pool's
+// PhaseSnapshot is the state of one server of a pool or of its gutter, as the pool's
 // keeper sees it.
-type MemberSnapshot struct {
+type PhaseSnapshot struct {
 	Pool     string
 	Target   table.Target
 	Gutter   bool // it belongs to the pool's gutter, not to the pool
@@ -29,8 +29,8 @@ type MemberSnapshot struct {
 	Due      time.Duration // time until then; 0: it depends on other instances or servers
 }
 
-// MemberEvents counts one kind of keeper decision.
-type MemberEvents struct {
+// PhaseEvents counts one kind of keeper decision.
+type PhaseEvents struct {
 	Pool   string
 	Server string // empty: the decision is about the pool
 	To     string // the new state: up, suspect, a phase, or a state of the pool
@@ -43,8 +43,8 @@ type Roll struct {
 	health.Roll
 }
 
-// Member finds a server of a pool. It returns nil if the pool has no keeper.
-func (s *Snapshot) Member(pool, server string) *MemberSnapshot {
+// Phase finds a server of a pool. It returns nil if the pool has no keeper.
+func (s *Snapshot) Phase(pool, server string) *PhaseSnapshot {
 	for i := range s.Members {
 		if m := &s.Members[i]; m.Pool == pool && m.Target.Name == server {
 			return m
@@ -54,10 +54,10 @@ func (s *Snapshot) Member(pool, server string) *MemberSnapshot {
 }
 
 // Outages returns how often the server was ejected, including the current outage.
-func (m *MemberSnapshot) Outages() uint32 { return health.Outages(m.Number) }
+func (m *PhaseSnapshot) Outages() uint32 { return health.Outages(m.Number) }
 
 // State returns one word for how the pool uses the server: up, suspect, or its phase.
-func (m *MemberSnapshot) State() string {
+func (m *PhaseSnapshot) State() string {
 	switch {
 	case m.Phase != health.In:
 		return m.Phase.String()
@@ -68,7 +68,7 @@ func (m *MemberSnapshot) State() string {
 }
 
 // Report appends the server's state as lines of stats servers.
-func (m *MemberSnapshot) Report(r *Report) {
+func (m *PhaseSnapshot) Report(r *Report) {
 	of := ":" + m.Pool
 	r.Text("phase"+of, m.Phase.String())
 	r.Int("outages"+of, int(m.Outages()))

@@ -24,14 +24,14 @@ type Plan struct {
 	Successors []int
 
 	// Copies are the servers that keep a replica, the primary first. It is nil if
-	// only the owner stores the key. Replicas have no substitute servers, so Interim
+	// only the owner stores the key. Replicas have no substitute servers, so Substitutes
 	// is empty if Copies is set.
 	Copies []PoolServer
 
-	// Interim are the substitute servers for an ejected owner, in order: the second
+	// Substitutes are the substitute servers for an ejected owner, in order: the second
 	// one is used if the first is ejected too, and so on. For a pool that rebuilds
 	// its ring, it has only the next few.
-	Interim []PoolServer
+	Substitutes []PoolServer
 }
 
 // PoolServer is a server of a pool.
@@ -71,7 +71,7 @@ func (l *Listener) Plan(key []byte) Plan {
 	if r.Copies.Several() {
 		p.Copies = r.holders(key)
 	} else if owner >= 0 {
-		p.Interim = r.Pool.interim(key, owner, p.Successors)
+		p.Substitutes = r.Pool.interim(key, owner, p.Successors)
 	}
 	return p
 }

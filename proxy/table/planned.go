@@ -12,22 +12,22 @@ import (
 
 // Planned is the JSON form of a Plan.
 type Planned struct {
-	Key        string          `json:"key"`
-	Pool       string          `json:"pool,omitempty"`
-	Prefix     string          `json:"prefix,omitempty"`
-	Match      string          `json:"match,omitempty"` // the route's pattern; empty: Prefix applies
-	Hashed     string          `json:"hashed,omitempty"`
-	Hash       string          `json:"hash,omitempty"`  // hexadecimal, because a JSON number cannot hold 64 bits
-	Hits       string          `json:"hits,omitempty"`  // the kind of ring element that the hash selected: point, bucket, entry or score
-	Point      string          `json:"point,omitempty"` // its value in hexadecimal, if it has one
-	Index      *int            `json:"index,omitempty"` // its index
-	Of         int             `json:"of,omitempty"`    // the number of such elements
-	Owner      string          `json:"owner,omitempty"`
-	Address    string          `json:"address,omitempty"`
-	Successors []string        `json:"successors,omitempty"`
-	Copies     []PlannedServer `json:"copies,omitempty"`  // replicas, the primary first
-	Interim    []PlannedServer `json:"interim,omitempty"` // substitute servers, in order
-	Error      string          `json:"error,omitempty"`
+	Key         string          `json:"key"`
+	Pool        string          `json:"pool,omitempty"`
+	Prefix      string          `json:"prefix,omitempty"`
+	Match       string          `json:"match,omitempty"` // the route's pattern; empty: Prefix applies
+	Hashed      string          `json:"hashed,omitempty"`
+	Hash        string          `json:"hash,omitempty"`  // hexadecimal, because a JSON number cannot hold 64 bits
+	Hits        string          `json:"hits,omitempty"`  // the kind of ring element that the hash selected: point, bucket, entry or score
+	Point       string          `json:"point,omitempty"` // its value in hexadecimal, if it has one
+	Index       *int            `json:"index,omitempty"` // its index
+	Of          int             `json:"of,omitempty"`    // the number of such elements
+	Owner       string          `json:"owner,omitempty"`
+	Address     string          `json:"address,omitempty"`
+	Successors  []string        `json:"successors,omitempty"`
+	Copies      []PlannedServer `json:"copies,omitempty"`  // replicas, the primary first
+	Substitutes []PlannedServer `json:"interim,omitempty"` // substitute servers, in order
+	Error       string          `json:"error,omitempty"`
 }
 
 // PlannedServer is a server in a Planned.
@@ -57,9 +57,9 @@ func (p *Plan) Nowhere(l *Limits, encoded bool) string {
 	return ""
 }
 
-// Told returns the JSON form of p. why is the result of Nowhere: if it is set, Planned only
+// JSON returns the JSON form of p. why is the result of Nowhere: if it is set, Planned only
 // has the key and this reason.
-func (p *Plan) Told(why string) Planned {
+func (p *Plan) JSON(why string) Planned {
 	is := Planned{Key: p.Key, Error: why}
 	if why != "" {
 		return is
@@ -70,7 +70,7 @@ func (p *Plan) Told(why string) Planned {
 		is.Index = &p.Hit.Index
 	}
 	is.Successors = p.SuccessorNames()
-	is.Copies, is.Interim = plannedServers(p.Copies), plannedServers(p.Interim)
+	is.Copies, is.Substitutes = plannedServers(p.Copies), plannedServers(p.Substitutes)
 	if p.Owner >= 0 {
 		is.Owner, is.Address = p.Pool.Servers[p.Owner].Name, p.Pool.Servers[p.Owner].Address
 	}

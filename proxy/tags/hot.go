@@ -54,7 +54,7 @@ func (t *Tags) Ask(x *client.Exchange, share int32, rt *routing.Route, c *upstre
 	switch {
 	case rt.Tags == nil:
 		return guard.Ask(t.Guard, x, share, rt, c, name)
-	case rt.Tags.Command || x.Flags&wire.Binary != 0 || c.Speech != 0 && c.Speech&wire.Metas == 0:
+	case rt.Tags.Command || x.Flags&wire.Binary != 0 || c.Features != 0 && c.Features&wire.Metas == 0:
 		return false
 	}
 	r := t.reading(x, c)
@@ -198,4 +198,4 @@ func (v *value) More(c *upstream.Conn, a *upstream.Attempt, b []byte, last bool)
 	return v.reader().More(c, a, b, last)
 }
 
-func (v *value) Behind() bool { return v.reader().Behind() }
+func (v *value) IsSlow() bool { return v.reader().IsSlow() }

@@ -136,7 +136,7 @@ func (n *invalidation) ended() {
 
 // ask deletes tags on the server i of a pool, or records why it can't.
 func (n *invalidation) ask(tags []stamp.Tag, p *routing.BoundPool, i int, deadline int64) {
-	srv, at := p.Member(i), len(n.answers)
+	srv, at := p.Server(i), len(n.answers)
 	n.answers = append(n.answers, Answer{Pool: p.Pool.Name, Server: srv.Target.Name})
 	why, number := "", uint64(0)
 	if i < len(p.Servers) {

@@ -13,7 +13,7 @@
 //
 // A task runs like this:
 //
-//	Admit ─► the client's line on the key ─► lead ─► a Leader ─► Run: Rule.Begin, then Rule.Told for each reply
+//	Admit ─► the client's line on the key ─► lead ─► a Leader ─► Run: Rule.Begin, then Rule.HandleOutcome for each reply
 //	              ▲ waits for those before        │ ▲   Lead        Ask ──► a server
 //	              │                               ▼ │                │
 //	              │                              Park                ▼

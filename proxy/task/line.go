@@ -183,7 +183,7 @@ func (e *Tasks) Claim(t *Task, name Line) bool {
 		return true
 	case e.LineFull(name):
 		t.inLine = t.inLine && name.client == 0
-		t.Fail("too many commands wait on this key", stats.Crowded)
+		t.Fail("too many commands wait on this key", stats.QueueFull)
 		return false
 	}
 	if len(l.queue) == 0 && l.begins(t) { // most find the line empty, and need no slot in it

@@ -22,7 +22,7 @@ type parkedTask struct {
 // already, t fails and leaves the line of its key, in which others may wait.
 func (e *Tasks) Park(t *Task, until int64, phases func() uint64) {
 	if len(e.Parked) >= maxParked {
-		t.Fail("too many writes wait for a server that is being left", stats.Crowded)
+		t.Fail("too many writes wait for a server that is being left", stats.QueueFull)
 		e.Unclaim(t, KeyLine(t.Hash))
 		return
 	}

@@ -299,13 +299,13 @@ func (t *Task) AskAs(internal bool, id int, srv *upstream.Server, line []byte) {
 // AskParsed is like AskAs, for a line that has been parsed into Servers.Plain. If seen is not
 // nil, the line is sent only to the server process that sent the earlier reply `seen`. If
 // that process can't be reached any more, AskParsed sends nothing and returns false.
-func (t *Task) AskParsed(internal bool, id int, srv *upstream.Server, line []byte, seen *upstream.Via) bool {
+func (t *Task) AskParsed(internal bool, id int, srv *upstream.Server, line []byte, seen *upstream.ConnEpoch) bool {
 	c, why, o := srv.Pick(t.Asker, internal)
 	switch {
 	case c == nil:
 		t.Knows(id, &upstream.Result{Server: srv, Failure: upstream.Failure{Why: why, Outcome: o, Unsent: true}})
 		return true
-	case seen != nil && !c.Reaches(*seen):
+	case seen != nil && !c.IsSameProcess(*seen):
 		return false
 	}
 	t.Open++
@@ -461,7 +461,7 @@ func (t *Task) answerRead(e *Tasks, x *client.Exchange, r *upstream.Result, toke
 	switch rep := &r.Reply; rep.Kind {
 	case wire.Value:
 		x.Hit(t.share)
-		x.Stake.FoundText(t.share, rep, r.Bytes)
+		x.Lookup.FoundText(t.share, rep, r.Bytes)
 		block := t.forClient(rep, r.Bytes[:rep.Size], token)
 		if x.InOrder != nil && x.Session != nil {
 			x.InOrder.Keep(&e.Buffers, t.Strip+string(t.Key), block)

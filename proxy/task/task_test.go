@@ -45,7 +45,7 @@ func TestTellNamesWhoAnswered(t *testing.T) {
 	s.Pools["main"].Servers[0].Name = "renamed"
 	next := s.Listen()
 	var reload sync.WaitGroup
-	reload.Go(func() { s.Proxy.Swap(next) })
+	reload.Go(func() { s.Proxy.SetTable(next) })
 	tell(home)
 	reload.Wait()
 	if name := s.Engine.ByAddress["tcp s1"].Target.Name; name != "renamed" {

@@ -21,7 +21,7 @@ import (
 func (c *Conn) setAside(a *Attempt) {
 	srv := c.Server
 	to, ok := a.To.(Streamer)
-	if !ok || !to.Behind() || c.Lingering || srv.Draining() || srv.Lingering >= LingeringPerConn*srv.Connections {
+	if !ok || !to.IsSlow() || c.Lingering || srv.Draining() || srv.Lingering >= LingeringPerConn*srv.Connections {
 		return
 	}
 	srv.e.Log.Debug("set a server connection aside: a client does not take its answers", "server", srv.Target.Name, "address", srv.Target.Address, "requests", c.Length)

@@ -24,7 +24,7 @@ type Attempt struct {
 	Ping  bool          // it checks whether an idle connection still works: see keepalive.go
 	needs wire.Features // what the server must understand; 0: nothing beyond what was known at the time
 
-	Values     bool // a VALUE is reported to Observer.Fate too: the request has many keys, or touches the item
+	Values     bool // a VALUE is reported to Observer.Observe too: the request has many keys, or touches the item
 	Probe      bool // it is the greeting, the first request on each new connection
 	Begun      bool // part of its reply has arrived, but not all
 	Streams    bool // its receiver has received part of a value
@@ -40,7 +40,7 @@ type Attempt struct {
 	Names          // what its reply must name
 	OwnOpaque bool // the opaque was added by Ringside, so it is removed from the reply
 
-	TTL   uint32 // of the value that it stores or touches, for Observer.Fate
+	TTL   uint32 // of the value that it stores or touches, for Observer.Observe
 	Share int32  // of its exchange: see client.Exchange.Share
 	late
 
@@ -50,8 +50,8 @@ type Attempt struct {
 // late says what must follow an attempt that may run after its client has stopped waiting: see
 // latedelete.go.
 type late struct {
-	behind      Behind // what is sent after it
-	LeavesValue bool   // it is a mutation that can leave a value in that case: see package task
+	behind      LateAction // what is sent after it
+	LeavesValue bool       // it is a mutation that can leave a value in that case: see package task
 }
 
 // timing has the deadline of an attempt, see Conn.postpone, and when its stages happened.
@@ -97,8 +97,8 @@ type Streamer interface {
 	// More handles b, the next bytes of the value. last reports that they complete it.
 	More(c *Conn, a *Attempt, b []byte, last bool) (taken int)
 
-	// Behind reports whether the client does not read what it was sent.
-	Behind() bool
+	// IsSlow reports whether the client does not read what it was sent.
+	IsSlow() bool
 }
 
 // Taker is a Streamer that can take back a read before its reply has begun, and send it again.
@@ -169,12 +169,12 @@ type Asker interface {
 	Client() uint64
 }
 
-// Pinger is an Asker that only checks whether a server is alive. If the server is too old for
+// pinger is an Asker that only checks whether a server is alive. If the server is too old for
 // the request, version is sent instead.
-type Pinger interface {
+type pinger interface {
 	Asker
 
-	// Pings does nothing. It only marks the Asker as a Pinger.
+	// Pings does nothing. It only marks the Asker as a pinger.
 	Pings()
 }
 
@@ -183,40 +183,42 @@ type Result struct {
 	Server *Server
 	Bytes  []byte     // the whole reply, or an error line if Foreign is set; nil: there is no reply
 	Reply  wire.Reply // the first reply in Bytes; its Kind is NoReply if there is none
-	Via
+	ConnEpoch
 	Failure
 
-	// Behind says what is sent after the mutation if it may run late. The Asker may change it
+	// LateAction says what is sent after the mutation if it may run late. The Asker may change it
 	// in Answered.
-	Behind Behind
+	LateAction LateAction
 }
 
-// Via identifies the connection that delivered a reply. A server that was restarted issues the
+// ConnEpoch identifies the connection that delivered a reply. A server that was restarted issues the
 // same cas numbers again, so a cas number is valid only together with this connection.
-type Via struct {
+type ConnEpoch struct {
 	conn  *Conn // only for comparison: it may belong to another loop
 	life  uint64
 	Asked int64 // when the request was added to the queue
 }
 
-// Via returns the identity of c for the reply to a, which arrived on c.
-func (c *Conn) Via(a *Attempt) Via { return Via{conn: c, life: c.life.n, Asked: a.sentAt} }
+// EpochOf returns the identity of c for the reply to a, which arrived on c.
+func (c *Conn) EpochOf(a *Attempt) ConnEpoch {
+	return ConnEpoch{conn: c, life: c.life.n, Asked: a.sentAt}
+}
 
 // Same reports whether two replies arrived on one connection, and so from one server process.
-func (v Via) Same(o Via) bool { return v.conn == o.conn && v.life == o.life }
+func (v ConnEpoch) Same(o ConnEpoch) bool { return v.conn == o.conn && v.life == o.life }
 
-// Void reports whether the connection that delivered the reply has ended, or there is no reply.
+// HasEnded reports whether the connection that delivered the reply has ended, or there is no reply.
 // Another process may listen at the address after that. Only the loop that owns the connection
 // may call it.
-func (v Via) Void() bool {
+func (v ConnEpoch) HasEnded() bool {
 	return v.conn == nil || v.conn.State != ConnUp || v.conn.life.n != v.life
 }
 
-// Reaches reports whether a request sent on c now can only run in the server process that the
+// IsSameProcess reports whether a request sent on c now can only run in the server process that the
 // reply v came from. This is so in two cases: v arrived on c, which has not ended since; or c
 // was already connected when the request of v was queued. Processes at one address follow each
 // other, so c cannot be a connection to an older process that still answers.
-func (c *Conn) Reaches(v Via) bool {
+func (c *Conn) IsSameProcess(v ConnEpoch) bool {
 	return c.State == ConnUp && (c == v.conn && c.life.n == v.life || c.life.upAt < v.Asked)
 }
 
@@ -280,7 +282,7 @@ func (w *Collector) Reply(_ *Conn, a *Attempt, r *wire.Reply, b []byte) (taken i
 }
 
 func (w *Collector) Done(c *Conn, a *Attempt) {
-	w.result.Server, w.result.Via = c.Server, c.Via(a)
+	w.result.Server, w.result.ConnEpoch = c.Server, c.EpochOf(a)
 	w.To.Answered(w.ID, &w.result)
 }
 
@@ -291,12 +293,12 @@ func (w *Collector) Failed(c *Conn, a *Attempt, f Failure) {
 		r.SetAnswer(a.Op, a.Dialect, wire.AppendClientError(nil, f.Why))
 	}
 	w.To.Answered(w.ID, r)
-	a.behind = r.Behind
+	a.behind = r.LateAction
 }
 
-// pings reports whether the Asker is a Pinger.
+// pings reports whether the Asker is a pinger.
 func (w *Collector) pings() bool {
-	_, ok := w.To.(Pinger)
+	_, ok := w.To.(pinger)
 	return ok
 }
 

@@ -48,7 +48,7 @@ type Conn struct {
 	DialBy   int64 // when the dial times out
 	moments
 
-	Speech wire.Features // what the server understands; 0: its release is not known yet on this socket
+	Features wire.Features // what the server understands; 0: its release is not known yet on this socket
 	lateWork
 	life
 }
@@ -123,7 +123,7 @@ func (c *Conn) EnqueueDelete(a *Attempt, t *table.Timeouts, key []byte, encoded 
 
 // giveBehind appends the request of the attempt a, which is last in the queue: a delete of key
 // or, if b is positive, a placeholder that replaces the value.
-func (c *Conn) giveBehind(a *Attempt, key []byte, encoded bool, b Behind) {
+func (c *Conn) giveBehind(a *Attempt, key []byte, encoded bool, b LateAction) {
 	e := c.Server.e
 	command, end := "delete ", ""
 	a.Op, a.Dialect = wire.Delete, wire.Text
@@ -466,7 +466,7 @@ func (c *Conn) disconnect(k link.EffectKind) {
 func (c *Conn) reset() {
 	e := c.Server.e
 	c.State, c.Closed, c.Full, c.answered = ConnIdle, true, false, false
-	c.StreamLeft, c.passing, c.Need, c.Speech = 0, 0, 0, 0
+	c.StreamLeft, c.passing, c.Need, c.Features = 0, 0, 0, 0
 	c.Out.Drop(&e.Buffers)
 	if c.In != nil {
 		e.Buffers.Put(c.In)

@@ -30,10 +30,10 @@ func (e *Servers) Expire() {
 func (srv *Server) expire() {
 	e := srv.e
 	for _, c := range srv.Conns {
-		c.look()
+		c.checkTimeouts()
 	}
 	for _, c := range srv.Dedicated {
-		c.look()
+		c.checkTimeouts()
 	}
 	switch c := srv.Conns[0]; {
 	case srv.Draining() || c.State != ConnIdle || !srv.Down && (srv.RedialAt == 0 || !srv.wantsConn()):
@@ -44,8 +44,8 @@ func (srv *Server) expire() {
 	}
 }
 
-// look expires c if its deadline is reached, and sets the timer for the next check.
-func (c *Conn) look() {
+// checkTimeouts expires c if its deadline is reached, and sets the timer for the next check.
+func (c *Conn) checkTimeouts() {
 	if c.Deadline <= c.Server.e.Now {
 		c.expire()
 	}
@@ -215,7 +215,7 @@ func (c *Conn) dropUnsent() {
 	}
 	c.Out.Drop(&e.Buffers)
 	c.Out, c.Given = keep, given
-	for c.held = c.Head; c.held != nil && c.held.needs&^c.Speech == 0; c.held = c.held.Next {
+	for c.held = c.Head; c.held != nil && c.held.needs&^c.Features == 0; c.held = c.held.Next {
 	}
 }
 
@@ -245,7 +245,7 @@ func (c *Conn) Shed(held int64) {
 	for a := c.Head; a != nil; a = a.Next {
 		if c.mayShed(a) {
 			a.expired = true
-			c.failOne(a, why, stats.Crowded)
+			c.failOne(a, why, stats.QueueFull)
 			shed++
 		}
 		if a == last {

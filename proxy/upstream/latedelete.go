@@ -29,7 +29,7 @@ import (
 // The delete asks for a reply, and every server understands it (md only for a key in base64).
 // It has exactly one reply, so pairing by order still works. Its reply also shows that
 // everything before it has run. With replicas a placeholder is written instead of the delete.
-// It makes every reader query the other replicas. Some mutations need neither: see Behind.
+// It makes every reader query the other replicas. Some mutations need neither: see LateAction.
 
 const (
 	// lingerTime is how long a lingering connection waits for the reply to its last late
@@ -46,13 +46,13 @@ const (
 	LingeringPerConn = 4
 )
 
-// Behind says what is sent after a mutation that may run late. A positive number is the
+// LateAction says what is sent after a mutation that may run late. A positive number is the
 // lifetime of a placeholder in seconds.
-type Behind int32
+type LateAction int32
 
 const (
-	Delete  Behind = 0
-	Nothing Behind = -1
+	Delete  LateAction = 0
+	Nothing LateAction = -1
 )
 
 // Unguarded reports whether no client waits for a any more, it may run late and leave a value,

@@ -88,7 +88,7 @@ func (c *Conn) names(a *Attempt, b []byte) bool {
 		return true
 	case a.Dialect == wire.Meta:
 		keyed := a.Flags&wire.ReturnKey != 0 && a.Echo == nil // with an Echo the server was not asked for the key
-		return a.FitsMeta(b, r, keyed, c.Speech&wire.BareGets != 0)
+		return a.FitsMeta(b, r, keyed, c.Features&wire.BareGets != 0)
 	}
 	return a.FitsText(r.Key.Of(b))
 }

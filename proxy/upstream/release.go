@@ -34,7 +34,7 @@ import (
 // Require records what the server must understand for the attempt a, which is last in the
 // queue. If it is not known whether the server does, a is held.
 func (c *Conn) Require(a *Attempt, needs wire.Features) {
-	if needs&^c.Speech != 0 {
+	if needs&^c.Features != 0 {
 		c.hold(a, needs)
 	}
 }
@@ -44,7 +44,7 @@ func (c *Conn) hold(a *Attempt, needs wire.Features) {
 	a.needs = needs
 	if c.held == nil {
 		c.held = a
-		if c.Speech != 0 {
+		if c.Features != 0 {
 			c.Server.e.ToTranslate = append(c.Server.e.ToTranslate, c)
 		}
 	}
@@ -87,7 +87,7 @@ func (c *Conn) learnRelease(line []byte) {
 
 // speaks records what the server understands. End then sends the held requests.
 func (c *Conn) speaks(f wire.Features) {
-	c.Speech = f
+	c.Features = f
 	if c.held != nil {
 		c.Server.e.ToTranslate = append(c.Server.e.ToTranslate, c)
 	}
@@ -96,17 +96,17 @@ func (c *Conn) speaks(f wire.Features) {
 // maxVersion is the maximum number of bytes that are kept of a version.
 const maxVersion = 64
 
-// Speech returns what the server understands on the connection of a client; 0 if its release is
+// FeaturesFor returns what the server understands on the connection of a client; 0 if its release is
 // not known there.
-func (srv *Server) Speech(client uint64) wire.Features {
-	return srv.connOf(client).Speech
+func (srv *Server) FeaturesFor(client uint64) wire.Features {
+	return srv.connOf(client).Features
 }
 
 // TranslateHeld handles the held requests of all connections on which the release is known now.
 func (e *Servers) TranslateHeld() {
 	for i := 0; i < len(e.ToTranslate); i++ { // may grow: a receiver may send requests again
 		c := e.ToTranslate[i]
-		if c.held != nil && c.Speech != 0 {
+		if c.held != nil && c.Features != 0 {
 			c.translateHeld()
 			e.Mark(&c.Link)
 		}
@@ -120,7 +120,7 @@ func (c *Conn) translateHeld() {
 	e, first := c.Server.e, c.held
 	fits := true
 	for a := first; a != nil && fits; a = a.Next {
-		fits = a.needs&^c.Speech == 0
+		fits = a.needs&^c.Features == 0
 	}
 	c.held = nil
 	if fits {
@@ -148,7 +148,7 @@ func (c *Conn) translateHeld() {
 		a.Next = nil
 		var line link.Queue
 		rest.Transfer(&e.Buffers, &line, a.Size)
-		if a.needs&^c.Speech != 0 && !c.translate(a, &line) {
+		if a.needs&^c.Features != 0 && !c.translate(a, &line) {
 			line.Drop(&e.Buffers)
 			refused = append(refused, a)
 		} else {
@@ -185,7 +185,7 @@ func (c *Conn) translate(a *Attempt, line *link.Queue) bool {
 		e.Wire.Next(m.line, &m.req)
 		m.req.Flags |= a.Flags & wire.Binary
 		var ok bool
-		if text, ok = wire.AppendAsText(nil, m.line, &m.req, c.Speech); !ok {
+		if text, ok = wire.AppendAsText(nil, m.line, &m.req, c.Features); !ok {
 			return false
 		}
 		e.Wire.Next(text, &e.Plain)

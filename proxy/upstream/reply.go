@@ -167,11 +167,11 @@ func (c *Conn) reply(a *Attempt, r *wire.Reply, b []byte) (taken int) {
 		taken = a.To.Reply(c, a, r, b)
 	case r.Kind == wire.VersionIs:
 		c.learnRelease(r.Line.Of(b))
-	case a.Op == wire.Version && c.Speech == 0: // the server rejected the version command, which is not repeated on this connection
+	case a.Op == wire.Version && c.Features == 0: // the server rejected the version command, which is not repeated on this connection
 		c.speaks(wire.Oldest.Features())
 	}
 	if r.Kind != wire.Value || a.Values && (last || !a.Many) {
-		c.Server.e.Observer.Fate(c, a, r)
+		c.Server.e.Observer.Observe(c, a, r)
 	}
 	if last {
 		c.finished(a)

@@ -159,14 +159,14 @@ func (srv *Server) Pick(client uint64, internal bool) (c *Conn, trouble string, 
 	switch {
 	case internal:
 		if c.InternalFull() {
-			return nil, internalFull, stats.Crowded
+			return nil, internalFull, stats.QueueFull
 		}
 	case srv.e.MemoryFull:
 		srv.Count.Shed++
-		return nil, link.OutOfMemory, stats.Crowded
+		return nil, link.OutOfMemory, stats.QueueFull
 	case c.Length-c.Internal >= srv.queue:
 		srv.Count.Crowded++
-		return nil, srv.queueFull, stats.Crowded
+		return nil, srv.queueFull, stats.QueueFull
 	}
 	return c, "", 0
 }

@@ -51,9 +51,9 @@ type Observer interface {
 	// value, or replaced it by a placeholder. key is in the form that the server knows.
 	LateDeleted(srv *Server, key []byte)
 
-	// Fate reports a reply of a server. A VALUE is only reported if Attempt.Values is set, and
+	// Observe reports a reply of a server. A VALUE is only reported if Attempt.Values is set, and
 	// of a multi-key read only the last one.
-	Fate(c *Conn, a *Attempt, r *wire.Reply)
+	Observe(c *Conn, a *Attempt, r *wire.Reply)
 }
 
 // Server returns the server of target, and creates it if there is none.

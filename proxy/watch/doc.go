@@ -3,10 +3,10 @@
 // A loop samples some of its requests at random: about a thousand a second, whatever the load.
 // So the cost is constant, and a request that is not sampled costs a decrement and a branch.
 // For a sampled request the key is recorded when it is added to a server's queue, and the
-// outcome when the reply arrives. A Sight is placed between the connection and the receiver of
+// outcome when the reply arrives. A SampleReceiver is placed between the connection and the receiver of
 // the reply.
 //
-//	request ► Left-- ► Look: a Sight in front of the receiver ► reply ► sketches
+//	request ► Left-- ► Look: a SampleReceiver in front of the receiver ► reply ► sketches
 //
 // # Hot keys
 //

@@ -15,7 +15,7 @@ import (
 type Event struct {
 	At     int64 // when the reply was complete, on the loop's clock
 	Took   int64 // nanoseconds since the request; 0: not known
-	Letter byte  // see Letter
+	Letter byte  // see letter
 	Op     wire.Op
 	Out    stats.Outcome
 	Client uint64     // number of the client; 0: it is gone
@@ -26,8 +26,8 @@ type Event struct {
 	from, to int // position of the key in Trace.keys
 }
 
-// Letter returns the outcome of a request as one letter: see the package documentation.
-func Letter(op wire.Op, o stats.Outcome, key []byte, stale, won bool) byte {
+// letter returns the outcome of a request as one letter: see the package documentation.
+func letter(op wire.Op, o stats.Outcome, key []byte, stale, won bool) byte {
 	lock := bytes.HasPrefix(key, []byte(Lock))
 	done := o == stats.Stored || o == stats.Okay || o == stats.Hit
 	which := func(yes, no byte) byte {
@@ -110,8 +110,8 @@ func (w *Watch) traces(key []byte) bool {
 	return slices.ContainsFunc(w.patterns, func(p Pattern) bool { return p.Fits(key) })
 }
 
-// tell stores an event on key. Servers don't see the first strip bytes of the key.
-func (w *Watch) tell(ev Event, key []byte, strip int) {
+// record stores an event on key. Servers don't see the first strip bytes of the key.
+func (w *Watch) record(ev Event, key []byte, strip int) {
 	t := &w.trace
 	if len(t.Events) == mostEvents {
 		t.Dropped++

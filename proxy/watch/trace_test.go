@@ -84,7 +84,7 @@ func TestLetter(t *testing.T) {
 		{wire.Delete, stats.NotFound, "lock:k", false, false, 'd'}, {wire.Delete, stats.Okay, "k", false, false, 'D'}, {wire.Delete, stats.NotFound, "k", false, false, 'd'},
 		{wire.Incr, stats.Okay, "k", false, false, 'I'}, {wire.Touch, stats.Okay, "k", false, false, 'T'}, {wire.Set, stats.ServerFault, "k", false, false, 'E'},
 	} {
-		if got := Letter(c.op, c.out, []byte(c.key), c.stale, c.won); got != c.want {
+		if got := letter(c.op, c.out, []byte(c.key), c.stale, c.won); got != c.want {
 			t.Errorf("%v %v of %s is %c, want %c", c.op, c.out, c.key, got, c.want)
 		}
 	}

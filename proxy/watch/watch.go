@@ -29,7 +29,7 @@ const (
 // Watch samples the keys of one loop. It must be created with New.
 type Watch struct {
 	// Left is the number of requests to skip before the next sample. The code that handles a
-	// request decrements it, and calls Look if it becomes negative.
+	// request decrements it, and calls Sample if it becomes negative.
 	Left int
 
 	// Judged returns why a read of key, as servers know it, has just missed. It may be nil.
@@ -54,7 +54,7 @@ type Watch struct {
 	patterns []Pattern // of the traced keys; nil: no trace
 	trace    Trace     // events of these keys
 
-	free *Sight // kept for reuse, linked by next
+	free *SampleReceiver // kept for reuse, linked by next
 }
 
 // New returns the Watch of a loop. hash must be the same function on all loops. seed determines
@@ -143,7 +143,7 @@ func (w *Watch) Ended(now int64, key []byte, strip int, op wire.Op, o stats.Outc
 		w.note(now, key, seen{weight, isRead(op), o == stats.Hit, size})
 	}
 	if w.traces(key) {
-		w.tell(Event{At: now, Letter: Letter(op, o, key, false, false), Op: op, Out: o, Client: client, Bytes: size}, key, strip)
+		w.record(Event{At: now, Letter: letter(op, o, key, false, false), Op: op, Out: o, Client: client, Bytes: size}, key, strip)
 	}
 }
 

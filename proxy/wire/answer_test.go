@@ -52,7 +52,7 @@ func TestCutKey(t *testing.T) {
 func TestNamesTwice(t *testing.T) {
 	for _, reply := range []string{"HD ka kb\r\n", "HD O1 ka O2\r\n", "VA 1 k k\r\nx\r\n", "EN O O\r\n"} {
 		var r Reply
-		if _, err := NextReply(Get, Meta, []byte(reply), &r); err != ErrReply {
+		if _, err := NextReply(Get, Meta, []byte(reply), &r); err != errReply {
 			t.Errorf("%q: %v", reply, err)
 		}
 	}

@@ -43,11 +43,11 @@ func TestDump(t *testing.T) {
 		}
 	}
 	for _, line := range []string{"key= exp=-1\n", "keys=a\n", "VALUE a 0 1\r\n", "STORED\r\n"} {
-		if _, err := NextReply(Dump, Text, []byte(line), &r); err != ErrReply {
+		if _, err := NextReply(Dump, Text, []byte(line), &r); err != errReply {
 			t.Errorf("%q: %v, want ErrReply", line, err)
 		}
 	}
-	if _, err := NextReply(Stats, Text, []byte("key=a exp=-1\n"), &r); err != ErrReply {
+	if _, err := NextReply(Stats, Text, []byte("key=a exp=-1\n"), &r); err != errReply {
 		t.Errorf("a key where nobody asked for any: %v", err)
 	}
 }

@@ -62,7 +62,7 @@ var possible = func() (p [2][NumOps]kinds) {
 // NextReply parses the reply at the start of buf into r and returns its size. op
 // and d are the operation and dialect of the request. If the reply has several
 // VALUE or STAT, each call parses one of them; the one with r.Last is the last. The
-// errors are ErrShort and ErrReply, with size 0. If ErrShort is returned and r.Size
+// errors are ErrShort and errReply, with size 0. If ErrShort is returned and r.Size
 // is set, the line is complete and only the data block is not. Then all of r may be
 // used, up to the end of the buffer.
 func NextReply(op Op, d Dialect, buf []byte, r *Reply) (int, error) {
@@ -89,13 +89,13 @@ func (r *Reply) any(op Op, d Dialect, buf []byte) (int, error) {
 		if len(buf) < maxReplyLine {
 			return 0, ErrShort
 		}
-		return 0, ErrReply
+		return 0, errReply
 	}
 	if op == Dump && r.listed(buf[:nl]) {
 		return nl + 1, nil
 	}
 	if nl == 0 || buf[nl-1] != '\r' {
-		return 0, ErrReply
+		return 0, errReply
 	}
 	r.Line = Span{0, uint32(nl - 1)}
 	size := nl + 1
@@ -110,7 +110,7 @@ func (r *Reply) any(op Op, d Dialect, buf []byte) (int, error) {
 	}
 	if !ok || possible[d][op]&(1<<r.Kind) == 0 {
 		*r = Reply{}
-		return 0, ErrReply
+		return 0, errReply
 	}
 	r.Last = r.Kind != Stat && (r.Kind != Value || d == Meta) && (op != Dump || r.Kind != OK) // newer servers begin a dump with OK
 	return r.whole(buf, size, dataLen)
@@ -132,7 +132,7 @@ func (r *Reply) whole(buf []byte, size, dataLen int) (int, error) {
 	}
 	if string(buf[end-2:end]) != "\r\n" {
 		*r = Reply{}
-		return 0, ErrReply
+		return 0, errReply
 	}
 	return end, nil
 }

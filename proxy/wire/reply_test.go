@@ -103,7 +103,7 @@ func TestNextReplyRefuses(t *testing.T) {
 		{Debug, Meta, "ME \r\n"}, {Quit, Text, "OK\r\n"}, {Version, Text, "OK\r\n"}, {None, Text, "OK\r\n"},
 	} {
 		var r Reply
-		if n, err := NextReply(c.op, c.d, []byte(c.in), &r); n != 0 || err != ErrReply {
+		if n, err := NextReply(c.op, c.d, []byte(c.in), &r); n != 0 || err != errReply {
 			t.Errorf("op %d: %.60q: %d, %v, %s; want ErrReply", c.op, c.in, n, err, showReply([]byte(c.in), &r))
 		}
 	}
@@ -135,7 +135,7 @@ func checkReply(t *testing.T, op Op, d Dialect, data []byte, splits []int) int {
 		t.Fatalf("op %d: %.100q: %d, %v, %+v; without a short cut %d, %v, %+v", op, data, n, err, whole, m, same, general)
 	}
 	if err != nil {
-		if n != 0 || err != ErrShort && err != ErrReply || err == ErrShort && whole.Size != 0 && whole.Size <= len(data) {
+		if n != 0 || err != ErrShort && err != errReply || err == ErrShort && whole.Size != 0 && whole.Size <= len(data) {
 			t.Fatalf("op %d: %.100q: %d, %v, %+v", op, data, n, err, whole)
 		}
 		return 0

@@ -266,9 +266,9 @@ type Limits struct {
 // and call again with the same start.
 var ErrShort = errors.New("wire: need more bytes")
 
-// ErrReply means that the bytes are not a reply to this request. Later replies may
+// errReply means that the bytes are not a reply to this request. Later replies may
 // belong to the wrong requests, so the connection must be closed.
-var ErrReply = errors.New("wire: not a memcached reply")
+var errReply = errors.New("wire: not a memcached reply")
 
 // Kind is the kind of a reply.
 type Kind uint8

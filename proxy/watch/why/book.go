@@ -35,7 +35,7 @@ type Book struct {
 // NewBook returns an empty Book. hash must spread keys over 64 bits, and be the same function
 // on all loops. now and wall are the current time on the loops' clock and on the calendar.
 func NewBook(now int64, wall time.Time, hash func([]byte) uint64) *Book {
-	return &Book{Table: New(now), hash: hash, unix: wall.Unix() - now/int64(time.Second),
+	return &Book{Table: newTable(now), hash: hash, unix: wall.Unix() - now/int64(time.Second),
 		routes: map[string]*Account{}, prefixes: map[string]*Account{}, numbers: map[string]uint16{}}
 }
 
@@ -51,10 +51,10 @@ func (b *Book) Number(address string) uint16 {
 	return n
 }
 
-// Doubtful returns the addresses of the servers whose counters should be read: see
-// Table.Doubtful.
-func (b *Book) Doubtful() (addresses []string) {
-	list := b.Table.Doubtful()
+// CountersToRead returns the addresses of the servers whose counters should be read: see
+// Table.CountersToRead.
+func (b *Book) CountersToRead() (addresses []string) {
+	list := b.Table.CountersToRead()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for address, n := range b.numbers {
@@ -136,14 +136,14 @@ func (a *Account) Missed(now int64, key []byte, strip string, at Place, invalida
 	}
 }
 
-// Judged returns why the read of key that just missed did so. key is in the form that servers
+// Reason returns why the read of key that just missed did so. key is in the form that servers
 // know. It returns Unsure for keys outside the sample.
-func (b *Book) Judged(key []byte) Reason {
+func (b *Book) Reason(key []byte) Reason {
 	h := b.hash(key)
 	if !b.Wants(h) {
 		return Unsure
 	}
-	return b.Table.Judged(h)
+	return b.Table.Reason(h)
 }
 
 // Stored records that a value of key was stored, for ttl seconds; 0: until it is evicted.

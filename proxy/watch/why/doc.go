@@ -17,7 +17,7 @@
 // server's counter.
 //
 // The counters of a server are read when values are missing there for an unknown cause, at most
-// every five seconds: see Doubtful. So the first such misses are Unsure, until the server has
+// every five seconds: see CountersToRead. So the first such misses are Unsure, until the server has
 // replied twice.
 //
 // # Sources

@@ -79,7 +79,7 @@ type server struct {
 
 	counted  int64    // when its counters were last read
 	counters Counters // those counters
-	asked    int64    // when Doubtful last returned it
+	asked    int64    // when CountersToRead last returned it
 	doubt    int64    // time of its last miss with an unknown cause
 }
 
@@ -102,8 +102,8 @@ type Table struct {
 	adaptedAt int64 // when the limit was last checked
 }
 
-// New returns an empty Table.
-func New(now int64) *Table {
+// newTable returns an empty Table.
+func newTable(now int64) *Table {
 	t := &Table{entries: make([]entry, buckets*ways), since: now, whole: everyKey, adaptedAt: now}
 	t.limit.Store(everyKey)
 	return t
@@ -193,8 +193,8 @@ func (t *Table) Missed(now int64, hash uint64, is Place, invalidated bool) Reaso
 	return e.why
 }
 
-// Judged returns the last result of Missed for the key, if no operation followed; else Unsure.
-func (t *Table) Judged(hash uint64) Reason {
+// Reason returns the last result of Missed for the key, if no operation followed; else Unsure.
+func (t *Table) Reason(hash uint64) Reason {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, e := range t.bucket(hash) {
@@ -249,10 +249,10 @@ func (t *Table) lost(now int64, e *entry, is Place) Reason {
 // countGap is the minimum time between two reads of a server's counters.
 const countGap = 5 * int64(time.Second)
 
-// Doubtful returns the numbers of the servers whose counters should be read: values were
+// CountersToRead returns the numbers of the servers whose counters should be read: values were
 // missing there for an unknown cause since the last read. It returns a server at most once in
 // countGap.
-func (t *Table) Doubtful() (list []uint16) {
+func (t *Table) CountersToRead() (list []uint16) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for n := range t.servers {

@@ -30,7 +30,7 @@ func TestReasons(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r, now := rand.New(rand.NewPCG(1, 2)), 5*second
-			w := New(now)
+			w := newTable(now)
 			var right, judged [NumReasons]int
 			const moved = 4 // servers from this number on get keys in the reload
 			truth, home := make([]Reason, c.keys), make([]Place, c.keys)
@@ -106,7 +106,7 @@ func TestReasons(t *testing.T) {
 
 // TestFilled checks the time from a miss to the set that follows.
 func TestFilled(t *testing.T) {
-	w, at := New(1), Place{}
+	w, at := newTable(1), Place{}
 	w.Missed(second, 7, at, false)
 	w.Missed(2*second, 7, at, false)
 	if took, ok := w.Stored(4*second, 7, at, 0); !ok || took != 3*second {
@@ -128,13 +128,13 @@ func TestFilled(t *testing.T) {
 // TestEvicted checks that Evicted is only reported if the server's counter has grown since the
 // store, and that the counters of servers with unexplained misses are read.
 func TestEvicted(t *testing.T) {
-	w, at, key := New(1), Place{3, 3}, spread(1)
+	w, at, key := newTable(1), Place{3, 3}, spread(1)
 	miss := func(now int64, want Reason, asked bool) {
 		t.Helper()
 		if got := w.Missed(now, key, at, false); got != want {
 			t.Errorf("after %d s: %s, want %s", now/second, got, want)
 		}
-		if list := w.Doubtful(); (len(list) == 1 && list[0] == 3) != asked {
+		if list := w.CountersToRead(); (len(list) == 1 && list[0] == 3) != asked {
 			t.Errorf("after %d s: to be asked are %v", now/second, list)
 		}
 	}
@@ -166,7 +166,7 @@ func TestEvicted(t *testing.T) {
 // TestBounds checks that a Table never uses more than half of its entries, still finds reasons,
 // and drops old keys before it reduces the sample.
 func TestBounds(t *testing.T) {
-	w, now := New(1), int64(1)
+	w, now := newTable(1), int64(1)
 	for k := range 200_000 { // within the hour of reach
 		now += second / 1000
 		w.Stored(now, spread(k), Place{}, 0)
@@ -185,7 +185,7 @@ func TestBounds(t *testing.T) {
 }
 
 func BenchmarkTold(b *testing.B) {
-	w, now := New(1), int64(1)
+	w, now := newTable(1), int64(1)
 	for i := range b.N {
 		now += second / 3000
 		w.Missed(now, spread(i%20_000), Place{}, false)

@@ -30,7 +30,7 @@ const (
 	OutOfMemory Status = 0x82
 	Unsupported Status = 0x83
 	Internal    Status = 0x84
-	Crowded     Status = 0x85 // Busy in the documentation: too many requests are waiting
+	Busy        Status = 0x85 // Busy in the documentation: too many requests are waiting
 	Temporary   Status = 0x86
 )
 

@@ -25,9 +25,9 @@ const MarkWait = 20 * time.Millisecond
 // Spell returns the request line of the deed d, which must not need anything from the
 // client's request. key is the key as the server knows it. guard is the meta flag that
 // makes the request depend on an item's cas (see Guard). life is the TTL of a tombstone in
-// seconds. The comments at the constants of replicate.Deed say which meta flags each reply
+// seconds. The comments at the constants of replicate.Step say which meta flags each reply
 // must contain.
-func Spell(t *Task, d replicate.Deed, key []byte, guard string, life int) []byte {
+func Spell(t *Task, d replicate.Step, key []byte, guard string, life int) []byte {
 	mark := " F" + wire.MarkFlags + " T" + strconv.Itoa(life) + " c"
 	switch d {
 	case replicate.Remove:
@@ -36,9 +36,9 @@ func Spell(t *Task, d replicate.Deed, key []byte, guard string, life int) []byte
 		return t.Meta("mg", key, " v f t s c", nil)
 	case replicate.Claim:
 		return t.Meta("ms", key, " ME"+mark, []byte{})
-	case replicate.Bury:
+	case replicate.PlaceTombstone:
 		return t.Meta("ms", key, mark, []byte{})
-	case replicate.Remark:
+	case replicate.RefreshTombstone:
 		return t.Meta("ms", key, guard+mark, []byte{})
 	case replicate.Drop:
 		return t.Meta("md", key, guard, nil)
@@ -74,7 +74,7 @@ func Arg(r *upstream.Result, letter byte) string {
 }
 
 // Kind returns the meaning of the reply r to a deed.
-func Kind(d replicate.Deed, r *upstream.Result) replicate.Kind {
+func Kind(d replicate.Step, r *upstream.Result) replicate.Kind {
 	switch k := kinds[r.Reply.Kind]; {
 	case r.Reply.Kind == wire.NoReply && r.Unsent:
 		return replicate.Unsent

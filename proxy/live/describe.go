@@ -10,8 +10,8 @@ import (
 	"ringside/proxy/table"
 )
 
-// Told is the description of an event.
-type Told struct {
+// Description is the description of an event.
+type Description struct {
 	Tone  string `json:"tone"`            // severity, as Health.Level
 	Kind  string `json:"kind"`            // state of a server that selects the symbol
 	Text  string `json:"text"`            // empty: not shown
@@ -22,7 +22,7 @@ type Told struct {
 }
 
 // steps describes a server's changes by failover: from>to.
-var steps = map[string]Told{
+var steps = map[string]Description{
 	"up>suspect":  {Tone: Bad, Kind: "suspect", Text: "%s does not answer", Mark: true},
 	"suspect>up":  {Tone: Good, Kind: Up, Text: "%s answers again"},
 	"IN>LEAVING":  {Tone: Bad, Kind: "leaving", Text: "%s leaves the ring"},
@@ -33,9 +33,9 @@ var steps = map[string]Told{
 	"SETTLE>IN":   {Tone: Good, Kind: Up, Text: "%s is back in full", Mark: true},
 }
 
-// tell describes a log record. The parameter `is` has its attributes, including msg and
+// describe describes a log record. The parameter `is` has its attributes, including msg and
 // level.
-func tell(is map[string]any) Told {
+func describe(is map[string]any) Description {
 	word := func(key string) string {
 		if v, ok := is[key]; ok {
 			return Clean(fmt.Sprint(v))
@@ -55,7 +55,7 @@ func tell(is map[string]any) Told {
 		t.Text, t.More = fmt.Sprintf(t.Text, server), why
 		return t
 	case "failover of a pool":
-		t := Told{Tone: Bad, Kind: "suspect", Text: "Pool " + word("pool") + ": ", More: why}
+		t := Description{Tone: Bad, Kind: "suspect", Text: "Pool " + word("pool") + ": ", More: why}
 		switch to := word("to"); to {
 		case "closed", "kept":
 			t.Tone, t.Kind, t.Text = Good, Up, t.Text+"its servers are ejected again"
@@ -71,47 +71,47 @@ func tell(is map[string]any) Told {
 		}
 		return t
 	case "another Ringside ejects a server by a pool that does not eject it here":
-		return Told{Tone: Bad, Kind: "suspect", Text: "Another Ringside ejects " + server + " in its pool " + word("other"), More: why}
+		return Description{Tone: Bad, Kind: "suspect", Text: "Another Ringside ejects " + server + " in its pool " + word("other"), More: why}
 	case "no other Ringside ejects a server any more by that pool, which does not eject it here":
-		return Told{Tone: Good, Kind: Up, Text: "No other Ringside ejects " + server + " in its pool " + word("other") + " any more"}
+		return Description{Tone: Good, Kind: Up, Text: "No other Ringside ejects " + server + " in its pool " + word("other") + " any more"}
 	case "another Ringside does not eject a server that is ejected here":
-		return Told{Tone: Bad, Kind: "suspect", Text: "Another Ringside has " + server + " in its pool " + word("other") + " and does not eject it", More: why}
+		return Description{Tone: Bad, Kind: "suspect", Text: "Another Ringside has " + server + " in its pool " + word("other") + " and does not eject it", More: why}
 	case "no other Ringside has a server any more in that pool, which does not eject it":
-		return Told{Tone: Good, Kind: Up, Text: "No other Ringside has " + server + " in its pool " + word("other") + " any more"}
+		return Description{Tone: Good, Kind: Up, Text: "No other Ringside has " + server + " in its pool " + word("other") + " any more"}
 	case "a person gives an order":
-		return Told{Tone: Warn, Kind: Drained, Text: "A person orders: " + word("order") + " " + server}
+		return Description{Tone: Warn, Kind: Drained, Text: "A person orders: " + word("order") + " " + server}
 	case "server connection lost with requests in flight":
-		return Told{Tone: Bad, Kind: Down, Text: server + " hung up with " + plural(word("requests"), "request") + " in flight", More: why}
+		return Description{Tone: Bad, Kind: Down, Text: server + " hung up with " + plural(word("requests"), "request") + " in flight", More: why}
 	case "a server that came back empty is filled":
-		return Told{Tone: Good, Kind: Up, Text: server + " has its copies again", More: plural(word("keys"), "key")}
+		return Description{Tone: Good, Kind: Up, Text: server + " has its copies again", More: plural(word("keys"), "key")}
 	case "a server that came back empty can't be filled now":
-		return Told{Tone: Warn, Kind: "warm", Text: server + " can't be filled now", More: why}
+		return Description{Tone: Warn, Kind: "warm", Text: server + " can't be filled now", More: why}
 	case "tag invalidated":
-		t := Told{Tone: Good, Kind: Up, Text: "Tag " + word("tag") + " is invalidated", Minor: true}
+		t := Description{Tone: Good, Kind: Up, Text: "Tag " + word("tag") + " is invalidated", Minor: true}
 		if n := word("count"); n != "" {
 			t.More = n + " invalidations since the last one that was told"
 		}
 		return t
 	case "server down":
-		return Told{Tone: Bad, Kind: Down, Text: server + " is down", More: why, Mark: true, Only: table.FailFast.String()}
+		return Description{Tone: Bad, Kind: Down, Text: server + " is down", More: why, Mark: true, Only: table.FailFast.String()}
 	case "server up":
-		t := Told{Tone: Good, Kind: Up, Text: server + " answers again", Only: table.FailFast.String()}
+		t := Description{Tone: Good, Kind: Up, Text: server + " answers again", Only: table.FailFast.String()}
 		if out := word("out"); out != "" {
 			t.More = "after " + out
 		}
 		return t
 	case "pool", "listening", "admin interface":
-		return Told{}
+		return Description{}
 	case "ringside starts":
-		return Told{Tone: Good, Kind: Up, Text: "Ringside " + word("version") + " starts", More: word("file"), Mark: true}
+		return Description{Tone: Good, Kind: Up, Text: "Ringside " + word("version") + " starts", More: word("file"), Mark: true}
 	case "slow command":
 		return slowTold(word, server)
 	case "what happens to keys is written":
-		return Told{Tone: Good, Kind: Up, Text: "What happens to " + word("keys") + " is written", More: word("file"), Mark: true}
+		return Description{Tone: Good, Kind: Up, Text: "What happens to " + word("keys") + " is written", More: word("file"), Mark: true}
 	case "a trace is not written any more: see to its file, and reload":
-		return Told{Tone: Bad, Kind: Down, Text: "What happens to " + word("keys") + " is not written any more: see to its file, and reload", More: word("error")}
+		return Description{Tone: Bad, Kind: Down, Text: "What happens to " + word("keys") + " is not written any more: see to its file, and reload", More: word("error")}
 	case "a fault is set":
-		t := Told{Tone: Warn, Kind: "warm", Text: "A fault is set: " + word("kind") + " at " + server, Mark: true}
+		t := Description{Tone: Warn, Kind: "warm", Text: "A fault is set: " + word("kind") + " at " + server, Mark: true}
 		if long := word("for"); long != "0s" {
 			t.More = "for " + long
 		}
@@ -129,7 +129,7 @@ func plural(n, of string) string {
 }
 
 // slowTold describes a slow command.
-func slowTold(word func(string) string, server string) Told {
+func slowTold(word func(string) string, server string) Description {
 	what := word("key")
 	if n := word("keys"); n != "1" && n != "" {
 		what = n + " keys"
@@ -138,20 +138,20 @@ func slowTold(word func(string) string, server string) Told {
 	if server == "" {
 		more = more[1:]
 	}
-	return Told{Tone: Warn, Kind: "warm", Minor: true, Text: word("command") + " of " + what + " took " + word("ms") + " ms", More: strings.TrimSuffix(strings.Join(more, ", "), ", ")}
+	return Description{Tone: Warn, Kind: "warm", Minor: true, Text: word("command") + " of " + what + " took " + word("ms") + " ms", More: strings.TrimSuffix(strings.Join(more, ", "), ", ")}
 }
 
 // reloadTold describes a reload. It also describes all records without a specific
 // description.
-func reloadTold(msg string, word func(string) string, why string) Told {
+func reloadTold(msg string, word func(string) string, why string) Description {
 	switch {
 	case strings.HasPrefix(msg, "the configuration was refused"):
 		first, rest, _ := strings.Cut(word("error"), " ")
-		return Told{Tone: Bad, Kind: Down, Text: "The new configuration was refused; the old one stays", More: filepath.Base(first) + " " + rest, Mark: true}
+		return Description{Tone: Bad, Kind: Down, Text: "The new configuration was refused; the old one stays", More: filepath.Base(first) + " " + rest, Mark: true}
 	case strings.HasSuffix(msg, "in force"):
-		return Told{Tone: Good, Kind: Up, Text: "Configuration " + word("generation") + " is in force", More: filepath.Base(word("file")), Mark: true}
+		return Description{Tone: Good, Kind: Up, Text: "Configuration " + word("generation") + " is in force", More: filepath.Base(word("file")), Mark: true}
 	}
-	t := Told{Tone: Warn, Kind: "warm", Text: msg, More: why}
+	t := Description{Tone: Warn, Kind: "warm", Text: msg, More: why}
 	if t.More == "" {
 		t.More = word("error")
 	}

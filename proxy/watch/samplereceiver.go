@@ -10,11 +10,11 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Sight is the receiver of a sampled attempt. It forwards everything to the actual receiver.
-type Sight struct {
+// SampleReceiver is the receiver of a sampled attempt. It forwards everything to the actual receiver.
+type SampleReceiver struct {
 	upstream.Receiver
 	w    *Watch
-	next *Sight // in the free list
+	next *SampleReceiver // in the free list
 
 	keys   []byte        // the sampled keys, concatenated, as clients know them
 	marks  []mark        // one for each key
@@ -24,28 +24,28 @@ type Sight struct {
 	out    stats.Outcome // of a request that is not a read
 }
 
-// mark is one key of a Sight.
+// mark is one key of a SampleReceiver.
 type mark struct {
-	end   int // end of the key in Sight.keys; it begins at the end of the one before
+	end   int // end of the key in SampleReceiver.keys; it begins at the end of the one before
 	strip int // number of its first bytes that servers don't see
 	seen
 	traced     bool // it matches a traced pattern
 	stale, won bool // stale: the value found is stale; won: the client must rebuild it
 }
 
-// Look samples the attempt a, if it is its turn or key is traced. key is the key of a, or one
+// Sample samples the attempt a, if it is its turn or key is traced. key is the key of a, or one
 // of the keys of a multi-key read. Servers don't see the first strip bytes of the key. size is
 // the size of the request. goesOn means that a task continues the request if the reply is not a
 // plain hit.
-func (w *Watch) Look(now int64, a *upstream.Attempt, key []byte, strip, size int, goesOn bool) {
+func (w *Watch) Sample(now int64, a *upstream.Attempt, key []byte, strip, size int, goesOn bool) {
 	weight, traced := w.draws(now), w.patterns != nil && w.traces(key)
 	if weight == 0 && !traced {
 		return
 	}
-	s, ok := a.To.(*Sight)
+	s, ok := a.To.(*SampleReceiver)
 	if !ok {
 		if s = w.free; s == nil {
-			s = &Sight{w: w}
+			s = &SampleReceiver{w: w}
 		} else {
 			w.free = s.next
 		}
@@ -64,7 +64,7 @@ func isRead(op wire.Op) bool { return op >= wire.Get && op <= wire.Gats }
 
 // end records the outcome, and keeps s for reuse. It returns the actual receiver, which was not
 // called yet.
-func (s *Sight) end(c *upstream.Conn, a *upstream.Attempt) upstream.Receiver {
+func (s *SampleReceiver) end(c *upstream.Conn, a *upstream.Attempt) upstream.Receiver {
 	now := c.Server.Loop().Now
 	for i := range s.marks {
 		m := &s.marks[i]
@@ -82,14 +82,14 @@ func (s *Sight) end(c *upstream.Conn, a *upstream.Attempt) upstream.Receiver {
 			case m.read && out == stats.Okay:
 				out = stats.Miss
 			}
-			s.w.tell(Event{At: now, Took: now - s.since, Letter: Letter(a.Op, out, s.key(i), m.stale, m.won), Op: a.Op, Out: out,
+			s.w.record(Event{At: now, Took: now - s.since, Letter: letter(a.Op, out, s.key(i), m.stale, m.won), Op: a.Op, Out: out,
 				Client: s.Client() &^ upstream.Bulky, Server: c.Server.Target.Name, Bytes: m.bytes}, s.key(i), m.strip)
 		}
 	}
 	return s.release()
 }
 
-func (s *Sight) release() upstream.Receiver {
+func (s *SampleReceiver) release() upstream.Receiver {
 	to := s.Receiver
 	s.Receiver = nil
 	if cap(s.keys) > mostKept {
@@ -99,11 +99,11 @@ func (s *Sight) release() upstream.Receiver {
 	return to
 }
 
-// mostKept is the maximum capacity for keys, in bytes, of a Sight that is kept for reuse.
+// mostKept is the maximum capacity for keys, in bytes, of a SampleReceiver that is kept for reuse.
 const mostKept = 4096
 
 // key returns the key of the i-th mark.
-func (s *Sight) key(i int) []byte {
+func (s *SampleReceiver) key(i int) []byte {
 	if i == 0 {
 		return s.keys[:s.marks[0].end]
 	}
@@ -111,7 +111,7 @@ func (s *Sight) key(i int) []byte {
 }
 
 // hear records what the reply r, with the bytes b, shows about the keys.
-func (s *Sight) hear(a *upstream.Attempt, r *wire.Reply, b []byte) {
+func (s *SampleReceiver) hear(a *upstream.Attempt, r *wire.Reply, b []byte) {
 	switch {
 	case !isRead(a.Op) || r.Kind.Failed():
 		s.out = stats.OutcomeOf(r.Kind)
@@ -133,25 +133,25 @@ func (s *Sight) hear(a *upstream.Attempt, r *wire.Reply, b []byte) {
 }
 
 // Reply records the reply and forwards it.
-func (s *Sight) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
+func (s *SampleReceiver) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
 	s.hear(a, r, b)
 	return s.Receiver.Reply(c, a, r, b)
 }
 
 // Done records the outcome and forwards the call.
-func (s *Sight) Done(c *upstream.Conn, a *upstream.Attempt) {
+func (s *SampleReceiver) Done(c *upstream.Conn, a *upstream.Attempt) {
 	s.end(c, a).Done(c, a)
 }
 
 // Failed records the outcome and forwards the call. The outcome applies to those keys of the
 // read whose value has not arrived.
-func (s *Sight) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failure) {
+func (s *SampleReceiver) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failure) {
 	s.out = f.Outcome
 	s.end(c, a).Failed(c, a, f)
 }
 
 // RouteOf returns the counters for the keys of that share; nil: there are none.
-func (s *Sight) RouteOf(share int32) *stats.RouteCounters {
+func (s *SampleReceiver) RouteOf(share int32) *stats.RouteCounters {
 	if to, ok := s.Receiver.(interface {
 		RouteOf(share int32) *stats.RouteCounters
 	}); ok {
@@ -161,29 +161,29 @@ func (s *Sight) RouteOf(share int32) *stats.RouteCounters {
 }
 
 // Streams asks the receiver, if it is a Streamer.
-func (s *Sight) Streams(r *wire.Reply, b []byte) bool {
+func (s *SampleReceiver) Streams(r *wire.Reply, b []byte) bool {
 	to, ok := s.Receiver.(upstream.Streamer)
 	return ok && to.Streams(r, b)
 }
 
 // Begin records the head of a value that arrives in pieces. Like More, it is only called after
 // Streams returned true.
-func (s *Sight) Begin(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
+func (s *SampleReceiver) Begin(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
 	s.hear(a, r, b)
 	return s.Receiver.(upstream.Streamer).Begin(c, a, r, b)
 }
 
 // More forwards the next bytes of a value.
-func (s *Sight) More(c *upstream.Conn, a *upstream.Attempt, b []byte, last bool) (taken int) {
+func (s *SampleReceiver) More(c *upstream.Conn, a *upstream.Attempt, b []byte, last bool) (taken int) {
 	return s.Receiver.(upstream.Streamer).More(c, a, b, last)
 }
 
-// Behind asks the receiver, if it is a Streamer.
-func (s *Sight) Behind() bool {
+// IsSlow asks the receiver, if it is a Streamer.
+func (s *SampleReceiver) IsSlow() bool {
 	to, ok := s.Receiver.(upstream.Streamer)
-	return ok && to.Behind()
+	return ok && to.IsSlow()
 }
 
 // TakeBack takes back an attempt that will be sent, and sampled, again. It is only called for
 // text reads, and all sampled receivers of these are Takers.
-func (s *Sight) TakeBack(a *upstream.Attempt) { s.release().(upstream.Taker).TakeBack(a) }
+func (s *SampleReceiver) TakeBack(a *upstream.Attempt) { s.release().(upstream.Taker).TakeBack(a) }
