@@ -118,7 +118,7 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 	e.Copies.Unbound, e.Copies.Unasked, e.Copies.Unpaused = p.GuardAblation.Rest, p.GuardAblation.Former, p.GuardAblation.Pause
 	e.Copies.Unseen = p.GuardAblation.Sight
 	e.tags = tags.New(e.guards, &p.invalidations)
-	e.Leaders = []task.Leader{e.near, e.tags, e.guards, &e.Counters, &e.Copies, failover.SingleCopy{}}
+	e.Handlers = []task.Handler{e.near, e.tags, e.guards, &e.Counters, &e.Copies, failover.SingleCopy{}}
 	e.RunsKeepers = len(before) == 0
 	list := append(slices.Clip(before), e)
 	p.engines.Store(&list)
@@ -181,11 +181,11 @@ func (e *Engine) End() []link.Effect {
 	if e.Now >= e.First {
 		e.IO.Fire(e.due)
 	}
-	e.LeadRunnable()
+	e.DispatchRunnable()
 	e.Resume()
 	for len(e.ToTranslate) > 0 { // a client that resumes may send more requests that must be translated for the server's release
 		e.TranslateHeld()
-		e.LeadRunnable()
+		e.DispatchRunnable()
 		e.Resume()
 	}
 	e.Release()

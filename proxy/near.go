@@ -3,7 +3,7 @@ package proxy
 // This file answers reads from the near cache, and records in it what other commands do.
 //
 // If a value expires while one read refreshes it, further reads wait for that reply. Each of them
-// is a task, and this package is its first handler (task.Leader). It answers the tasks when the
+// is a task, and this package is its first handler (task.Handler). It answers the tasks when the
 // refreshing read has its reply. Tasks that it cannot answer continue with the next handler, and so
 // reach the server.
 
@@ -84,9 +84,9 @@ func (e *nearReads) Serve(x *client.Exchange, share int32, rt *routing.Route, ra
 	return false
 }
 
-// Lead makes a read wait for a refresh, or answers it from the near cache. It implements
-// task.Leader.
-func (e *nearReads) Lead(t *task.Task) bool {
+// Handle makes a read wait for a refresh, or answers it from the near cache. It implements
+// task.Handler.
+func (e *nearReads) Handle(t *task.Task) bool {
 	rt := t.Route
 	if !t.AwaitsKept || rt.Near == nil {
 		return false

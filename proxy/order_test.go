@@ -441,7 +441,7 @@ func (w *orderWorld) play(pipeline []byte) (got []byte) {
 func (w *orderWorld) evict() {
 	key, own := w.keys[w.d.n(len(w.keys))], w.servers[w.evicts].own
 	defer func() { w.evicts = -1 }()
-	if is := own.ask([]byte("get " + key + "\r\n")); bytes.Contains(is, []byte(" "+wire.MarkFlags+" 0")) {
+	if is := own.ask([]byte("get " + key + "\r\n")); bytes.Contains(is, []byte(" "+wire.TombstoneFlags+" 0")) {
 		w.note("s%d has a mark at %s", w.evicts+1, key)
 		return
 	}

@@ -33,7 +33,7 @@ func (p *Proxy) AskPools() {
 		for _, srv := range e.List {
 			if srv.Release.Features()&wire.Metas != 0 && !srv.Down && !srv.Draining() {
 				q := &poolsErrand{e: e, server: srv}
-				q.ask(poolsRead, health.Get(health.Pools))
+				q.ask(poolsRead, health.MetaGet(health.Pools))
 			}
 		}
 	})
@@ -75,15 +75,15 @@ func (q *poolsErrand) Answered(id int, r *upstream.Result) {
 	case id == poolsRead:
 		q.read(r.Bytes)
 	case q.tries < roll.Tries && !bytes.HasPrefix(r.Bytes, []byte("HD")): // another instance has written in between
-		q.ask(poolsRead, health.Get(health.Pools))
+		q.ask(poolsRead, health.MetaGet(health.Pools))
 	}
 }
 
 // read evaluates the item. It writes the item if this process ejects the server, or if
 // another process does and must learn about the pools here.
 func (q *poolsErrand) read(answer []byte) {
-	value, cas, ok := health.Value(answer)
-	if !ok && !health.None(answer) {
+	value, cas, ok := health.MetaValue(answer)
+	if !ok && !health.IsMetaMiss(answer) {
 		return
 	}
 	e, at := q.e, serverAt(q.server.Target)
@@ -103,7 +103,7 @@ func (q *poolsErrand) read(answer []byte) {
 		delete(e.shared, at)
 	}
 	if q.tries++; len(own) > 0 && (ejects || len(now) > 0) {
-		q.ask(poolsWritten, health.Put(health.Pools, is.Item(own), cas, roll.Life))
+		q.ask(poolsWritten, health.MetaPut(health.Pools, is.Item(own), cas, roll.Life))
 	}
 }
 

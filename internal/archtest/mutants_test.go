@@ -39,7 +39,7 @@ var mutants = []mutant{
 	{"proxy/counters", "create.go", "if t.Route.Autocreate == nil {", "if t.Route.Autocreate != nil {"},
 	{"proxy/failover", "single.go", "task.NeedsValue(t) && !l.checked", "task.NeedsValue(t) && l.checked"},
 	{"proxy/fault", "fault.go", "return f.ID == id", "return f.ID != id"},
-	{"proxy/guard", "read.go", "case s.Wins() && !l.Hide:", "case s.Wins() && l.Hide:"},
+	{"proxy/guard", "read.go", "case s.HasLease() && !l.Hide:", "case s.HasLease() && l.Hide:"},
 	{"proxy/health", "keeper.go", "PhaseOf(s.n) == Warming", "PhaseOf(s.n) != Warming"},
 	{"proxy/health/barrier", "barrier.go", "if now < b.Since+b.deadline || !stood() {", "if now < b.Since+b.deadline {"},
 	{"proxy/health/divert", "divert.go", "string(key[:len(Reserved)]) == Reserved", "string(key[:len(Reserved)]) != Reserved"},

@@ -141,7 +141,7 @@ func TestLateSetsOnCopiesLoseNothingNewer(t *testing.T) {
 func TestLateDeletesOnCopiesLoseNothingNewer(t *testing.T) {
 	t.Parallel()
 	rounds(t, testTolerance, func(t testing.TB) {
-		arriveLate(t, " F"+proxywire.MarkFlags+" ", true, 3, func(c *conn, key string) string { return c.question("delete " + key) })
+		arriveLate(t, " F"+proxywire.TombstoneFlags+" ", true, 3, func(c *conn, key string) string { return c.question("delete " + key) })
 	})
 }
 

@@ -182,7 +182,7 @@ func TestGuardAblations(t *testing.T) {
 		{"misses outlive a phase", herdOf("guard, strict, slow rebuilds"), ablations{guard: guard.Ablation{Phase: true}}},
 		{"an append is not bound", herdOf("guard, one proxy far away, others append"), ablations{spoiled: blindAppend}},
 		{"touch does not look, nobody watches", herdOf("guard, restarts, others touch"), ablations{guard: guard.Ablation{Touch: true, Watch: true}}},
-		{"all give back", herdOf("guard, waits end"), ablations{guard: guard.Ablation{GiveBack: true}}},
+		{"all give back", herdOf("guard, waits end"), ablations{guard: guard.Ablation{CancelLease: true}}},
 		{"pooled, by connection", unpooled, ablations{}},
 		{"threads, as if there were one", unthreaded, ablations{}},
 		{"threads, sets are not bound", herdOf("guard, threads, many deletes"), ablations{spoiled: blindSets}},

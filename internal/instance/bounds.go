@@ -27,8 +27,8 @@ type saidBound struct {
 	at    time.Time // time of the last line
 }
 
-// look logs the limits that were reached since their last line.
-func (b *boundLog) look(is stats.Bounds, now time.Time) {
+// check logs the limits that were reached since their last line.
+func (b *boundLog) check(is stats.Bounds, now time.Time) {
 	b.one("limits.clients", is.Clients, now, "clients were refused: limits.clients is reached")
 	b.one("descriptors", is.Descriptors, now, "clients could not be accepted: raise the limit of open files (ulimit -n, LimitNOFILE), or lower limits.clients")
 	b.one("limits.output_hard", is.Output, now, "clients that don't read their answers were closed: limits.output_hard is reached")

@@ -20,7 +20,7 @@ func TestBoundLog(t *testing.T) {
 	start := time.Now()
 	at := func(seconds int, is stats.Bounds) string {
 		out.Reset()
-		b.look(is, start.Add(time.Duration(seconds)*time.Second))
+		b.check(is, start.Add(time.Duration(seconds)*time.Second))
 		return out.String()
 	}
 	if got := at(0, stats.Bounds{}); got != "" {

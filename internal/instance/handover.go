@@ -76,8 +76,8 @@ func (t *takeover) close() {
 	}
 }
 
-// handOver offers the listening sockets to the process that requested them.
-func (r *Instance) handOver() (socket string, err error) {
+// offerSockets offers the listening sockets to the process that requested them.
+func (r *Instance) offerSockets() (socket string, err error) {
 	return r.handover.offer(r.listeningSockets, func(done func()) {
 		select {
 		case r.handed <- done:

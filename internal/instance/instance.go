@@ -215,7 +215,7 @@ func (r *Instance) serveAdmin(l net.Listener, access admin.Access) {
 	o := admin.Options{Access: access, Events: r.events, Tracer: r.tracer, FaultSet: r.faults, Ready: r.ready, Reload: r.reloaded}
 	if r.watch.path != "" {
 		o.ReadAgain = r.readAgain
-		o.HandOver = r.handOver
+		o.HandOver = r.offerSockets
 	}
 	s := admin.New(r.proxy, o)
 	r.admin, r.adminAddr = s, l.Addr()
@@ -342,7 +342,7 @@ func (r *Instance) reread(again bool) (later <-chan time.Time) {
 func (r *Instance) again() (admin.Reloaded, error) {
 	r.tellReloading()
 	defer r.tellReady()
-	f, moves, err := r.swap()
+	f, moves, err := r.applyFile()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.reload.At, r.reload.Err = time.Now(), err
@@ -363,9 +363,9 @@ func (r *Instance) again() (admin.Reloaded, error) {
 	return done, nil
 }
 
-// swap puts the file in force. moves reports that replicated keys move to other servers
+// applyFile puts the file in force. moves reports that replicated keys move to other servers
 // as a result.
-func (r *Instance) swap() (f *config.File, moves bool, err error) {
+func (r *Instance) applyFile() (f *config.File, moves bool, err error) {
 	r.watch.reading()
 	f, err = config.Load(r.watch.path)
 	if err != nil {
@@ -476,7 +476,7 @@ func (r *Instance) Serve(signals <-chan os.Signal) error {
 		case now := <-counts.C:
 			r.refit()
 			if is, err := r.proxy.Bounds(); err == nil { // otherwise /healthz reports that a loop hangs
-				bounds.look(is, now)
+				bounds.check(is, now)
 			}
 			if r.admin != nil {
 				bounds.one("admin connections", r.admin.Closed(), now, "connections to the admin interface were closed: too many are open; health probes are served all the same")

@@ -23,8 +23,8 @@ type fileWatch struct {
 // that a file that is written in several steps, or together with others, is complete.
 const lookEvery = time.Second
 
-// look returns the state of the file at the path, or nil if there is none.
-func (w *fileWatch) look() fs.FileInfo {
+// stat returns the state of the file at the path, or nil if there is none.
+func (w *fileWatch) stat() fs.FileInfo {
 	is, err := os.Stat(w.path)
 	if err != nil {
 		return nil
@@ -33,13 +33,13 @@ func (w *fileWatch) look() fs.FileInfo {
 }
 
 // reading records that the file is being read now.
-func (w *fileWatch) reading() { w.read = w.look() }
+func (w *fileWatch) reading() { w.read = w.stat() }
 
 // changed reports whether the file differs from the one that was read last, and has not
 // changed since the previous look. A missing file does not count as a change. Either it
 // is being replaced, or the mistake will show at the next start.
 func (w *fileWatch) changed() bool {
-	is := w.look()
+	is := w.stat()
 	still := is != nil && sameFile(is, w.seen)
 	w.seen = is
 	return still && !sameFile(is, w.read)

@@ -16,7 +16,7 @@ import (
 // faulty is a leader with a bug: it ends each task with end.
 type faulty struct{ end func(t *task.Task) }
 
-func (f faulty) Lead(t *task.Task) bool {
+func (f faulty) Handle(t *task.Task) bool {
 	f.end(t)
 	return true
 }
@@ -54,7 +54,7 @@ func playFault(t *testing.T, end func(t *task.Task), lines []string) {
 	s.Line("pool main servers=s1")
 	s.Line("route - main buffer=1s:10s")
 	s.Begin()
-	s.Engine.Leaders = []task.Leader{faulty{end}}
+	s.Engine.Handlers = []task.Handler{faulty{end}}
 	var faults []string
 	s.Engine.OnReplyFault = func(what string) { faults = append(faults, what) } // without it a test binary panics
 	for n := uint64(1); n <= 2; n++ {

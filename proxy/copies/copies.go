@@ -91,17 +91,17 @@ type copyAsk struct {
 	result    upstream.Result
 }
 
-// Lead serves t if the keys of its route have several replicas. The loop that owns the
+// Handle serves t if the keys of its route have several replicas. The loop that owns the
 // key is the only one of the process that runs commands on it.
-func (e *Copies) Lead(t *task.Task) bool {
+func (e *Copies) Handle(t *task.Task) bool {
 	if t.Route.Copies.Copies == 0 {
 		return false
 	}
-	e.lead(t)
+	e.run(t)
 	return true
 }
 
-func (e *Copies) lead(t *task.Task) {
+func (e *Copies) run(t *task.Task) {
 	c := &command{e: e}
 	c.asks, c.next = c.room.asks[:0], c.room.next[:0]
 	if before, ok := t.Rule.(*command); ok && !t.ClientDone {
@@ -125,7 +125,7 @@ func (e *Copies) lead(t *task.Task) {
 		e.Unclaim(t, task.KeyLine(t.Hash))
 		return
 	}
-	if t.Op.Stores() && wire.SameFlags(t.Req.ClientFlags.Of(t.Raw), wire.MarkFlags) {
+	if t.Op.Stores() && wire.SameFlags(t.Req.ClientFlags.Of(t.Raw), wire.TombstoneFlags) {
 		t.Refuse("these flags are Ringside's own")
 		command = task.CommandOf(t)
 	}
@@ -268,19 +268,19 @@ func (c *command) send(t *task.Task, ask replicate.Ask) {
 		}
 	case replicate.Look, replicate.PlaceTombstone:
 		if t.Op == wire.Delete && !t.ClientDone && t.Loop.Moment() >= t.Deadline {
-			t.Knows(id, &upstream.Result{Server: c.members[ask.Replica].Server, Failure: upstream.Failure{Why: task.TooLong, Outcome: stats.TimedOut, Unsent: true}})
+			t.InjectResult(id, &upstream.Result{Server: c.members[ask.Replica].Server, Failure: upstream.Failure{Why: task.TooLong, Outcome: stats.TimedOut, Unsent: true}})
 			return
 		}
 	}
 	srv := c.members[ask.Replica].Server
 	if ask.Step == replicate.Fetch && (!c.members[ask.Replica].canBeSource(t.Loop.Moment()) || ask.Replica == c.primary && c.handedOver(t)) {
-		t.Knows(id, &upstream.Result{Server: srv, Failure: upstream.Failure{Why: "what the server said is not sure any more", Outcome: stats.Unavailable, Unsent: true}})
+		t.InjectResult(id, &upstream.Result{Server: srv, Failure: upstream.Failure{Why: "what the server said is not sure any more", Outcome: stats.Unavailable, Unsent: true}})
 		return
 	}
 	line := c.line(t, &c.asks[id])
 	if c.first != nil && ask.Step == replicate.Forward && srv.Target == c.firstFrom && c.members[ask.Replica].Pool.View.Renamed(c.members[ask.Replica].Index) == 0 {
 		c.first.Server = srv // the server object of this loop
-		t.Knows(id, c.first)
+		t.InjectResult(id, c.first)
 		c.first = nil
 		return
 	}
@@ -290,7 +290,7 @@ func (c *command) send(t *task.Task, ask replicate.Ask) {
 	}
 }
 
-func (c *command) Told(t *task.Task, id int, r *upstream.Result) {
+func (c *command) HandleReply(t *task.Task, id int, r *upstream.Result) {
 	a := &c.asks[id]
 	o := c.outcome(t, a, r)
 	a.kind = o.Kind
@@ -355,7 +355,7 @@ func (c *command) behind(t *task.Task, a *copyAsk) upstream.LateAction {
 // outcome returns what the reply r to a means for the rule.
 func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o replicate.Outcome) {
 	rep := &r.Reply
-	if o.Kind = task.Kind(a.Step, r); rep.Kind == wire.NoReply {
+	if o.Kind = task.OutcomeKind(a.Step, r); rep.Kind == wire.NoReply {
 		return
 	}
 	number := func(at wire.Span) {
@@ -427,7 +427,7 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 	if told && !c.sure(t, s) {
 		switch e := c.e; {
 		case !c.writes && c.rule.IsDone() && e.Now < t.Deadline:
-			e.LeadAgain(t)
+			e.DispatchAgain(t)
 		case !c.writes:
 			t.Fail("what the server said is not sure any more", stats.Unavailable)
 		default:
@@ -445,7 +445,7 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 		a := &c.asks[s.Answer]
 		if k, ok := replyTo[a.kind]; ok && (a.respelled || a.Step != replicate.Forward && a.Step != replicate.Store) {
 			if k == wire.NotFound { // memcached answers NOT_STORED to a replace of a missing key
-				k = task.Absence(t)
+				k = task.MissKind(t)
 			}
 			t.AnswerKind(k)
 			return
@@ -465,7 +465,7 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 	case replicate.Done:
 		t.AnswerKind(wire.Deleted)
 	case replicate.Absent:
-		t.AnswerKind(task.Absence(t))
+		t.AnswerKind(task.MissKind(t))
 	case replicate.Held:
 		t.WaitReason = "a server that keeps a copy of the key can't be reached, and it is not sure yet that nobody else reads there"
 		if c.rule.IsDone() && t.Loop.Now < t.Deadline {

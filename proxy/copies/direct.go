@@ -79,7 +79,7 @@ func (p *directReader) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Repl
 	switch value := r.Kind == wire.Value; {
 	case a.TakenOver: // the rest of a tombstone's reply: END
 		return 0
-	case value && string(r.ClientFlags.Of(b)) != wire.MarkFlags, !value && found(a):
+	case value && string(r.ClientFlags.Of(b)) != wire.TombstoneFlags, !value && found(a):
 		return p.exchange().Reply(c, a, r, b)
 	case p.Session == nil:
 		return 0

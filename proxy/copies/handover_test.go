@@ -46,7 +46,7 @@ func (r *ringside) take(now int64) {
 	r.h, _ = newHandover(&arrangement{Print: fmt.Sprint(r.table), hash: uint64(r.table)}, r.h)
 	r.table, r.next = r.next[0], r.next[1:]
 	b := barrier.New(len(r.Held))
-	b.Standing = r.Standing
+	b.Status = r.Status
 	r.Barrier = b
 	if r.hurries && r.bare {
 		r.Arrangement = 1
@@ -61,7 +61,7 @@ func (r *ringside) arrange(now int64) {
 	if r.bare {
 		return
 	}
-	var o barrier.Board
+	var o barrier.Published
 	if o.Arrange(uint64(r.table), deadline); r.hasty {
 		o.Arrange(uint64(r.table), 0)
 	}

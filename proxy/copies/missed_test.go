@@ -64,7 +64,7 @@ func TestMarksAreCounted(t *testing.T) {
 		}
 	}
 	for _, srv := range tr.servers {
-		srv.items["1.1"] = copyItem{flags: wire.MarkFlags}
+		srv.items["1.1"] = copyItem{flags: wire.TombstoneFlags}
 	}
 	tr.client("mg 1.1 v")
 	if marks[stats.MarkMet][stats.MarkOther] == 0 {

@@ -70,7 +70,7 @@ func (e *Copies) takeArrangement() {
 // present arrangement.
 func (e *Copies) stages() (list []barrier.Stage) {
 	for _, w := range e.Ledgers {
-		list = append(list, w.bp.View.Handover.Standing().Stage(e.arranged.Hash()))
+		list = append(list, w.bp.View.Handover.Status().Stage(e.arranged.Hash()))
 	}
 	return list
 }
@@ -94,10 +94,10 @@ func (e *Copies) pauses() bool {
 }
 
 // unsettled returns after how long to check again whether another routing table may be
-// applied: see barrier.Standing.Open. 0: it may be applied now.
+// applied: see barrier.Status.Open. 0: it may be applied now.
 func (e *Copies) unsettled() time.Duration {
 	for _, w := range e.Ledgers {
-		if !w.bp.View.Handover.Standing().Open() {
+		if !w.bp.View.Handover.Status().Open() {
 			return w.bp.Pool.Failover.Ping
 		}
 	}

@@ -41,7 +41,7 @@ func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 		}
 		return " T" + t.Exptime()
 	}
-	guard := task.Guard(&c.asks[a.Guard].result)
+	guard := task.CasFlag(&c.asks[a.Guard].result)
 	switch a.Step {
 	case replicate.Forward:
 		return c.forward(t, a, key, chosen)
@@ -85,9 +85,9 @@ func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 	case replicate.Extend:
 		return t.Meta("mg", key, " s f c"+exptime(), nil)
 	case replicate.Swap:
-		return task.Spell(t, replicate.RefreshTombstone, key, " C"+string(c.token), markTime(t))
+		return task.StepRequest(t, replicate.RefreshTombstone, key, " C"+string(c.token), markTime(t))
 	case replicate.Fill:
-		return task.Fill(t, key, guard, &c.asks[a.From].result, a.Chosen)
+		return task.FillRequest(t, key, guard, &c.asks[a.From].result, a.Chosen)
 	case replicate.Preview:
 		if t.Op == wire.Incr || t.Op == wire.Decr {
 			return t.Meta("mg", key, " s f c v", nil)
@@ -97,7 +97,7 @@ func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 			return t.Meta("mg", key, " v f", nil)
 		}
 	}
-	return task.Spell(t, a.Step, key, guard, markTime(t))
+	return task.StepRequest(t, a.Step, key, guard, markTime(t))
 }
 
 // forward returns the client's own request with the key and the cas of the member. It

@@ -24,8 +24,8 @@ type Counters struct {
 	Draining bool            // the process ends, so nothing is buffered any more
 }
 
-// Lead handles t if it may have to create its counter, or if its route has a buffer.
-func (e *Counters) Lead(t *task.Task) bool {
+// Handle handles t if it may have to create its counter, or if its route has a buffer.
+func (e *Counters) Handle(t *task.Task) bool {
 	if c, parked := t.Rule.(*creation); parked {
 		c.Begin(t)
 		return true
@@ -86,9 +86,9 @@ func (c *creation) Begin(t *task.Task) {
 	})
 }
 
-// Told is never called. c sends all its requests with Task.Step, which passes the reply to a
+// HandleReply is never called. c sends all its requests with Task.Step, which passes the reply to a
 // callback instead.
-func (c *creation) Told(*task.Task, int, *upstream.Result) {}
+func (c *creation) HandleReply(*task.Task, int, *upstream.Result) {}
 
 // create creates the missing counter.
 func (c *creation) create(t *task.Task) {

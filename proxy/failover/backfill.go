@@ -87,7 +87,7 @@ func (f *backfill) send(a replicate.Ask) {
 	guarded := a.Step == replicate.Fill || a.Step == replicate.Drop
 	switch {
 	case a.Step == replicate.Wait:
-		e.After(e.Now+int64(task.MarkWait), func() { f.told(a.Number, replicate.OK) })
+		e.After(e.Now+int64(task.MarkWait), func() { f.handleReply(a.Number, replicate.OK) })
 		return
 	case guarded && f.asks[a.Guard].result.HasEnded(): // the same cas may be another item's by now
 		f.rule.HandleOutcome(a.Number, replicate.Outcome{Kind: replicate.Exists})
@@ -99,10 +99,10 @@ func (f *backfill) send(a replicate.Ask) {
 		f.rule.HandleOutcome(a.Number, replicate.Outcome{Kind: replicate.Unsent})
 		return
 	}
-	key, guard := f.l.Keys[a.Replica], task.Guard(&f.asks[a.Guard].result)
-	line := task.Spell(t, a.Step, key, guard, backfillTime)
+	key, guard := f.l.Keys[a.Replica], task.CasFlag(&f.asks[a.Guard].result)
+	line := task.StepRequest(t, a.Step, key, guard, backfillTime)
 	if a.Step == replicate.Fill {
-		line = task.Fill(t, key, guard, &f.asks[a.From].result, false)
+		line = task.FillRequest(t, key, guard, &f.asks[a.From].result, false)
 	}
 	e.Ask(c, f, a.Number, t.Limits(), line, internal)
 	c.Tail.LeavesValue = a.Step == replicate.Claim // a placeholder that is made late would be visible in any phase
@@ -112,10 +112,10 @@ func (f *backfill) Client() uint64 { return f.t.Asker }
 
 func (f *backfill) Answered(id int, r *upstream.Result) {
 	f.asks[id].result = f.t.Keep(r)
-	f.told(id, task.Kind(f.asks[id].Step, r))
+	f.handleReply(id, task.OutcomeKind(f.asks[id].Step, r))
 }
 
-func (f *backfill) told(id int, k replicate.Kind) {
+func (f *backfill) handleReply(id int, k replicate.Kind) {
 	f.rule.HandleOutcome(id, replicate.Outcome{Kind: k})
 	f.advance()
 }

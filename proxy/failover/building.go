@@ -159,8 +159,8 @@ func (b *building) meet() step {
 	return sendDrop
 }
 
-// took reports whether a reply says that the request was carried out.
-func took(k wire.Kind) bool {
+// isStored reports whether a reply says that the request was carried out.
+func isStored(k wire.Kind) bool {
 	switch k {
 	case wire.NotStored, wire.Exists, wire.NotFound, wire.Miss, wire.End, wire.ClientError, wire.ServerError:
 		return false
@@ -236,10 +236,10 @@ func (l *single) built(t *task.Task, id int, r *upstream.Result) {
 		}
 	case id == mainAsk:
 		l.main = t.Keep(r)
-		l.next = l.answered(r.Reply.Kind, task.Marked(r))
+		l.next = l.answered(r.Reply.Kind, task.HasTombstone(r))
 	case id == lookAsk:
 		var cas uint64
-		marked := task.Marked(r)
+		marked := task.HasTombstone(r)
 		if !marked && !task.Missed(r) {
 			cas = number(task.Arg(r, 'c'))
 		}
@@ -260,7 +260,7 @@ func (l *single) perform(t *task.Task) {
 	}
 	switch l.next {
 	case sendLook:
-		ask(lookAsk, task.Spell(t, replicate.Look, l.Keys[0], "", 0))
+		ask(lookAsk, task.StepRequest(t, replicate.Look, l.Keys[0], "", 0))
 	case refill:
 		l.checked = false
 		l.Begin(t)
@@ -279,7 +279,7 @@ func (l *single) perform(t *task.Task) {
 			l.perform(t)
 			return
 		}
-		ask(dropAsk, task.Spell(t, replicate.Drop, l.Keys[0], task.Guard(&l.look), 0))
+		ask(dropAsk, task.StepRequest(t, replicate.Drop, l.Keys[0], task.CasFlag(&l.look), 0))
 	case sendMain:
 		switch {
 		case !l.Sure(t): // nothing was done yet
@@ -292,7 +292,7 @@ func (l *single) perform(t *task.Task) {
 			ask(mainAsk, l.spell(t))
 		}
 	case giveMain:
-		if l.failed == nil && took(l.main.Reply.Kind) && !l.sideAsked {
+		if l.failed == nil && isStored(l.main.Reply.Kind) && !l.sideAsked {
 			l.askSide(t)
 			return
 		}
@@ -308,7 +308,7 @@ func (l *single) perform(t *task.Task) {
 		}
 		l.end(t)
 	case giveAbsent:
-		l.told = task.Absence(t)
+		l.told = task.MissKind(t)
 		l.end(t)
 	case giveFailure:
 		why := "another instance is refilling this key: try again"
@@ -323,7 +323,7 @@ func (l *single) perform(t *task.Task) {
 // so that its reply shows a placeholder. A guarded command carries the cas of the last
 // look.
 func (l *single) spell(t *task.Task) []byte {
-	r, key, guard := &t.Req, l.Keys[0], task.Guard(&l.look)
+	r, key, guard := &t.Req, l.Keys[0], task.CasFlag(&l.look)
 	at := func(letter byte) (span wire.Span, ok bool) {
 		span, ok = wire.FlagArg(t.Raw, r.MetaFlags, letter)
 		span.Start--
@@ -369,16 +369,16 @@ func (l *single) peeked(t *task.Task, id int, r *upstream.Result) bool {
 	switch id {
 	case mainAsk:
 		l.main = t.Keep(r)
-		next = l.answered(r.Reply.Kind, task.Marked(r))
+		next = l.answered(r.Reply.Kind, task.HasTombstone(r))
 	case lookAsk:
-		if next = l.looked(1, task.Marked(r)); next == sendDrop && !r.HasEnded() {
-			t.Ask(dropAsk, r.Server, task.Spell(t, replicate.Drop, l.Keys[0], task.Guard(r), 0))
+		if next = l.looked(1, task.HasTombstone(r)); next == sendDrop && !r.HasEnded() {
+			t.Ask(dropAsk, r.Server, task.StepRequest(t, replicate.Drop, l.Keys[0], task.CasFlag(r), 0))
 			return false
 		}
 		return true
 	}
 	if next == sendLook {
-		t.Ask(lookAsk, r.Server, task.Spell(t, replicate.Look, l.Keys[0], "", 0))
+		t.Ask(lookAsk, r.Server, task.StepRequest(t, replicate.Look, l.Keys[0], "", 0))
 		return false
 	}
 	return true

@@ -17,30 +17,30 @@ import (
 // learn of another process later: it does not notice a connection that closed while no
 // request was in flight.
 func (e *Keepers) Connected(c *upstream.Conn) {
-	if srv := c.Server; e.asksWho(c) && srv.Identifying != c {
+	if srv := c.Server; e.asksIdentity(c) && srv.Identifying != c {
 		srv.Identifying = c
-		c.AskFirst(&identification{e, c, srv.Heard()}, whoAsks(srv), asksProcess)
+		c.AskFirst(&identification{e, c, srv.Heard()}, identifyTimeouts(srv), asksProcess)
 	}
 }
 
 // Identify asks srv for its process, unless such a request is in flight.
 func (e *Keepers) Identify(srv *upstream.Server) {
-	if c := srv.Conns[0]; srv.Identifying != c && c.State != upstream.ConnDialing && e.asksWho(c) {
+	if c := srv.Conns[0]; srv.Identifying != c && c.State != upstream.ConnDialing && e.asksIdentity(c) {
 		srv.Identifying = c
-		e.Ask(c, &identification{e, c, srv.Heard()}, 0, whoAsks(srv), asksProcess, true)
+		e.Ask(c, &identification{e, c, srv.Heard()}, 0, identifyTimeouts(srv), asksProcess, true)
 		srv.Unidentified = srv.StartedAt != 0
 	}
 }
 
 var asksProcess = []byte("stats\r\n")
 
-func whoAsks(srv *upstream.Server) *table.Timeouts {
+func identifyTimeouts(srv *upstream.Server) *table.Timeouts {
 	return &table.Timeouts{Request: srv.Greeting, Deadline: srv.Connect + srv.Greeting}
 }
 
-// asksWho reports whether the process that replies on c matters: if keys move or have
+// asksIdentity reports whether the process that replies on c matters: if keys move or have
 // replicas. It also marks the server as possibly incomplete until the process is known.
-func (e *Keepers) asksWho(c *upstream.Conn) (asks bool) {
+func (e *Keepers) asksIdentity(c *upstream.Conn) (asks bool) {
 	if !c.Server.Keeps(c) {
 		return false
 	}
@@ -73,7 +73,7 @@ func (d *identification) Answered(_ int, r *upstream.Result) {
 	if srv.Identifying == d.c {
 		srv.Identifying = nil
 	}
-	p, ok := health.Parse(r.Bytes)
+	p, ok := health.ParseProcess(r.Bytes)
 	before := health.Process{PID: srv.Pid, Started: srv.StartedAt}
 	switch {
 	case r.Bytes == nil || !ok && before.Started > 0:

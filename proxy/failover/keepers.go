@@ -126,9 +126,9 @@ type departure struct{ n, renamed uint32 }
 
 // start creates the keeper. before is the pool's previous agent, or nil.
 func (w *Agent) start(pool *table.Pool, before *Agent, seed uint64, without health.Ablation) {
-	members := make([]health.Member, len(w.Members))
+	members := make([]health.Server, len(w.Members))
 	for i, m := range w.Members {
-		members[i] = health.Member{Name: m.Name, Address: m.Network + " " + m.Address, Gutter: i >= len(pool.Servers)}
+		members[i] = health.Server{Name: m.Name, Address: m.Network + " " + m.Address, Gutter: i >= len(pool.Servers)}
 	}
 	// Settings that all proxies of a pool must share are part of the hash of the view
 	// record, by the address of its first member.

@@ -329,7 +329,7 @@ func (x *modelExplorer) perform(w *modelWorld, i int, first bool) {
 	case sendDrop:
 		c.send(askDrop)
 	case giveMain:
-		if c.phase != health.In && !c.side && c.b.class != peeks && took(c.main) {
+		if c.phase != health.In && !c.side && c.b.class != peeks && isStored(c.main) {
 			c.side = true
 			c.send(askSide)
 			return
@@ -352,7 +352,7 @@ func (x *modelExplorer) tell(w *modelWorld, i int, k wire.Kind) {
 	absence := k == wire.NotFound || k == wire.Miss || k == wire.NotStored && c.op != mAdd
 	switch {
 	case k == wire.NoReply:
-	case took(k) && c.on:
+	case isStored(k) && c.on:
 		x.fail("G2: %s was done to a placeholder, and acknowledged", modelNames[c.op])
 	case k == wire.ClientError:
 		x.fail("G2: a placeholder is said to be no number")
@@ -360,11 +360,11 @@ func (x *modelExplorer) tell(w *modelWorld, i int, k wire.Kind) {
 		x.fail("G2: %s did not find a value that was there", modelNames[c.op])
 	case (k == wire.NotStored && c.op == mAdd || k == wire.Exists) && !c.present:
 		x.fail("G2: %s is refused by nothing", modelNames[c.op])
-	case !took(k) && c.took && c.op != mDelete && c.op != mDeleteCas:
+	case !isStored(k) && c.took && c.op != mDelete && c.op != mDeleteCas:
 		x.fail("G4: %s is refused, and has removed the value", modelNames[c.op])
 	case k == wire.Value && c.seq < c.floor:
 		x.fail("G3: an old value is read")
-	case took(k) && c.op >= mSet && c.op != mTouch:
+	case isStored(k) && c.op >= mSet && c.op != mTouch:
 		w.floor = max(w.floor, c.seq)
 	}
 }
@@ -423,7 +423,7 @@ func (x *modelExplorer) run(w *modelWorld, i, a int) string {
 			return "look"
 		case x.behind[c.op]:
 			c.next = giveMain
-			if c.marked && took(c.main) {
+			if c.marked && isStored(c.main) {
 				c.next = sendDrop
 			}
 		default:
@@ -467,7 +467,7 @@ func (x *modelExplorer) run(w *modelWorld, i, a int) string {
 }
 
 // done reports whether the client's request was carried out.
-func (c *modelClient) done() bool { return c.main != wire.NoReply && took(c.main) }
+func (c *modelClient) done() bool { return c.main != wire.NoReply && isStored(c.main) }
 
 // main executes the client's request at the key's own server.
 func (x *modelExplorer) main(w *modelWorld, c *modelClient) {

@@ -20,8 +20,8 @@ import (
 // SingleCopy is the leader of commands on unreplicated keys.
 type SingleCopy struct{}
 
-// Lead serves t, or parks it. It accepts every task that no other leader has accepted.
-func (SingleCopy) Lead(t *task.Task) bool {
+// Handle serves t, or parks it. It accepts every task that no other leader has accepted.
+func (SingleCopy) Handle(t *task.Task) bool {
 	l := &single{read: t.Op <= wire.Gats || t.Op == wire.Debug}
 	if trouble, parked := l.Locate(t, l.read); trouble.Why != "" {
 		t.Fail(trouble.Why, trouble.Outcome)
@@ -183,7 +183,7 @@ func (l *single) Begin(t *task.Task) {
 			case what == fillUnsure || !l.Sure(t):
 				t.Fail("what server "+t.Route.Server(l.Interim.Server).Label()+" keeps for it could not be brought back", stats.Unavailable)
 			default:
-				t.AnswerKind(task.Absence(t))
+				t.AnswerKind(task.MissKind(t))
 			}
 			t.CatchUp()
 		})
@@ -229,9 +229,9 @@ func (l *single) Begin(t *task.Task) {
 func (l *single) sendHalf(t *task.Task, id int) {
 	if id == mainAsk {
 		srv := t.Route.Server(l.Place(l.from).Server)
-		if (t.Op == wire.Delete || t.Op == wire.Debug) && l.mayMeetMark() {
+		if (t.Op == wire.Delete || t.Op == wire.Debug) && l.mayMeetTombstone() {
 			l.waiting++
-			t.Ask(lookAsk, srv, task.Spell(t, replicate.Look, l.Keys[0], "", 0))
+			t.Ask(lookAsk, srv, task.StepRequest(t, replicate.Look, l.Keys[0], "", 0))
 		}
 		t.Ask(mainAsk, srv, l.line)
 		return
@@ -255,7 +255,7 @@ func (l *single) request(t *task.Task, at int) (line []byte, ok bool) {
 	if place.Diverted {
 		edits = append(edits, t.ShortLived(t.Route.Pool.Failover.InterimTTL)...)
 	}
-	if at == 0 && l.mayMeetMark() && t.Op <= wire.Gats && t.Req.Dialect == wire.Meta {
+	if at == 0 && l.mayMeetTombstone() && t.Op <= wire.Gats && t.Req.Dialect == wire.Meta {
 		var edit task.Edit
 		edit, l.added = task.Show(t, 'f', "")
 		edits = append(edits, edit)
@@ -263,8 +263,8 @@ func (l *single) request(t *task.Task, at int) (line []byte, ok bool) {
 	return t.WithKey(l.Keys[at], edits...), true
 }
 
-// Told continues after the request with the number id has ended.
-func (l *single) Told(t *task.Task, id int, r *upstream.Result) {
+// HandleReply continues after the request with the number id has ended.
+func (l *single) HandleReply(t *task.Task, id int, r *upstream.Result) {
 	switch {
 	case id == undoAsk:
 		return
@@ -274,7 +274,7 @@ func (l *single) Told(t *task.Task, id int, r *upstream.Result) {
 		}
 		id, r = mainAsk, &l.main
 		fallthrough
-	case id == mainAsk && l.read && l.mayMeetMark():
+	case id == mainAsk && l.read && l.mayMeetTombstone():
 		if l.checkMiss(t, r) {
 			return
 		}
@@ -288,7 +288,7 @@ func (l *single) Told(t *task.Task, id int, r *upstream.Result) {
 		return
 	}
 	if id == lookAsk {
-		l.marked = task.Marked(r)
+		l.marked = task.HasTombstone(r)
 	} else if id != sideAsk {
 		l.main = t.Keep(r)
 	} else if _, bound := t.Token(); t.Op == wire.Delete && l.Role == health.Warming && !bound {
@@ -308,14 +308,16 @@ func (l *single) Told(t *task.Task, id int, r *upstream.Result) {
 	}
 }
 
-// mayMeetMark reports whether the key may have a placeholder at its own server.
-func (l *single) mayMeetMark() bool { return l.Role == health.Warming || l.Role == health.Settling }
+// mayMeetTombstone reports whether the key may have a placeholder at its own server.
+func (l *single) mayMeetTombstone() bool {
+	return l.Role == health.Warming || l.Role == health.Settling
+}
 
 // checkMiss handles a reply to a read from a server in WARM or SETTLE. A placeholder is a
 // miss, and does not grant the right to fill. checkMiss returns true if it has sent a read
 // of the missing key to the substitute server.
 func (l *single) checkMiss(t *task.Task, r *upstream.Result) bool {
-	marked := task.Marked(r) || l.marked
+	marked := task.HasTombstone(r) || l.marked
 	missed := marked || task.Missed(r)
 	task.Hide(r, t.Op, t.Req.Dialect, l.added)
 	if missed {
@@ -348,7 +350,7 @@ func (l *single) end(t *task.Task) {
 	number := l.Place(l.from).Number
 	switch sure := l.Sure(t); {
 	case l.read && !sure && l.InTransition() && t.Open == 0 && t.Loop.Now < t.Deadline:
-		t.Loop.LeadAgain(t) // the client's later commands on the key still wait for it
+		t.Loop.DispatchAgain(t) // the client's later commands on the key still wait for it
 	case l.read && !sure:
 		t.Fail("what the server said is not sure any more", stats.Unavailable)
 	case l.failed == nil && sure && l.told != wire.NoReply:
@@ -360,7 +362,7 @@ func (l *single) end(t *task.Task) {
 	case l.read || l.failed == nil && sure:
 		t.Answer(&l.main, func(cas uint64) uint64 { return divert.TagCas(cas, number) })
 	default:
-		if l.main.Bytes != nil && t.Op.Stores() && (l.building.class == blind || took(l.main.Reply.Kind)) { // without a reply the late delete does it: see upstream/latedelete.go
+		if l.main.Bytes != nil && t.Op.Stores() && (l.building.class == blind || isStored(l.main.Reply.Kind)) { // without a reply the late delete does it: see upstream/latedelete.go
 			t.AskAs(true, undoAsk, t.Route.Server(l.Place(l.from).Server), t.Meta("md", l.Keys[l.from], "", nil))
 		}
 		if l.failed != nil {

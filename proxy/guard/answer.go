@@ -9,11 +9,11 @@ import (
 	"ringside/proxy/wire"
 )
 
-// AppendText appends the reply to a text get of key: the value r, with the bytes b. If
+// appendText appends the reply to a text get of key: the value r, with the bytes b. If
 // token is set, the reply shows the cas.
-func AppendText(dst, key []byte, r *wire.Reply, b []byte, s *Item, token bool) []byte {
+func appendText(dst, key []byte, r *wire.Reply, b []byte, s *Item, token bool) []byte {
 	dst = append(append(append(dst, "VALUE "...), key...), ' ')
-	dst = append(append(dst, s.Shown()...), ' ')
+	dst = append(append(dst, s.ClientFlags()...), ' ')
 	dst = strconv.AppendInt(dst, int64(r.Body.Len()), 10)
 	if token && len(s.Cas) > 0 {
 		dst = append(append(dst, ' '), s.Cas...)
@@ -22,10 +22,10 @@ func AppendText(dst, key []byte, r *wire.Reply, b []byte, s *Item, token bool) [
 	return append(dst, wire.AnswerEnd...)
 }
 
-// AppendMeta appends the reply r, with the bytes b, without the flags that were not
+// appendMeta appends the reply r, with the bytes b, without the flags that were not
 // asked for. longer is how many seconds longer the item is kept than its client
 // wanted. It is subtracted from the TTL.
-func AppendMeta(dst []byte, asked wire.Letters, longer int64, r *wire.Reply, b []byte, s *Item) []byte {
+func appendMeta(dst []byte, asked wire.Letters, longer int64, r *wire.Reply, b []byte, s *Item) []byte {
 	body := b[r.Line.End:r.Size]
 	switch {
 	case r.Kind == wire.Value && !asked.Has('v'): // the value was fetched only because the guard needs its head
@@ -44,9 +44,9 @@ func AppendMeta(dst []byte, asked wire.Letters, longer int64, r *wire.Reply, b [
 		case !asked.Has(letter), letter == 'c' && len(s.Cas) == 0:
 			continue
 		case letter == 'f':
-			dst = append(append(dst, " f"...), s.Shown()...)
-		case letter == 't' && longer > 0 && s.Left() < 1<<40:
-			dst = strconv.AppendInt(append(dst, " t"...), max(s.Left()-longer, 0), 10)
+			dst = append(append(dst, " f"...), s.ClientFlags()...)
+		case letter == 't' && longer > 0 && s.SecondsLeft() < 1<<40:
+			dst = strconv.AppendInt(append(dst, " t"...), max(s.SecondsLeft()-longer, 0), 10)
 		default:
 			dst = append(append(dst, ' '), flag.Of(b)...)
 		}
@@ -54,9 +54,9 @@ func AppendMeta(dst []byte, asked wire.Letters, longer int64, r *wire.Reply, b [
 	return append(dst, body...)
 }
 
-// AppendBare appends the reply r to an mg, with the bytes b, as if its value had no
+// appendBare appends the reply r to an mg, with the bytes b, as if its value had no
 // head h.
-func AppendBare(dst, b []byte, r *wire.Reply, h stamp.Head) []byte {
+func appendBare(dst, b []byte, r *wire.Reply, h stamp.Head) []byte {
 	body := r.Body.Of(b)[len(h):]
 	dst = strconv.AppendInt(append(dst, "VA "...), int64(len(body)), 10)
 	for rest := r.MetaFlags; ; {

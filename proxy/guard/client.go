@@ -15,36 +15,36 @@ import (
 // Miss is the outstanding misses of one key in one scope.
 type Miss struct {
 	Entry
-	Origin // of the newest miss
+	missOrigin // of the newest miss
 	key
-	Client *Client // owner of the scope; nil: the scope is the process
+	Client *missClient // owner of the scope; nil: the scope is the process
 	Hash   uint64
-	Win    *Win           // the lease of the newest miss; nil: its client is not the lease holder
+	Win    *leaseRecord   // the lease of the newest miss; nil: its client is not the lease holder
 	Route  *routing.Guard // of the newest miss
 
 	waiting     []func() // sets that wait until Busy ends
 	older, next *Miss    // list ordered by Last, but a full table moves Busy entries to the end
 }
 
-// Origin is the item that a miss has seen, and the server process that it is in.
-type Origin struct {
-	Spot
+// missOrigin is the item that a miss has seen, and the server process that it is in.
+type missOrigin struct {
+	itemPlace
 	Via  upstream.ConnEpoch // connection epoch of the cas
 	Stub bool               // the item is a placeholder without an old value
 	At   int64              // when the get was sent
-	TagsRead
+	tagsRead
 }
 
-// TagsRead is what was known of the key's tags at the oldest outstanding miss. A
+// tagsRead is what was known of the key's tags at the oldest outstanding miss. A
 // rebuild must not claim newer versions.
-type TagsRead struct {
+type tagsRead struct {
 	Known stamp.Known // versions
 	First uint64      // the cas that this miss has seen
 }
 
-// Spot is the server of a key and the key's name there, in one health phase of its
+// itemPlace is the server of a key and the key's name there, in one health phase of its
 // servers.
-type Spot struct {
+type itemPlace struct {
 	Server *upstream.Server
 	Name   string // name of the key on the server
 	Gen    uint64 // changes when the health phase of the key's own server or of Server changes
@@ -53,8 +53,8 @@ type Spot struct {
 	Seal   uint64 // if Copied: XOR of a cas and its token, valid for this server only
 }
 
-// Client is a client connection. All loops share it.
-type Client struct {
+// missClient is a client connection. All loops share it.
+type missClient struct {
 	ID     uint64
 	Shared atomic.Bool // it had two unanswered requests at once
 
@@ -64,44 +64,44 @@ type Client struct {
 
 // Reachable reports whether a request sent on c to here can only meet the item of o,
 // or no item.
-func (o *Origin) Reachable(here Spot, c *upstream.Conn) bool {
+func (o *missOrigin) Reachable(here itemPlace, c *upstream.Conn) bool {
 	if o.Copied || here.Copied { // the token identifies the server and its process
 		return o.Copied == here.Copied
 	}
-	return o.Spot == here && c != nil && c.IsSameProcess(o.Via)
+	return o.itemPlace == here && c != nil && c.IsSameProcess(o.Via)
 }
 
 // same reports whether both items were seen in the same life of the same server.
-func (o *Origin) same(p *Origin) bool {
+func (o *missOrigin) same(p *missOrigin) bool {
 	if o.Copied || p.Copied {
 		return o.Copied == p.Copied
 	}
-	return o.Spot == p.Spot && o.Via.Same(p.Via)
+	return o.itemPlace == p.itemPlace && o.Via.Same(p.Via)
 }
 
 // differ reports whether the two misses have seen different versions of a tag.
-func (r *TagsRead) differ(o *TagsRead) bool {
+func (r *tagsRead) differ(o *tagsRead) bool {
 	return slices.ContainsFunc(r.Known, func(v stamp.Version) bool {
 		cas, ok := o.Known.Of(v.Tag)
 		return ok && cas != v.Cas
 	})
 }
 
-// Cas formats a cas as it is sent to servers.
-func Cas(n uint64) string { return strconv.FormatUint(n, 10) }
+// formatCas formats a cas as it is sent to servers.
+func formatCas(n uint64) string { return strconv.FormatUint(n, 10) }
 
 // Expects reports whether the client may have an outstanding miss of a key with that
 // hash. Any loop may call it.
-func (c *Client) Expects(hash uint64) bool {
+func (c *missClient) Expects(hash uint64) bool {
 	return c.keys.Load()&bitOf(hash) != 0
 }
 
 // HasMisses reports whether the client may have outstanding misses.
-func (c *Client) HasMisses() bool { return c.keys.Load() != 0 }
+func (c *missClient) HasMisses() bool { return c.keys.Load() != 0 }
 
 // Idle clears the filter of Expects if the client has no outstanding miss. It must be
 // called while the client has no get in flight.
-func (c *Client) Idle() {
+func (c *missClient) Idle() {
 	if c.keys.Load() != 0 && c.entries.Load() == 0 {
 		c.keys.Store(0)
 	}
@@ -109,22 +109,22 @@ func (c *Client) Idle() {
 
 func bitOf(hash uint64) uint64 { return 1 << (hash >> 58) }
 
-func (c *Client) count(n int64, hash uint64) {
+func (c *missClient) count(n int64, hash uint64) {
 	if c.entries.Add(n); n > 0 {
 		c.keys.Or(bitOf(hash))
 	}
 }
 
-// Win is a lease: the client of a miss is expected to rebuild.
-type Win struct {
-	Strike bool // it was counted as a strike: see NeverFilled.Won
+// leaseRecord is a lease: the client of a miss is expected to rebuild.
+type leaseRecord struct {
+	Strike bool // it was counted as a strike: see neverFilledKeys.Won
 	at     int64
 	route  *routing.Guard
 	over   bool
 }
 
 // End counts, once, whether a set of the key has arrived.
-func (w *Win) End(came bool) {
+func (w *leaseRecord) End(came bool) {
 	if w != nil && !w.over {
 		w.over = true
 		w.route.Learned.Ended(came)

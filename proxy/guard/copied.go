@@ -6,7 +6,7 @@ package guard
 // package copies carries out the step. So package copies decides which replica is the
 // primary, the one with the reply that counts, and which servers take part. It also
 // decides what must wait or be repaired first, and when a reply still counts. The
-// guard repeats none of these rules. It knows only a Copy: which server has answered,
+// guard repeats none of these rules. It knows only a replicaReply: which server has answered,
 // and the token of its cas.
 //
 //	get     mg as the route reads (read:): a value that is not due is served;

@@ -13,8 +13,8 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Copy is what a command on a replicated key knows of the replicas.
-type Copy struct {
+// replicaReply is what a command on a replicated key knows of the replicas.
+type replicaReply struct {
 	Server *upstream.Server // the server that answered last
 	Looked bool             // a read has met a tombstone, or a reply that is treated as one
 
@@ -22,19 +22,19 @@ type Copy struct {
 	token func(uint64) uint64 // converts the cas of the last reply to a token; nil: the reply shows the token already
 }
 
-// Of returns the initial Copy of a key, before any request; nil if no server has the
+// replicaReplyFor returns the initial replicaReply of a key, before any request; nil if no server has the
 // key.
-func Of(rt *routing.Route, key []byte) *Copy {
+func replicaReplyFor(rt *routing.Route, key []byte) *replicaReply {
 	list := rt.Holders(nil, key)
 	if len(list) == 0 {
 		return nil
 	}
-	return &Copy{Server: list[0].Server}
+	return &replicaReply{Server: list[0].Server}
 }
 
 // Heard records which server has sent the reply r to line. It replaces the cas in r by
 // its token.
-func (c *Copy) Heard(r *upstream.Result, token func(uint64) uint64, line []byte) {
+func (c *replicaReply) Heard(r *upstream.Result, token func(uint64) uint64, line []byte) {
 	if r.Server != nil {
 		c.Server = r.Server
 	}
@@ -59,27 +59,27 @@ func (c *Copy) Heard(r *upstream.Result, token func(uint64) uint64, line []byte)
 // Spot returns the server that answered last, and the key's name there. While
 // instances reload their configuration, that server may be one that no longer has the
 // key after the reload.
-func (c *Copy) Spot(rt *routing.Route, key []byte) Spot {
+func (c *replicaReply) Spot(rt *routing.Route, key []byte) itemPlace {
 	name := key
 	for _, bp := range append([]*routing.BoundPool{rt.BoundPool}, rt.Also...) {
 		if i := slices.Index(bp.Servers, c.Server); i >= 0 && bp.View.Renamed(i) != 0 {
 			name = divert.AppendKey(nil, uint64(bp.View.Renamed(i)), key)
 		}
 	}
-	return Spot{Server: c.Server, Name: string(name), Seal: c.seal, Copied: true}
+	return itemPlace{Server: c.Server, Name: string(name), Seal: c.seal, Copied: true}
 }
 
 // Tag returns the token that a client sees for the cas n of the last reply.
-func (c *Copy) Tag(n uint64) uint64 {
+func (c *replicaReply) Tag(n uint64) uint64 {
 	if c.token != nil {
 		return c.token(n)
 	}
 	return n
 }
 
-// DueBelow returns the TTL below which a read with these flags treats a value as due
+// dueBelow returns the TTL below which a read with these flags treats a value as due
 // for a rebuild.
-func DueBelow(flags []byte) int64 {
+func dueBelow(flags []byte) int64 {
 	_, due, _ := bytes.Cut(flags, []byte(" R"))
 	n, _ := strconv.ParseInt(string(due), 10, 64)
 	return n

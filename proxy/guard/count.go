@@ -25,8 +25,8 @@ func (l *rule) count(t *task.Task) {
 			return
 		}
 		kept := t.Keep(r)
-		l.look(t, func(s *Item, via upstream.ConnEpoch) {
-			l.noNumber(t, s, via, func() { l.pass(t, &kept) }, func() { l.count(t) })
+		l.inspectItem(t, func(s *Item, epoch upstream.ConnEpoch) {
+			l.noNumber(t, s, epoch, func() { l.pass(t, &kept) }, func() { l.count(t) })
 		})
 	})
 }
@@ -34,14 +34,14 @@ func (l *rule) count(t *task.Task) {
 // noNumber handles the cases in which there may be no value to count. If there is one,
 // it calls the function `value`. A placeholder is not a value. A meta command that
 // creates its item deletes the placeholder, and then the function `again` is called.
-func (l *rule) noNumber(t *task.Task, s *Item, via upstream.ConnEpoch, value, again func()) {
+func (l *rule) noNumber(t *task.Task, s *Item, epoch upstream.ConnEpoch, value, again func()) {
 	switch creates := t.Req.Dialect == wire.Meta && t.Req.Letters.Has('N'); {
-	case !l.gone(s):
+	case !l.isGone(s):
 		value()
 	case !creates:
-		l.nothing(t, s, via)
+		l.nothing(t, s, epoch)
 		l.say(t, wire.NotFound)
-	case s.Absent():
+	case s.IsAbsent():
 		l.ask(t, t.WithKey(l.name), func(r *upstream.Result) { l.pass(t, r) })
 	default:
 		l.ask(t, t.Meta("md", l.name, " C"+string(s.Cas), nil), func(r *upstream.Result) {
@@ -55,8 +55,8 @@ func (l *rule) noNumber(t *task.Task, s *Item, via upstream.ConnEpoch, value, ag
 // countOver reads the item, and increments or decrements it only if it is still the
 // same. So it does not change a deleted value.
 func (l *rule) countOver(t *task.Task) {
-	l.look(t, func(s *Item, via upstream.ConnEpoch) {
-		l.noNumber(t, s, via, func() {
+	l.inspectItem(t, func(s *Item, epoch upstream.ConnEpoch) {
+		l.noNumber(t, s, epoch, func() {
 			if l.tags != nil && l.tags.head != nil {
 				l.recount(t, s, func() { l.countOver(t) })
 				return

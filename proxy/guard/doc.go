@@ -39,7 +39,7 @@
 //	touch, gat  look, then unchanged, with the longer time
 //	cas, mg with N or R, ms with C or I, md with I or C, me: unchanged
 //
-// "look" is an mg that does not start a rebuild (rule.look).
+// "look" is an mg that does not start a rebuild (rule.inspectItem).
 //
 // # A key
 //

@@ -11,7 +11,7 @@ package guard
 //	W, a placeholder, a tombstone, an old       a task of package guard continues with this reply:
 //	value, EN                                   Guard.Resume
 //	an error, or no reply                       the same; the task ends as the route says
-//	the client has gone                         the lease is canceled: guard.GiveBack
+//	the client has gone                         the lease is canceled: guard.CancelLease
 //	the route has no guard any more             the value is sent as it is, or a miss
 //
 // A value of more than 64 KiB is streamed to the client, if its reply has none of the

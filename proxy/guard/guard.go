@@ -28,15 +28,15 @@ type Guard struct {
 	OnLoop   func(hash uint64, f func(*Guard)) // runs f on the loop that owns the keys with that hash; on this one before it returns
 	Ablation Ablation                          // rules that tests turn off
 
-	misses *Table
+	misses *missTable
 
 	polls    []*poll                    // one for each key that has waiting gets
 	polling  map[string]*poll           // the same, by pool and key: see nameOf
 	waiting  int                        // number of waiting gets
 	nextPoll map[*upstream.Server]int64 // per server: earliest time of the next poll, on the loop's clock
 
-	neverFilled NeverFilled                    // keys that clients don't fill, by hash
-	winners     Winners                        // lease holders that have not filled their key yet, by hash
+	neverFilled neverFilledKeys                // keys that clients don't fill, by hash
+	winners     leaseHolders                   // lease holders that have not filled their key yet, by hash
 	off         map[*upstream.Server]offReason // servers for which the guard is off
 
 	chance *rand.Rand
@@ -45,8 +45,8 @@ type Guard struct {
 // New returns the guard of the loop with the number n, which seeds its random numbers.
 func New(tasks *task.Tasks, n uint64) *Guard {
 	return &Guard{
-		Tasks: tasks, misses: NewTable(), polling: map[string]*poll{}, nextPoll: map[*upstream.Server]int64{},
-		neverFilled: NeverFilled{}, winners: Winners{}, off: map[*upstream.Server]offReason{}, chance: rand.New(rand.NewPCG(n, 13)),
+		Tasks: tasks, misses: newMissTable(), polling: map[string]*poll{}, nextPoll: map[*upstream.Server]int64{},
+		neverFilled: neverFilledKeys{}, winners: leaseHolders{}, off: map[*upstream.Server]offReason{}, chance: rand.New(rand.NewPCG(n, 13)),
 	}
 }
 
@@ -54,9 +54,9 @@ func New(tasks *task.Tasks, n uint64) *Guard {
 // another key. Different listeners and stripped prefixes can refer to the same key.
 func nameOf(t *task.Task) string { return t.Route.Pool.Name + "\x00" + string(t.Key) }
 
-// party is a client of guarded routes. All loops of the process share it.
-type party struct {
-	Client
+// clientState is a client of guarded routes. All loops of the process share it.
+type clientState struct {
+	missClient
 	g         *Guard        // of the loop that has the client's connection
 	followers atomic.Uint64 // counts requests that arrived before all earlier ones were answered
 	held      atomic.Int64  // number of its waiting gets
@@ -67,9 +67,9 @@ type party struct {
 // Enroll attaches its client to t. It must be called on the client's loop, before t is
 // admitted.
 func (g *Guard) Enroll(s *client.Session, x *client.Exchange, t *task.Task) {
-	p, _ := s.Companion.(*party)
+	p, _ := s.Companion.(*clientState)
 	if p == nil {
-		p = &party{g: g, Client: Client{ID: s.ID}}
+		p = &clientState{g: g, missClient: missClient{ID: s.ID}}
 		s.Companion = p
 		p.overlaps(s, x)
 	}
@@ -93,7 +93,7 @@ func (g *Guard) Enroll(s *client.Session, x *client.Exchange, t *task.Task) {
 
 // overlaps marks the connection as shared if its client waits for x and for another
 // reply at the same time.
-func (p *party) overlaps(s *client.Session, x *client.Exchange) {
+func (p *clientState) overlaps(s *client.Session, x *client.Exchange) {
 	if p.Shared.Load() || x.Quiet() {
 		return
 	}
@@ -107,7 +107,7 @@ func (p *party) overlaps(s *client.Session, x *client.Exchange) {
 
 // Followed records that x arrived before the earlier requests were answered. It ends
 // the waits of these requests.
-func (p *party) Followed(s *client.Session, x *client.Exchange) {
+func (p *clientState) Followed(s *client.Session, x *client.Exchange) {
 	p.overlaps(s, x)
 	p.followers.Add(1)
 	if p.held.Load() > 0 {
@@ -116,7 +116,7 @@ func (p *party) Followed(s *client.Session, x *client.Exchange) {
 }
 
 // addSet records a pending set that may answer a miss.
-func (p *party) addSet(hash uint64) {
+func (p *clientState) addSet(hash uint64) {
 	if len(p.sets) == cap(p.sets) {
 		p.dropSets()
 	}
@@ -124,42 +124,42 @@ func (p *party) addSet(hash uint64) {
 }
 
 // dropSets removes the keys without a pending set from p.sets.
-func (p *party) dropSets() {
+func (p *clientState) dropSets() {
 	p.sets = slices.DeleteFunc(p.sets, func(hash uint64) bool { return !p.g.Works(p.ID, hash) })
 }
 
 // Gone cancels the leases of the client, because its connection is closed. Requests
 // that it sent before still run: a pending set answers its miss as usual.
-func (p *party) Gone() {
+func (p *clientState) Gone() {
 	p.gone.Store(true)
 	p.dropSets()
 	sets := p.sets
 	p.g.EachLoop(func(g *Guard) { g.leave(p, sets) })
 }
 
-// Lead serves t, or parks it until the state of its servers is known. It returns false
+// Handle serves t, or parks it until the state of its servers is known. It returns false
 // if t is not served by the guard.
-func (g *Guard) Lead(t *task.Task) bool {
+func (g *Guard) Handle(t *task.Task) bool {
 	if t.Route.Guard == nil {
 		return false
 	}
 	if t.IsStep() { // sent by the guard itself
-		return t.Route.Copies.Copies == 0 && failover.SingleCopy{}.Lead(t)
+		return t.Route.Copies.Copies == 0 && failover.SingleCopy{}.Handle(t)
 	}
 	l, _ := t.Rule.(*rule)
 	if l == nil { // the key was not guarded yet when the request arrived
-		l = &rule{party: &party{g: g, Client: Client{ID: t.Asker}}}
+		l = &rule{party: &clientState{g: g, missClient: missClient{ID: t.Asker}}}
 	}
 	l.g, l.Guard = g, t.Route.Guard
 	if t.Route.Copies.Copies != 0 {
-		return l.leadCopied(t)
+		return l.startReplicated(t)
 	}
 	trouble, parked := l.locate(t, t.Op <= wire.Gats)
 	switch {
 	case parked:
 		return true
 	case trouble.Why != "":
-		l.giveFastBack()
+		l.cancelFastLease()
 		l.unanswered(t, &upstream.Result{Failure: trouble})
 		return true
 	}
@@ -172,9 +172,9 @@ func (g *Guard) Lead(t *task.Task) bool {
 		g.turnOff(srv, offReason{why: noMeta})
 	} else if c, _, _ := srv.Pick(t.Asker, t.ClientDone); g.Blind(c) {
 		l.Learned.Count(stats.GuardOff)
-		l.Guard = Hiding(l.Guard)
+		l.Guard = hidingRoute(l.Guard)
 	}
-	return l.lead(t, old) || failover.SingleCopy{}.Lead(t)
+	return l.start(t, old) || failover.SingleCopy{}.Handle(t)
 }
 
 // locate finds the server of t's key, and the name that the key has there: see
@@ -188,16 +188,16 @@ func (l *rule) locate(t *task.Task, read bool) (trouble upstream.Failure, parked
 	return trouble, parked
 }
 
-// leadCopied is Lead for a key with several replicas.
-func (l *rule) leadCopied(t *task.Task) bool {
-	l.name, l.copies = t.Key, Of(t.Route, t.Key)
-	return l.copies != nil && l.lead(t, false)
+// startReplicated is Lead for a key with several replicas.
+func (l *rule) startReplicated(t *task.Task) bool {
+	l.name, l.copies = t.Key, replicaReplyFor(t.Route, t.Key)
+	return l.copies != nil && l.start(t, false)
 }
 
-// lead serves t after its key has been located. It returns false if t must be served
+// start serves t after its key has been located. It returns false if t must be served
 // as on a route without a guard. That is also so for all commands on an old server,
 // because such a server has no guarded items.
-func (l *rule) lead(t *task.Task, old bool) bool {
+func (l *rule) start(t *task.Task, old bool) bool {
 	switch why := unfit(t); {
 	case !old && l.copies == nil && passes(t) && l.takesOwn(t): // rejecting it needs no other step: it could only have changed the version that its client has seen
 		t.Reject(wire.AppendClientError(nil, ownFlags))
@@ -256,10 +256,10 @@ func unfit(t *task.Task) string {
 	return ""
 }
 
-// AppendFlags appends the meta flags of a guarded read to dst. If fresh is set, the
+// appendFlags appends the meta flags of a guarded read to dst. If fresh is set, the
 // read must not return an old value.
 func (g *Guard) AppendFlags(dst []byte, rt *routing.Guard, fresh, hide bool) []byte {
-	return AppendFlags(dst, rt, fresh, hide, g.chance)
+	return appendFlags(dst, rt, fresh, hide, g.chance)
 }
 
 // Tick ends waits that have timed out, and polls servers for the other waiting gets.
@@ -315,9 +315,9 @@ func (g *Guard) turnOff(srv *upstream.Server, is offReason) {
 }
 
 // Heard turns the guard off for srv if the reply s shows that the server has no cas.
-func (g *Guard) Heard(srv *upstream.Server, via upstream.ConnEpoch, s *Item) {
+func (g *Guard) Heard(srv *upstream.Server, epoch upstream.ConnEpoch, s *Item) {
 	if string(s.Cas) == "0" {
-		g.turnOff(srv, offReason{noCas, via})
+		g.turnOff(srv, offReason{noCas, epoch})
 	}
 }
 
@@ -334,17 +334,17 @@ func (g *Guard) Blind(c *upstream.Conn) bool {
 // Ablation turns rules of the guard off, for tests that show what breaks without each
 // rule. The zero Ablation turns nothing off.
 type Ablation struct {
-	Late     bool // a miss after a wait that timed out is not recorded
-	Failed   bool // a miss that replaces an error of the servers is not recorded
-	Life     bool // a miss binds sets to its cas, even after another process has started at the server's address
-	Phase    bool // a miss binds sets to its cas, even after the key has moved to another server
-	Touch    bool // touch does not check whether the item is a placeholder
-	Watch    bool // a lease holder that never fills its key is not detected
-	GiveBack bool // when a client leaves, the leases of all its misses are canceled, its own or not
-	Rest     bool // replicas: followers get a bound set as soon as the primary has it
-	Former   bool // replicas: the servers that had the key before a reload are not asked
-	Pause    bool // replicas: writes do not pause before keys move away from their former servers
-	Sight    bool // replicas: sets and deletes replace items that they have not seen, in strict mode too
-	Stamp    bool // a set is stamped with the tag versions of the set, not of its miss
-	Order    bool // a set does not check whether a tag that it names first is older than its miss
+	Late        bool // a miss after a wait that timed out is not recorded
+	Failed      bool // a miss that replaces an error of the servers is not recorded
+	Life        bool // a miss binds sets to its cas, even after another process has started at the server's address
+	Phase       bool // a miss binds sets to its cas, even after the key has moved to another server
+	Touch       bool // touch does not check whether the item is a placeholder
+	Watch       bool // a lease holder that never fills its key is not detected
+	CancelLease bool // when a client leaves, the leases of all its misses are canceled, its own or not
+	Rest        bool // replicas: followers get a bound set as soon as the primary has it
+	Former      bool // replicas: the servers that had the key before a reload are not asked
+	Pause       bool // replicas: writes do not pause before keys move away from their former servers
+	Sight       bool // replicas: sets and deletes replace items that they have not seen, in strict mode too
+	Stamp       bool // a set is stamped with the tag versions of the set, not of its miss
+	Order       bool // a set does not check whether a tag that it names first is older than its miss
 }

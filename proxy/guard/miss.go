@@ -17,11 +17,11 @@ import (
 )
 
 // here returns the server and the name that t's key has now.
-func (l *rule) here(t *task.Task) Spot {
+func (l *rule) here(t *task.Task) itemPlace {
 	if l.copies != nil {
 		return l.copies.Spot(t.Route, t.Key)
 	}
-	s := Spot{Server: l.server(t), Name: string(l.name)}
+	s := itemPlace{Server: l.server(t), Name: string(l.name)}
 	if l.View != nil {
 		s.Gen = uint64(l.View.N(l.Owner))<<32 | uint64(l.View.N(l.Place(l.at).Server))
 	}
@@ -39,7 +39,7 @@ func (l *rule) scope() Scope {
 
 // misses returns the outstanding misses of t's key in the scope of its client, or nil.
 func (l *rule) misses(t *task.Task) *Miss {
-	return l.g.misses.Of(l.scope(), &l.party.Client, nameOf(t))
+	return l.g.misses.Find(l.scope(), &l.party.missClient, nameOf(t))
 }
 
 // event returns an event of kind k that happens now.
@@ -68,9 +68,9 @@ func (l *rule) record(t *task.Task, what missed) *Miss {
 	if seen.At = what.at; what.at == 0 {
 		seen.At = g.Now
 	}
-	if s := what.s; s != nil && !s.Mark() {
+	if s := what.s; s != nil && !s.IsTombstone() {
 		seen.CAS, _ = strconv.ParseUint(string(s.Cas), 10, 64)
-		seen.Spot, seen.Via, seen.Stub, seen.Gone, seen.Won = l.here(t), what.via, s.Stub(), l.gone(s), what.won
+		seen.itemPlace, seen.Via, seen.Stub, seen.Gone, seen.Won = l.here(t), what.via, s.IsPlaceholder(), l.isGone(s), what.won
 		if seen.First = seen.CAS; l.tags != nil && l.tags.via.Same(what.via) {
 			seen.Known = slices.Clone(l.tags.known)
 		}
@@ -78,12 +78,12 @@ func (l *rule) record(t *task.Task, what missed) *Miss {
 	if l.party.gone.Load() {
 		if what.won {
 			l.Learned.Count(stats.GuardGivenBack)
-			g.giveBack(l.Guard, l.here(t), what.s, what.via)
+			g.cancelLease(l.Guard, l.here(t), what.s, what.via)
 		}
 		return nil
 	}
 	loops, _ := g.Loops.Count(g.Tasks)
-	return g.misses.Record(l.scope(), &l.party.Client, nameOf(t), seen, max(g.Clients.Limits.Tickets/max(loops, 1), 1))
+	return g.misses.Record(l.scope(), &l.party.missClient, nameOf(t), seen, max(g.Clients.Limits.Tickets/max(loops, 1), 1))
 }
 
 // knows ends the miss of a client that sends one request at a time. The reason is that
@@ -96,21 +96,21 @@ func (l *rule) knows(t *task.Task, k Kind) {
 }
 
 func (l *rule) endMiss(name string, k Kind) {
-	if m := l.g.misses.Of(l.scope(), &l.party.Client, name); m != nil {
+	if m := l.g.misses.Find(l.scope(), &l.party.missClient, name); m != nil {
 		l.g.misses.Apply(l.scope(), m, l.event(k))
 	}
 }
 
 // Expects reports whether the client of s may have an outstanding miss.
 func Expects(s *client.Session) bool {
-	p, _ := s.Companion.(*party)
+	p, _ := s.Companion.(*clientState)
 	return p != nil && p.HasMisses()
 }
 
 // Found ends the miss of key on rt that the client of s may have. It is called when
 // the client gets the value by an ordinary exchange, without a task.
 func (g *Guard) Found(s *client.Session, rt *routing.Route, key []byte) {
-	p, _ := s.Companion.(*party)
+	p, _ := s.Companion.(*clientState)
 	hash := g.Loops.HashKey(key)
 	if p == nil || !p.Expects(hash) {
 		return
@@ -125,8 +125,8 @@ func (g *Guard) Found(s *client.Session, rt *routing.Route, key []byte) {
 
 // reachable reports whether a set bound to o and sent on c can only meet the item with
 // that cas, or no item.
-func (g *Guard) reachable(o *Origin, here Spot, c *upstream.Conn) bool {
-	if elsewhere := o.Spot != here; g.Ablation.Phase && elsewhere || g.Ablation.Life && !elsewhere {
+func (g *Guard) reachable(o *missOrigin, here itemPlace, c *upstream.Conn) bool {
+	if elsewhere := o.itemPlace != here; g.Ablation.Phase && elsewhere || g.Ablation.Life && !elsewhere {
 		return c != nil
 	}
 	return o.Reachable(here, c)
@@ -147,7 +147,7 @@ func (l *rule) decide(t *task.Task, k Kind) (m *Miss, act Act, cas uint64) {
 		_, act, _ = Decide(l.scope(), Entry{}, l.event(k))
 		return nil, act, 0
 	}
-	if c := l.conn(t); (c != nil || l.copies != nil) && !l.g.reachable(&m.Origin, l.here(t), c) { // without a connection the request fails anyway
+	if c := l.conn(t); (c != nil || l.copies != nil) && !l.g.reachable(&m.missOrigin, l.here(t), c) { // without a connection the request fails anyway
 		l.g.misses.Apply(l.scope(), m, l.event(Unplaced))
 	}
 	act, cas = l.g.misses.Apply(l.scope(), m, l.event(k))
@@ -183,9 +183,9 @@ func (l *rule) rebuild(t *task.Task, k Kind, mode byte) bool {
 func (l *rule) bind(t *task.Task, m *Miss, mode byte, cas uint64) {
 	b := m.Bind(cas)
 	l.bound = b
-	l.store(t, mode, Cas(cas), l.scope() != Scope{} || m.N > 1, func(k wire.Kind, r *upstream.Result) {
+	l.store(t, mode, formatCas(cas), l.scope() != Scope{} || m.N > 1, func(k wire.Kind, r *upstream.Result) {
 		if k == wire.Stored {
-			s := See(&r.Reply, r.Bytes)
+			s := parseItem(&r.Reply, r.Bytes)
 			l.filled(t, b)
 			n, _ := strconv.ParseUint(string(s.Cas), 10, 64)
 			l.release(Stored, n, r.ConnEpoch)
@@ -200,7 +200,7 @@ func (l *rule) bind(t *task.Task, m *Miss, mode byte, cas uint64) {
 
 // release ends the pending set of t that was bound to the cas of a miss, if there is
 // one. It then runs the sets that have waited for it.
-func (l *rule) release(o Outcome, cas uint64, via upstream.ConnEpoch) {
+func (l *rule) release(o Outcome, cas uint64, epoch upstream.ConnEpoch) {
 	b := l.bound
 	if b == nil {
 		return
@@ -208,7 +208,7 @@ func (l *rule) release(o Outcome, cas uint64, via upstream.ConnEpoch) {
 	l.bound = nil
 	ev := l.event(SetDone)
 	ev.Outcome, ev.CAS = o, cas
-	for _, f := range l.g.misses.Done(l.scope(), b, ev, via) {
+	for _, f := range l.g.misses.Done(l.scope(), b, ev, epoch) {
 		f()
 	}
 }
@@ -223,13 +223,13 @@ func (l *rule) refuse(t *task.Task) {
 
 // came records that a set of the key has arrived, even if it is not stored. So the key
 // no longer counts as one that clients never fill.
-func (l *rule) came(t *task.Task, w *Win) {
+func (l *rule) came(t *task.Task, w *leaseRecord) {
 	w.End(true)
 	delete(l.g.neverFilled, t.Hash)
 }
 
 // filled counts a rebuild that was stored.
-func (l *rule) filled(t *task.Task, b *Bound) {
+func (l *rule) filled(t *task.Task, b *boundSet) {
 	l.came(t, b.Win)
 	delete(l.g.winners, t.Hash)
 	if b.Wins {
@@ -240,7 +240,7 @@ func (l *rule) filled(t *task.Task, b *Bound) {
 
 // tooLate counts a bound set that was not stored. If the rebuild took longer than the
 // lease, the guard learns a longer lease.
-func (l *rule) tooLate(t *task.Task, b *Bound, k wire.Kind) {
+func (l *rule) tooLate(t *task.Task, b *boundSet, k wire.Kind) {
 	l.came(t, b.Win)
 	if k == wire.Exists {
 		l.Learned.Count(stats.GuardExists)
@@ -256,20 +256,20 @@ func (l *rule) tooLate(t *task.Task, b *Bound, k wire.Kind) {
 // leave forgets a client that has gone, and cancels its leases. The parameter `sets`
 // contains the hashes of the keys for which the client has a set in progress; it keeps
 // the misses of these keys.
-func (g *Guard) leave(p *party, sets []uint64) {
+func (g *Guard) leave(p *clientState, sets []uint64) {
 	g.endWaits(p)
-	for _, m := range g.misses.Leave(&p.Client, sets) {
+	for _, m := range g.misses.DropClient(&p.missClient, sets) {
 		rt := m.Route
 		l := rule{Guard: rt, g: g, party: p}
 		_, act, _ := Decide(l.scope(), m.Entry, l.event(Closed))
 		live := m.Won && !m.Gone && rt.Stale > 0 && !l.scope().Shared // if the lease is not canceled, the old value is served until it ends
-		if act != RemovePlaceholder && !live && !(g.Ablation.GiveBack && m.CAS != 0) {
+		if act != RemovePlaceholder && !live && !(g.Ablation.CancelLease && m.CAS != 0) {
 			continue
 		}
 		rt.Learned.Count(stats.GuardGivenBack)
 		if m.Win != nil && m.Win.Strike {
-			g.neverFilled.Strike(m.Hash, -1, rt, g.Now)
+			g.neverFilled.AddMiss(m.Hash, -1, rt, g.Now)
 		}
-		g.giveBackAt(m.Spot, Cas(m.CAS), m.Via, m.Stub)
+		g.cancelLeaseAt(m.itemPlace, formatCas(m.CAS), m.Via, m.Stub)
 	}
 }

@@ -32,8 +32,8 @@ package guard
 // explore_test.go explores the rule in all interleavings of small configurations. It
 // shows for each clause what breaks without it.
 //
-// A Table has the entries of one loop, and what is needed to send a bound set: the
-// place of the item (Spot), the connection that its cas came from, and the known
+// A missTable has the entries of one loop, and what is needed to send a bound set: the
+// place of the item (itemPlace), the connection that its cas came from, and the known
 // versions of its tags. An entry is removed in one of these cases:
 //
 //   - its set is done;

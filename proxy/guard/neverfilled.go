@@ -9,8 +9,8 @@ import (
 	"ringside/proxy/routing"
 )
 
-// NeverFilled counts the leases of keys since their last set, by the hash of the key.
-type NeverFilled map[uint64]*strikes
+// neverFilledKeys counts the leases of keys since their last set, by the hash of the key.
+type neverFilledKeys map[uint64]*strikes
 
 // strikes counts the leases of a key that were granted without a set in between.
 type strikes struct {
@@ -19,9 +19,9 @@ type strikes struct {
 	until int64 // until this time gets of the key do not wait
 }
 
-// MaxWatched limits how many keys are remembered by their hash. If two keys share a
+// maxWatched limits how many keys are remembered by their hash. If two keys share a
 // hash, gets of both do not wait, which does no harm.
-const MaxWatched = 4096
+const maxWatched = 4096
 
 // Unfilled is how many leases in a row without a set show that clients do not fill a
 // key.
@@ -29,9 +29,9 @@ const Unfilled = 2
 
 // Won counts a lease of a key and reports whether it is a strike. A lease soon after
 // the last one is no strike, because the first lease holder may still be at work.
-func (n NeverFilled) Won(hash uint64, rt *routing.Guard, now int64) (strike bool) {
+func (n neverFilledKeys) Won(hash uint64, rt *routing.Guard, now int64) (strike bool) {
 	s := n.of(hash)
-	lease := int64(time.Second) * Lease(rt)
+	lease := int64(time.Second) * leaseSeconds(rt)
 	strike = s.wins == 0 || now-s.last >= max(lease-int64(time.Second), lease/2) // servers count whole seconds
 	if strike {
 		s.add(1, rt, now)
@@ -40,17 +40,17 @@ func (n NeverFilled) Won(hash uint64, rt *routing.Guard, now int64) (strike bool
 	return strike
 }
 
-// Strike adds count to the strikes of a key. A negative count removes strikes.
-func (n NeverFilled) Strike(hash uint64, count int, rt *routing.Guard, now int64) {
+// AddMiss adds count to the strikes of a key. A negative count removes strikes.
+func (n neverFilledKeys) AddMiss(hash uint64, count int, rt *routing.Guard, now int64) {
 	if n[hash] != nil || count > 0 {
 		n.of(hash).add(count, rt, now)
 	}
 }
 
-func (n NeverFilled) of(hash uint64) *strikes {
+func (n neverFilledKeys) of(hash uint64) *strikes {
 	s := n[hash]
 	if s == nil {
-		if len(n) >= MaxWatched {
+		if len(n) >= maxWatched {
 			clear(n)
 		}
 		s = &strikes{}
@@ -61,12 +61,12 @@ func (n NeverFilled) of(hash uint64) *strikes {
 
 func (s *strikes) add(count int, rt *routing.Guard, now int64) {
 	if s.wins += count; s.wins > Unfilled {
-		s.until = now + int64(time.Second)*Lease(rt)
+		s.until = now + int64(time.Second)*leaseSeconds(rt)
 	}
 }
 
 // Has reports whether gets of a key should not wait, because clients do not fill it.
-func (n NeverFilled) Has(hash uint64, now int64) bool {
+func (n neverFilledKeys) Has(hash uint64, now int64) bool {
 	s := n[hash]
 	return s != nil && s.until > now
 }

@@ -88,8 +88,8 @@ func (l *rule) readCopies(t *task.Task) {
 			l.unanswered(t, r)
 			return
 		}
-		s := See(&r.Reply, r.Bytes)
-		if l.own = meta; !s.Absent() && !s.Special() && s.Left() >= DueBelow(flags) {
+		s := parseItem(&r.Reply, r.Bytes)
+		if l.own = meta; !s.IsAbsent() && !s.IsSpecial() && s.SecondsLeft() >= dueBelow(flags) {
 			l.serve(t, r, &s)
 			return
 		}
@@ -103,7 +103,7 @@ func (l *rule) readCopies(t *task.Task) {
 func (l *rule) foundCopy(t *task.Task, r *upstream.Result) {
 	if r.Reply.Kind == wire.Miss && !l.copies.Looked && !l.Hide {
 		l.copies.Looked = true
-		s := Item{Kind: wire.Value, Flags: []byte(MarkFlags)}
+		s := Item{Kind: wire.Value, Flags: []byte(tombstoneFlags)}
 		l.late(t, r, &s)
 		return
 	}
@@ -141,7 +141,7 @@ func (g *Guard) Resume(x *client.Exchange, share int32, rt *routing.Route, whole
 func (l *rule) resume(t *task.Task) {
 	r := l.fast.Result
 	if r.Bytes != nil && (r.Server.Target.Address != l.server(t).Target.Address || !bytes.Equal(l.fast.Name, l.name)) {
-		l.giveFastBack()
+		l.cancelFastLease()
 		l.fast = FastAnswer{}
 		l.read(t)
 		return
@@ -150,13 +150,13 @@ func (l *rule) resume(t *task.Task) {
 	l.found(t, r)
 }
 
-// giveFastBack cancels the lease that an ordinary exchange was granted, if any.
-func (l *rule) giveFastBack() {
+// cancelFastLease cancels the lease that an ordinary exchange was granted, if any.
+func (l *rule) cancelFastLease() {
 	if r := l.fast.Result; r != nil && r.Reply.Kind != wire.NoReply {
-		if s := See(&r.Reply, r.Bytes); s.Wins() {
+		if s := parseItem(&r.Reply, r.Bytes); s.HasLease() {
 			own := l.g.ByAddress[r.Server.Target.Network+" "+r.Server.Target.Address]
 			if own != nil {
-				l.g.giveBack(l.Guard, Spot{Server: own, Name: string(l.fast.Name)}, &s, r.ConnEpoch)
+				l.g.cancelLease(l.Guard, itemPlace{Server: own, Name: string(l.fast.Name)}, &s, r.ConnEpoch)
 			}
 		}
 	}
@@ -173,31 +173,31 @@ func (l *rule) judge(t *task.Task, r *upstream.Result, v stamp.Verdict) {
 		l.unanswered(t, r)
 		return
 	}
-	s := See(&r.Reply, r.Bytes)
+	s := parseItem(&r.Reply, r.Bytes)
 	if l.g.Heard(l.server(t), r.ConnEpoch, &s); l.g.Blind(l.conn(t)) && !l.Hide {
-		l.Guard = Hiding(l.Guard)
+		l.Guard = hidingRoute(l.Guard)
 	}
 	if l.copies == nil && !l.Sure(t) {
-		if s.Wins() {
-			l.g.giveBack(l.Guard, l.here(t), &s, r.ConnEpoch)
+		if s.HasLease() {
+			l.g.cancelLease(l.Guard, l.here(t), &s, r.ConnEpoch)
 		}
 		l.failed(t, "what the server said is not sure any more", stats.Unavailable)
 		return
 	}
 	switch {
-	case s.Absent(): // the server had no memory for a placeholder
+	case s.IsAbsent(): // the server had no memory for a placeholder
 		l.miss(t, missed{})
-	case s.Mark():
+	case s.IsTombstone():
 		l.late(t, r, &s)
-	case s.Wins() && !l.Hide:
-		l.won(t, r, &s)
-	case s.Stub() || l.Hide && s.Soft():
+	case s.HasLease() && !l.Hide:
+		l.onLease(t, r, &s)
+	case s.IsPlaceholder() || l.Hide && s.IsInvalidated():
 		l.late(t, r, &s)
-	case v != stamp.Stands && !s.Soft():
+	case v != stamp.Stands && !s.IsInvalidated():
 		l.fallen(t, r, &s, v)
 	case l.tags != nil && v == unreadable:
 		l.late(t, r, &s)
-	case !l.old(&s):
+	case !l.isOld(&s):
 		l.serve(t, r, &s)
 	case l.servesOld(t, &s):
 		l.serveOld(t, r, &s)
@@ -206,10 +206,10 @@ func (l *rule) judge(t *task.Task, r *upstream.Result, v stamp.Verdict) {
 	}
 }
 
-// old reports whether a value has to be rebuilt, so that only clients that accept an
+// isOld reports whether a value has to be rebuilt, so that only clients that accept an
 // old value may get it.
-func (l *rule) old(s *Item) bool {
-	return s.Soft() || s.Taken() && s.Left() <= int64(l.Stale/time.Second)
+func (l *rule) isOld(s *Item) bool {
+	return s.IsInvalidated() || s.IsLeased() && s.SecondsLeft() <= int64(l.Stale/time.Second)
 }
 
 // waitsFirst reports whether gets wait for a rebuild before they get the old value.
@@ -249,16 +249,16 @@ func (g *Guard) Refused(t *task.Task) {
 // miss answers t with a miss and records it.
 func (l *rule) miss(t *task.Task, what missed) *Miss {
 	m := l.record(t, what)
-	t.AnswerKind(task.Absence(t))
+	t.AnswerKind(task.MissKind(t))
 	return m
 }
 
-// won handles a reply that grants the lease. While the server of the key is warming
+// onLease handles a reply that grants the lease. While the server of the key is warming
 // up, won first looks for the value on the interim server.
-func (l *rule) won(t *task.Task, r *upstream.Result, s *Item) {
+func (l *rule) onLease(t *task.Task, r *upstream.Result, s *Item) {
 	seen := s.Clone()
 	what := missed{s: &seen, via: r.ConnEpoch, at: r.Asked, won: true}
-	if l.Role == health.Warming && s.Stub() {
+	if l.Role == health.Warming && s.IsPlaceholder() {
 		if l.tags != nil {
 			l.lent(t, what)
 			return
@@ -266,37 +266,37 @@ func (l *rule) won(t *task.Task, r *upstream.Result, s *Item) {
 		l.askAt(t, 1, t.Meta("mg", l.Keys[1], " f v t", nil), func(r *upstream.Result) { l.bring(t, r, what) })
 		return
 	}
-	if !s.Stub() && !s.Soft() {
+	if !s.IsPlaceholder() && !s.IsInvalidated() {
 		l.Learned.Count(stats.GuardEarly)
 	}
-	l.winner(t, what)
+	l.checkLease(t, what)
 }
 
-// winner grants the lease to t, if a set can be bound to the item. Otherwise it reads
+// checkLease grants the lease to t, if a set can be bound to the item. Otherwise it reads
 // the item again first.
-func (l *rule) winner(t *task.Task, what missed) {
+func (l *rule) checkLease(t *task.Task, what missed) {
 	if l.copies != nil {
-		l.crown(t, what)
+		l.grantLease(t, what)
 		return
 	}
 	if c, _, _ := l.server(t).Pick(t.Asker, false); c == nil || !c.IsSameProcess(what.via) {
 		// Another loop got the reply, and the connection that will carry the set is newer. So
 		// the item is read again before the client gets its reply.
-		l.look(t, func(s *Item, via upstream.ConnEpoch) {
-			what.won, what.via = string(s.Cas) == string(what.s.Cas), via
-			if what.s = s; s.Absent() {
+		l.inspectItem(t, func(s *Item, epoch upstream.ConnEpoch) {
+			what.won, what.via = string(s.Cas) == string(what.s.Cas), epoch
+			if what.s = s; s.IsAbsent() {
 				what.s = nil
 			}
-			l.crown(t, what)
+			l.grantLease(t, what)
 		})
 		return
 	}
-	l.crown(t, what)
+	l.grantLease(t, what)
 }
 
-// crown answers t with a miss, and records the client as the lease holder if what.won
+// grantLease answers t with a miss, and records the client as the lease holder if what.won
 // is still set.
-func (l *rule) crown(t *task.Task, what missed) {
+func (l *rule) grantLease(t *task.Task, what missed) {
 	l.Learned.Won(l.g.Now)
 	strike := l.g.neverFilled.Won(t.Hash, l.Guard, l.g.Now)
 	if m := l.miss(t, what); m != nil && what.won {
@@ -310,12 +310,12 @@ func (l *rule) bring(t *task.Task, r *upstream.Result, what missed) {
 	rep := &r.Reply
 	l.View.CountWarmRead(l.First.Server, false)
 	if rep.Kind != wire.Value || task.Expiring(r.Bytes, rep) {
-		l.winner(t, what)
+		l.checkLease(t, what)
 		return
 	}
-	s := See(rep, r.Bytes)
-	if s.Nothing() { // it was about to be rebuilt on the interim server
-		l.winner(t, what)
+	s := parseItem(rep, r.Bytes)
+	if s.IsMiss() { // it was about to be rebuilt on the interim server
+		l.checkLease(t, what)
 		return
 	}
 	flags := " C" + string(what.s.Cas) + " F" + string(s.Flags)
@@ -343,7 +343,7 @@ func (l *rule) late(t *task.Task, r *upstream.Result, s *Item) {
 		if m = l.record(t, what); m != nil {
 			m.Win = won
 		}
-		t.AnswerKind(task.Absence(t))
+		t.AnswerKind(task.MissKind(t))
 		return
 	}
 	l.watch(t, r, s)
@@ -351,7 +351,7 @@ func (l *rule) late(t *task.Task, r *upstream.Result, s *Item) {
 	if what.s = &seen; l.g.hold(t, l, what) {
 		return
 	}
-	if l.waitsFirst() && !l.final && !s.Stub() && !mustBeFresh(t) {
+	if l.waitsFirst() && !l.final && !s.IsPlaceholder() && !mustBeFresh(t) {
 		l.final = true
 		l.read(t)
 		return
@@ -364,7 +364,7 @@ func (l *rule) late(t *task.Task, r *upstream.Result, s *Item) {
 // restore it after a delete.
 func (l *rule) missLate(t *task.Task, what missed) {
 	if l.g.Ablation.Late {
-		t.AnswerKind(task.Absence(t))
+		t.AnswerKind(task.MissKind(t))
 		return
 	}
 	l.miss(t, what)
@@ -375,7 +375,7 @@ func (l *rule) missLate(t *task.Task, what missed) {
 // it replaces.
 func (l *rule) rebuilds(t *task.Task, s *Item) bool {
 	own, scope := l.misses(t), l.scope()
-	return own != nil && Cas(own.CAS) == string(s.Cas) && !scope.Shared && !scope.AfterMiss
+	return own != nil && formatCas(own.CAS) == string(s.Cas) && !scope.Shared && !scope.AfterMiss
 }
 
 // Overdue reports whether the lease holder of the item with that cas has not filled it
@@ -388,11 +388,11 @@ func (g *Guard) Overdue(rt *routing.Guard, hash uint64, cas []byte) bool {
 // next get then rebuilds.
 func (l *rule) watch(t *task.Task, r *upstream.Result, s *Item) {
 	g := l.g
-	if s.Mark() || len(s.Cas) == 0 || g.Ablation.Watch || g.winners.New(t.Hash, s.Cas, g.Now) || !g.Overdue(l.Guard, t.Hash, s.Cas) {
+	if s.IsTombstone() || len(s.Cas) == 0 || g.Ablation.Watch || g.winners.New(t.Hash, s.Cas, g.Now) || !g.Overdue(l.Guard, t.Hash, s.Cas) {
 		return
 	}
 	l.Learned.Count(stats.GuardRearmed)
-	g.giveBack(l.Guard, l.here(t), s, r.ConnEpoch)
+	g.cancelLease(l.Guard, l.here(t), s, r.ConnEpoch)
 	delete(g.winners, t.Hash)
 }
 
@@ -437,14 +437,14 @@ func (l *rule) show(t *task.Task, r *upstream.Result, s *Item, tag task.Token) {
 		b = l.asMeta(t, r, s)
 	} else {
 		shown := t.Op == wire.Gets || t.Op == wire.Gats || t.Req.Flags&wire.Binary != 0
-		b = AppendText(nil, l.name, &r.Reply, r.Bytes, s, shown)
+		b = appendText(nil, l.name, &r.Reply, r.Bytes, s, shown)
 	}
 	t.Answer(t.Result(l.server(t), b), tag)
 }
 
 // asMeta returns the reply r without the flags that the client has not asked for.
 func (l *rule) asMeta(t *task.Task, r *upstream.Result, s *Item) []byte {
-	return AppendMeta(nil, t.Req.Letters, int64(l.Stale/time.Second), &r.Reply, r.Bytes, s)
+	return appendMeta(nil, t.Req.Letters, int64(l.Stale/time.Second), &r.Reply, r.Bytes, s)
 }
 
 // touch sends the client's own read, which sets a new time to live, after a read has
@@ -460,12 +460,12 @@ func (l *rule) touch(t *task.Task, tag func(uint64) uint64) {
 			l.unanswered(t, r)
 		case task.Missed(r):
 			l.miss(t, missed{})
-		case t.Req.Dialect == wire.Text && rep.Body.Len() == 0 && string(rep.ClientFlags.Of(r.Bytes)) == EmptyFlags:
+		case t.Req.Dialect == wire.Text && rep.Body.Len() == 0 && string(rep.ClientFlags.Of(r.Bytes)) == emptyFlags:
 			at := rep.ClientFlags
 			b := slices.Concat(r.Bytes[:at.Start], []byte{'0'}, r.Bytes[at.End:])
 			t.Answer(t.Result(l.server(t), b), tag)
 		case t.Req.Dialect == wire.Meta:
-			s := See(rep, r.Bytes)
+			s := parseItem(rep, r.Bytes)
 			l.show(t, r, &s, tag)
 		default:
 			t.Answer(t.Result(l.server(t), bytes.Clone(r.Bytes)), tag)

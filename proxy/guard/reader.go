@@ -21,8 +21,8 @@ type Reader client.Exchange
 
 var _ upstream.Streamer = (*Reader)(nil) // so that large values are streamed
 
-// door is the handler of the client's connection.
-type door interface {
+// connHandler is the handler of the client's connection.
+type connHandler interface {
 	Fitting(key []byte) *routing.Route
 	Guarded() *Guard
 }
@@ -88,23 +88,23 @@ type Stamps struct {
 func (p *Reader) Judge(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte, tags *Stamps) (taken int) {
 	var known stamp.Known
 	whole := r.Body
-	if tags == nil && r.Kind == wire.Value && !Marked(r) && p.Op == wire.Get {
+	if tags == nil && r.Kind == wire.Value && !isTombstoneReply(r) && p.Op == wire.Get {
 		flags, _ := wire.FlagArg(b, r.MetaFlags, 'f')
-		if s := (Item{Flags: flags.Of(b)}); !s.Special() && r.Body.Len() > 0 { // no other part of the reply matters
+		if s := (Item{Flags: flags.Of(b)}); !s.IsSpecial() && r.Body.Len() > 0 { // no other part of the reply matters
 			p.found(a)
 			return p.exchange().Value(a, r, b, s.Flags, nil)
 		}
 	}
 	if r.Kind == wire.Value {
-		s := See(r, b)
+		s := parseItem(r, b)
 		stands := true
 		if tags != nil {
 			stands, known = tags.uncover(r, b, &s), tags.Known
 		}
 		empty := s.Size == 0 && p.Flags&wire.Binary != 0 // a binary reply is built from the stored item, which has flags that no client has set
-		if stands && !empty && (!s.Special() || p.fresh(a, &s)) {
+		if stands && !empty && (!s.IsSpecial() || p.fresh(a, &s)) {
 			p.found(a)
-			return p.exchange().Value(a, r, b, s.Shown(), p.token(&s))
+			return p.exchange().Value(a, r, b, s.ClientFlags(), p.token(&s))
 		}
 	} else if tags != nil {
 		known = tags.Known
@@ -152,11 +152,11 @@ func (tags *Stamps) uncover(r *wire.Reply, b []byte, s *Item) bool {
 
 // fresh reports whether a value is not old yet, although another client rebuilds it.
 func (p *Reader) fresh(a *upstream.Attempt, s *Item) bool {
-	if s.Wins() || s.Soft() || s.Mark() || s.Stub() || p.Session == nil {
+	if s.HasLease() || s.IsInvalidated() || s.IsTombstone() || s.IsPlaceholder() || p.Session == nil {
 		return false
 	}
 	rt, g := p.route(a)
-	if rt == nil || rt.Guard == nil || s.Left() <= int64(rt.Guard.Stale/time.Second) {
+	if rt == nil || rt.Guard == nil || s.SecondsLeft() <= int64(rt.Guard.Stale/time.Second) {
 		return false
 	}
 	key, _ := a.Named()
@@ -165,7 +165,7 @@ func (p *Reader) fresh(a *upstream.Attempt, s *Item) bool {
 
 // route returns the route of the attempt's key in the current routing table.
 func (p *Reader) route(a *upstream.Attempt) (*routing.Route, *Guard) {
-	d, ok := p.Session.Handler.(door)
+	d, ok := p.Session.Handler.(connHandler)
 	if !ok {
 		return nil, nil
 	}
@@ -179,7 +179,7 @@ func (p *Reader) route(a *upstream.Attempt) (*routing.Route, *Guard) {
 func (p *Reader) cold(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result, known stamp.Known) (taken int) {
 	x := p.exchange()
 	if x.Session == nil {
-		p.giveBack(c, a, r)
+		p.cancelLease(c, a, r)
 		return 0
 	}
 	rt, g := p.route(a)
@@ -190,8 +190,8 @@ func (p *Reader) cold(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result,
 	key, _ := a.Named()
 	if rt.Guard == nil { // a new routing table has removed the guard
 		if rep := &r.Reply; rep.Kind == wire.Value {
-			if s := See(rep, r.Bytes); !s.Nothing() && string(s.Flags) != stamp.Flags {
-				return x.Value(a, rep, r.Bytes, s.Shown(), p.token(&s))
+			if s := parseItem(rep, r.Bytes); !s.IsMiss() && string(s.Flags) != stamp.Flags {
+				return x.Value(a, rep, r.Bytes, s.ClientFlags(), p.token(&s))
 			}
 		} else if r.Bytes == nil {
 			x.Fail(a.Share, r.Why, r.Outcome)
@@ -199,7 +199,7 @@ func (p *Reader) cold(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result,
 		return 0
 	}
 	if r.Reply.Kind.Answered() {
-		s := See(&r.Reply, r.Bytes)
+		s := parseItem(&r.Reply, r.Bytes)
 		g.Heard(c.Server, r.ConnEpoch, &s)
 	}
 	r.Bytes = bytes.Clone(r.Bytes)
@@ -207,14 +207,14 @@ func (p *Reader) cold(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result,
 	return 0
 }
 
-// giveBack cancels the lease that was granted to a client that has gone.
-func (p *Reader) giveBack(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result) {
+// cancelLease cancels the lease that was granted to a client that has gone.
+func (p *Reader) cancelLease(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result) {
 	if !r.Reply.Kind.Answered() {
 		return
 	}
-	s := See(&r.Reply, r.Bytes)
+	s := parseItem(&r.Reply, r.Bytes)
 	key, _ := a.Named()
-	GiveBack(c, string(key), &s)
+	CancelLease(c, string(key), &s)
 }
 
 func (p *Reader) Done(c *upstream.Conn, a *upstream.Attempt) { p.exchange().Done(c, a) }
@@ -237,13 +237,13 @@ func (p *Reader) Streams(r *wire.Reply, b []byte) bool { return p.Flows(r, b, ni
 // Flows is Streams for a value with tags. An invalid value is not streamed, because a
 // task may serve it during its rebuild.
 func (p *Reader) Flows(r *wire.Reply, b []byte, tags *Stamps) (stands bool) {
-	if Marked(r) || !p.exchange().Streams(r, b) {
+	if isTombstoneReply(r) || !p.exchange().Streams(r, b) {
 		return false
 	}
 	if tags == nil {
 		return true
 	}
-	s := See(r, b)
+	s := parseItem(r, b)
 	_, stands = tags.head(r, b, &s)
 	return stands
 }
@@ -254,12 +254,12 @@ func (p *Reader) Begin(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b [
 
 // Open is Begin for a value that Flows has found valid.
 func (p *Reader) Open(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte, tags *Stamps) (taken int) {
-	s := See(r, b)
+	s := parseItem(r, b)
 	if tags != nil {
 		tags.uncover(r, b, &s)
 	}
 	p.found(a)
-	p.exchange().BeginValue(c, a, r, b, s.Shown(), p.token(&s))
+	p.exchange().BeginValue(c, a, r, b, s.ClientFlags(), p.token(&s))
 	return 0
 }
 

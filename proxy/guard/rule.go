@@ -22,7 +22,7 @@ type rule struct {
 	failover.Spot
 	*routing.Guard
 	g         *Guard
-	party     *party
+	party     *clientState
 	since     int64  // when the command arrived, on the loop's clock
 	followers uint64 // value of party.followers when the command arrived
 	many      bool   // the command is one key of a request with several keys
@@ -33,19 +33,19 @@ type rule struct {
 
 	fast FastAnswer
 
-	named  []stamp.Tag // tags that the client has named
-	tags   *tagged     // nil: the route has no tags
-	copies *Copy       // nil: the key has one replica only
+	named  []stamp.Tag   // tags that the client has named
+	tags   *tagged       // nil: the route has no tags
+	copies *replicaReply // nil: the key has one replica only
 
 	then     []func(r *upstream.Result) // callbacks of the commands sent, by their number; nil: the reply is ignored
 	tries    int
 	own      bool // the read was sent with the client's own meta flags
-	sealed   bool // the stored value must not be refreshed early: see Longer
+	sealed   bool // the stored value must not be refreshed early: see storedTTL
 	wrote    bool // a server has stored something, which a failed command has to undo
 	final    bool // the wait is over, so an old value is served now
 	outdated bool // the value served is an old one
 
-	bound *Bound // the set that was sent bound to a miss; nil: none
+	bound *boundSet // the set that was sent bound to a miss; nil: none
 }
 
 // maxTries is how often a command starts again because the item has changed in
@@ -82,7 +82,7 @@ func (l *rule) step(t *task.Task, line []byte, then func(r *upstream.Result)) {
 	})
 }
 
-func (l *rule) Told(_ *task.Task, id int, r *upstream.Result) {
+func (l *rule) HandleReply(_ *task.Task, id int, r *upstream.Result) {
 	if f := l.then[id]; f != nil {
 		f(r)
 	}
@@ -164,9 +164,9 @@ func (l *rule) answered(t *task.Task, r *upstream.Result) bool {
 	return false
 }
 
-// look reads the item without starting a rebuild. Only a soft-deleted item (X) still
+// inspectItem reads the item without starting a rebuild. Only a soft-deleted item (X) still
 // grants its lease to this look.
-func (l *rule) look(t *task.Task, then func(s *Item, via upstream.ConnEpoch)) {
+func (l *rule) inspectItem(t *task.Task, then func(s *Item, epoch upstream.ConnEpoch)) {
 	l.Learned.Count(stats.GuardLook)
 	flags := " s f c t R0"
 	if l.tags != nil {
@@ -175,9 +175,9 @@ func (l *rule) look(t *task.Task, then func(s *Item, via upstream.ConnEpoch)) {
 	l.inspect(t, l.at, t.Meta("mg", l.name, flags, nil), func(r *upstream.Result) {
 		l.judged(t, l.at, r, func(r *upstream.Result, v stamp.Verdict) {
 			if l.answered(t, r) {
-				s := See(&r.Reply, r.Bytes)
+				s := parseItem(&r.Reply, r.Bytes)
 				s = s.Clone()
-				s.Fallen = v != stamp.Stands
+				s.TagsChanged = v != stamp.Stands
 				then(&s, r.ConnEpoch)
 			}
 		})
@@ -186,17 +186,17 @@ func (l *rule) look(t *task.Task, then func(s *Item, via upstream.ConnEpoch)) {
 
 // nothing reports whether the client sees no value, for a command that then stores
 // nothing. If the look was granted the lease of a deleted item, it cancels that lease.
-func (l *rule) nothing(t *task.Task, s *Item, via upstream.ConnEpoch) bool {
-	if s.Nothing() && s.Wins() {
-		l.g.giveBack(l.Guard, l.here(t), s, via)
+func (l *rule) nothing(t *task.Task, s *Item, epoch upstream.ConnEpoch) bool {
+	if s.IsMiss() && s.HasLease() {
+		l.g.cancelLease(l.Guard, l.here(t), s, epoch)
 	}
-	return l.gone(s)
+	return l.isGone(s)
 }
 
-// gone reports whether the client sees no value. That includes an expired value, which
+// isGone reports whether the client sees no value. That includes an expired value, which
 // the server keeps so that it can be served during its rebuild.
-func (l *rule) gone(s *Item) bool {
-	return s.Nothing() || l.Stale > 0 && s.Left() <= int64(l.Stale/time.Second)
+func (l *rule) isGone(s *Item) bool {
+	return s.IsMiss() || l.Stale > 0 && s.SecondsLeft() <= int64(l.Stale/time.Second)
 }
 
 // again starts the command once more by calling f, because the item has changed in
@@ -215,17 +215,17 @@ func (l *rule) again(t *task.Task, f func()) {
 	f()
 }
 
-// giveBack cancels the lease of s, so that the next get rebuilds. A value that is not
+// cancelLease cancels the lease of s, so that the next get rebuilds. A value that is not
 // deleted stays unchanged, unless the route serves old values during a rebuild.
-func (g *Guard) giveBack(rt *routing.Guard, at Spot, s *Item, via upstream.ConnEpoch) {
-	if s.Stub() || s.Soft() || rt.Stale > 0 {
-		g.giveBackAt(at, string(s.Cas), via, s.Stub())
+func (g *Guard) cancelLease(rt *routing.Guard, at itemPlace, s *Item, epoch upstream.ConnEpoch) {
+	if s.IsPlaceholder() || s.IsInvalidated() || rt.Stale > 0 {
+		g.cancelLeaseAt(at, string(s.Cas), epoch, s.IsPlaceholder())
 	}
 }
 
-// giveBackAt cancels a lease, so that the next get rebuilds. It removes a placeholder,
+// cancelLeaseAt cancels a lease, so that the next get rebuilds. It removes a placeholder,
 // or marks another item as stale, but only if the item still has that cas.
-func (g *Guard) giveBackAt(at Spot, cas string, via upstream.ConnEpoch, stub bool) {
+func (g *Guard) cancelLeaseAt(at itemPlace, cas string, epoch upstream.ConnEpoch, stub bool) {
 	if cas == "" || cas == "0" {
 		return
 	}
@@ -233,8 +233,8 @@ func (g *Guard) giveBackAt(at Spot, cas string, via upstream.ConnEpoch, stub boo
 		n, _ := strconv.ParseUint(cas, 10, 64)
 		cas, stub = strconv.FormatUint(n^at.Seal, 10), true
 	}
-	if c, _, _ := at.Server.Pick(0, true); c != nil && c.IsSameProcess(via) {
-		giveBackOn(c, at.Name, cas, stub)
+	if c, _, _ := at.Server.Pick(0, true); c != nil && c.IsSameProcess(epoch) {
+		cancelLeaseOn(c, at.Name, cas, stub)
 	}
 }
 
@@ -242,22 +242,22 @@ func (g *Guard) giveBackAt(at Spot, cas string, via upstream.ConnEpoch, stub boo
 // replies.
 var ownTimeouts = table.Timeouts{Connect: time.Second, Request: time.Second, Deadline: time.Second}
 
-// GiveBack cancels, on c, the lease that a read of key was granted after its client
+// CancelLease cancels, on c, the lease that a read of key was granted after its client
 // had gone.
-func GiveBack(c *upstream.Conn, key string, s *Item) {
-	if s.Wins() && string(s.Cas) != "0" && (s.Stub() || s.Soft()) {
-		giveBackOn(c, key, string(s.Cas), s.Stub())
+func CancelLease(c *upstream.Conn, key string, s *Item) {
+	if s.HasLease() && string(s.Cas) != "0" && (s.IsPlaceholder() || s.IsInvalidated()) {
+		cancelLeaseOn(c, key, string(s.Cas), s.IsPlaceholder())
 	}
 }
 
-// giveBackOn sends the delete of a placeholder, or marks the item as stale with md I,
+// cancelLeaseOn sends the delete of a placeholder, or marks the item as stale with md I,
 // if it still has that cas.
-func giveBackOn(c *upstream.Conn, key, cas string, stub bool) {
+func cancelLeaseOn(c *upstream.Conn, key, cas string, stub bool) {
 	flags := " I C" + cas
 	if stub {
 		flags = " C" + cas
 	}
-	c.Server.Loop().Ask(c, nobody{}, 0, &ownTimeouts, []byte(Spelled("md ", key, flags)), true)
+	c.Server.Loop().Ask(c, nobody{}, 0, &ownTimeouts, []byte(plainLine("md ", key, flags)), true)
 }
 
 // nobody ignores the replies to the guard's own commands.
@@ -280,15 +280,15 @@ func (l *rule) rewrite(t *task.Task) {
 	if flags := t.Req.ClientFlags.Of(t.Raw); stores && t.Req.Body.Len() == 0 && !t.Req.Letters.Has('I') {
 		switch {
 		case t.Req.ClientFlags.Len() == 0 && t.Req.Dialect == wire.Meta:
-			edits = append(edits, appendToLine(t, " F"+EmptyFlags))
+			edits = append(edits, appendToLine(t, " F"+emptyFlags))
 		case wire.ClientFlags(flags) == 0:
-			edits = append(edits, task.Edit{At: t.Req.ClientFlags, With: []byte(EmptyFlags)})
+			edits = append(edits, task.Edit{At: t.Req.ClientFlags, With: []byte(emptyFlags)})
 		}
 	}
 	moves := stores || t.Op == wire.Touch || t.Op == wire.Gat || t.Op == wire.Gats || t.Op == wire.Get
 	if at := t.Req.Exptime; moves && at.Len() > 0 && !l.Hide {
 		if n, err := strconv.ParseInt(string(at.Of(t.Raw)), 10, 64); err == nil {
-			longer, sealed := Longer(l.Guard, n, l.g.Wall)
+			longer, sealed := storedTTL(l.Guard, n, l.g.Wall)
 			l.sealed = sealed && stores
 			edits = append(edits, task.Edit{At: at, With: strconv.AppendInt(nil, longer, 10)})
 		}

@@ -11,12 +11,12 @@ import (
 	"ringside/proxy/upstream"
 )
 
-// Table has the misses of one loop.
-type Table struct {
+// missTable has the misses of one loop.
+type missTable struct {
 	misses         map[key]*Miss
-	clients        map[*Client][]*Miss
+	clients        map[*missClient][]*Miss
 	oldest, newest *Miss
-	wins           []*Win // leases in the order in which they were granted; they may have ended
+	wins           []*leaseRecord // leases in the order in which they were granted; they may have ended
 }
 
 // key identifies the misses of one key in one scope.
@@ -25,24 +25,26 @@ type key struct {
 	name  string
 }
 
-func keyOf(s Scope, c *Client, name string) key {
+func keyOf(s Scope, c *missClient, name string) key {
 	if s.AfterMiss {
 		return key{0, name}
 	}
 	return key{c.ID, name}
 }
 
-// NewTable returns an empty table.
-func NewTable() *Table {
-	return &Table{misses: map[key]*Miss{}, clients: map[*Client][]*Miss{}}
+// newMissTable returns an empty table.
+func newMissTable() *missTable {
+	return &missTable{misses: map[key]*Miss{}, clients: map[*missClient][]*Miss{}}
 }
 
-// Of returns the misses of a key in the scope of a client, or nil.
-func (t *Table) Of(s Scope, c *Client, name string) *Miss { return t.misses[keyOf(s, c, name)] }
+// Find returns the misses of a key in the scope of a client, or nil.
+func (t *missTable) Find(s Scope, c *missClient, name string) *Miss {
+	return t.misses[keyOf(s, c, name)]
+}
 
 // Seen describes a new miss.
 type Seen struct {
-	Origin
+	missOrigin
 	CAS       uint64 // 0: unknown
 	Gone, Won bool
 	Hash      uint64
@@ -64,7 +66,7 @@ func At(rt *routing.Guard, now int64) Event {
 
 // Record records a miss. The parameter `most` is the maximum number of entries; if
 // there are more, it drops the oldest ones. It returns nil if the scope is Pooled.
-func (t *Table) Record(s Scope, c *Client, name string, seen Seen, most int) *Miss {
+func (t *missTable) Record(s Scope, c *missClient, name string, seen Seen, most int) *Miss {
 	if s.Pooled {
 		return nil
 	}
@@ -81,17 +83,17 @@ func (t *Table) Record(s Scope, c *Client, name string, seen Seen, most int) *Mi
 	} else {
 		t.unlink(m)
 	}
-	oldest := m.TagsRead
-	if m.N > 0 && !m.Origin.same(&seen.Origin) {
+	oldest := m.tagsRead
+	if m.N > 0 && !m.missOrigin.same(&seen.missOrigin) {
 		m.Entry, _, _ = Decide(s, m.Entry, Event{Kind: Unplaced, Now: m.Last, LeaseMax: int64(seen.Route.LeaseMax)})
 	}
 	fits := !s.one() && m.N > 0 && m.CAS == seen.CAS
-	if ev := seen.event(); fits && oldest.differ(&seen.TagsRead) {
+	if ev := seen.event(); fits && oldest.differ(&seen.tagsRead) {
 		m.Mixed, fits = m.Last+ev.Lease, false
 	}
 	m.Entry, _, _ = Decide(s, m.Entry, seen.event())
-	if m.Origin, m.Route = seen.Origin, seen.Route; fits {
-		m.TagsRead = oldest
+	if m.missOrigin, m.Route = seen.missOrigin, seen.Route; fits {
+		m.tagsRead = oldest
 	}
 	m.Win.End(false)
 	m.Win = nil
@@ -112,13 +114,13 @@ func (t *Table) Record(s Scope, c *Client, name string, seen Seen, most int) *Mi
 }
 
 // Won records that the client of the newest miss is the lease holder.
-func (t *Table) Won(m *Miss, strike bool, now int64) {
-	m.Win = &Win{Strike: strike, at: now, route: m.Route}
+func (t *missTable) Won(m *Miss, strike bool, now int64) {
+	m.Win = &leaseRecord{Strike: strike, at: now, route: m.Route}
 	t.wins = append(t.wins, m.Win)
 }
 
 // Apply applies an event to m, and drops m if no miss is left.
-func (t *Table) Apply(s Scope, m *Miss, ev Event) (act Act, cas uint64) {
+func (t *missTable) Apply(s Scope, m *Miss, ev Event) (act Act, cas uint64) {
 	m.Entry, act, cas = Decide(s, m.Entry, ev)
 	if m.N == 0 && !m.Busy {
 		t.drop(m)
@@ -129,29 +131,29 @@ func (t *Table) Apply(s Scope, m *Miss, ev Event) (act Act, cas uint64) {
 // Await queues a set until the set that is in flight is done.
 func (m *Miss) Await(f func()) { m.waiting = append(m.waiting, f) }
 
-// Bound is a set that was sent bound to a miss.
-type Bound struct {
+// boundSet is a set that was sent bound to a miss.
+type boundSet struct {
 	*Miss
-	Origin
+	missOrigin
 	CAS  uint64
 	Wins bool // the client is the lease holder
 }
 
 // Bind returns the bound set to send, after Decide has returned Bind.
-func (m *Miss) Bind(cas uint64) *Bound { return &Bound{m, m.Origin, cas, m.Won} }
+func (m *Miss) Bind(cas uint64) *boundSet { return &boundSet{m, m.missOrigin, cas, m.Won} }
 
 // Done ends a bound set after its reply; via is the connection epoch of the reply. It
 // returns the sets that have waited for this one.
-func (t *Table) Done(s Scope, b *Bound, ev Event, via upstream.ConnEpoch) (waiting []func()) {
+func (t *missTable) Done(s Scope, b *boundSet, ev Event, epoch upstream.ConnEpoch) (waiting []func()) {
 	m := b.Miss
 	ev.Kind, ev.Bound = SetDone, b.CAS
-	if !m.Origin.same(&b.Origin) { // another item may have the same cas
+	if !m.missOrigin.same(&b.missOrigin) { // another item may have the same cas
 		ev.Bound = ^uint64(0)
 	}
 	before := m.CAS
 	m.Entry, _, _ = Decide(s, m.Entry, ev)
 	if m.CAS != before && m.N > 0 {
-		m.Via, m.Stub = via, false
+		m.Via, m.Stub = epoch, false
 		m.Win.End(true)
 		m.Win = nil
 	}
@@ -163,7 +165,7 @@ func (t *Table) Done(s Scope, b *Bound, ev Event, via upstream.ConnEpoch) (waiti
 }
 
 // link makes m the newest.
-func (t *Table) link(m *Miss) {
+func (t *missTable) link(m *Miss) {
 	if m.older = t.newest; m.older != nil {
 		m.older.next = m
 	} else {
@@ -172,7 +174,7 @@ func (t *Table) link(m *Miss) {
 	t.newest, m.next = m, nil
 }
 
-func (t *Table) unlink(m *Miss) {
+func (t *missTable) unlink(m *Miss) {
 	if m.older != nil {
 		m.older.next = m.next
 	} else {
@@ -186,7 +188,7 @@ func (t *Table) unlink(m *Miss) {
 }
 
 // drop removes m.
-func (t *Table) drop(m *Miss) {
+func (t *missTable) drop(m *Miss) {
 	if t.misses[m.key] != m {
 		return
 	}
@@ -205,14 +207,14 @@ func (t *Table) drop(m *Miss) {
 
 // age drops misses that are older than lease_max, and ends leases without a set after
 // their lease time.
-func (t *Table) age(now int64) {
+func (t *missTable) age(now int64) {
 	for m := t.oldest; m != nil && !m.Busy && now-m.Last > int64(m.Route.LeaseMax); m = t.oldest {
 		m.Win.End(false)
 		t.drop(m)
 	}
 	for len(t.wins) > 0 {
 		w := t.wins[0]
-		if !w.over && now-w.at < int64(time.Second)*Lease(w.route) {
+		if !w.over && now-w.at < int64(time.Second)*leaseSeconds(w.route) {
 			return
 		}
 		w.End(false)
@@ -221,10 +223,10 @@ func (t *Table) age(now int64) {
 	}
 }
 
-// Leave drops the misses of a client that has gone, and returns them. It keeps a miss
+// DropClient drops the misses of a client that has gone, and returns them. It keeps a miss
 // if a set of the key is in flight, or is pending because its hash is in the parameter
 // `sets`. If that set does not end the miss, lease_max does.
-func (t *Table) Leave(c *Client, sets []uint64) (list []*Miss) {
+func (t *missTable) DropClient(c *missClient, sets []uint64) (list []*Miss) {
 	for _, m := range slices.Clone(t.clients[c]) {
 		if m.Busy || slices.Contains(sets, m.Hash) {
 			continue

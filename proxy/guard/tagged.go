@@ -85,7 +85,7 @@ func (l *rule) askVersion(t *task.Task, at int, key []byte, then func(cas uint64
 			then(0, r)
 			return
 		}
-		s := See(&r.Reply, r.Bytes)
+		s := parseItem(&r.Reply, r.Bytes)
 		cas, _ := strconv.ParseUint(string(s.Cas), 10, 64)
 		then(cas, r)
 	})
@@ -141,9 +141,9 @@ func (l *rule) judged(t *task.Task, at int, r *upstream.Result, then func(r *ups
 		return
 	}
 	tg.head, tg.body = nil, nil
-	s := See(rep, r.Bytes)
+	s := parseItem(rep, r.Bytes)
 	switch {
-	case rep.Kind != wire.Value || s.Stub() || s.Mark():
+	case rep.Kind != wire.Value || s.IsPlaceholder() || s.IsTombstone():
 		then(r, stamp.Stands)
 		return
 	case string(s.Flags) != stamp.Flags:
@@ -228,7 +228,7 @@ func (tg *tagged) remember(t *task.Task, h stamp.Head) {
 func (tg *tagged) without(r *upstream.Result, h stamp.Head) *upstream.Result {
 	tg.head, tg.body = bytes.Clone(h), bytes.Clone(r.Reply.Body.Of(r.Bytes)[len(h):])
 	bare := *r
-	bare.SetAnswer(wire.Get, wire.Meta, AppendBare(nil, r.Bytes, &r.Reply, h))
+	bare.SetAnswer(wire.Get, wire.Meta, appendBare(nil, r.Bytes, &r.Reply, h))
 	return &bare
 }
 
@@ -239,23 +239,23 @@ func (l *rule) fallen(t *task.Task, r *upstream.Result, s *Item, v stamp.Verdict
 		l.miss(t, missed{})
 		return
 	}
-	kept, known, via := t.Keep(r), slices.Clone(l.tags.known), l.tags.via
-	old := See(&kept.Reply, kept.Bytes)
-	keep := max(int64(l.Stale/time.Second), Lease(l.Guard))
+	kept, known, epoch := t.Keep(r), slices.Clone(l.tags.known), l.tags.via
+	old := parseItem(&kept.Reply, kept.Bytes)
+	keep := max(int64(l.Stale/time.Second), leaseSeconds(l.Guard))
 	l.ask(t, t.Meta("md", l.name, " I C"+string(s.Cas)+" T"+strconv.FormatInt(keep, 10), nil), func(*upstream.Result) {})
-	l.ask(t, t.Meta("mg", l.name, " s f c t N"+strconv.FormatInt(Lease(l.Guard), 10)+" R0", nil), func(r *upstream.Result) {
+	l.ask(t, t.Meta("mg", l.name, " s f c t N"+strconv.FormatInt(leaseSeconds(l.Guard), 10)+" R0", nil), func(r *upstream.Result) {
 		if !l.answered(t, r) {
 			return
 		}
-		l.tags.known, l.tags.via = known, via // read before the rebuild begins
-		switch s := See(&r.Reply, r.Bytes); {
-		case s.Wins():
-			l.won(t, r, &s)
-		case s.Absent():
+		l.tags.known, l.tags.via = known, epoch // read before the rebuild begins
+		switch s := parseItem(&r.Reply, r.Bytes); {
+		case s.HasLease():
+			l.onLease(t, r, &s)
+		case s.IsAbsent():
 			l.miss(t, missed{})
-		case !s.Soft() && !s.Stub():
+		case !s.IsInvalidated() && !s.IsPlaceholder():
 			l.again(t, func() { l.read(t) })
-		case v != unreadable && s.Soft() && l.servesOld(t, &s):
+		case v != unreadable && s.IsInvalidated() && l.servesOld(t, &s):
 			l.serveOld(t, &kept, &old)
 		default:
 			l.late(t, r, &s)
@@ -267,10 +267,10 @@ func (l *rule) fallen(t *task.Task, r *upstream.Result, s *Item, v stamp.Verdict
 // Values with tags are not copied between servers, because their versions do not match
 // those of another server. So lent cancels the lease.
 func (l *rule) lent(t *task.Task, what missed) {
-	known, via := l.tags.known, l.tags.via // at the key's own server, on which the client will store
+	known, epoch := l.tags.known, l.tags.via // at the key's own server, on which the client will store
 	rebuild := func() {
-		l.tags.known, l.tags.via = known, via
-		l.winner(t, what)
+		l.tags.known, l.tags.via = known, epoch
+		l.checkLease(t, what)
 	}
 	line := t.Meta("mg", l.Keys[1], " f v c", nil)
 	if t.Req.Dialect == wire.Meta && !touches(t) {
@@ -283,12 +283,12 @@ func (l *rule) lent(t *task.Task, what missed) {
 				rebuild()
 				return
 			}
-			s := See(&r.Reply, r.Bytes)
-			if s.Nothing() {
+			s := parseItem(&r.Reply, r.Bytes)
+			if s.IsMiss() {
 				rebuild()
 				return
 			}
-			l.g.giveBack(l.Guard, l.here(t), what.s, what.via)
+			l.g.cancelLease(l.Guard, l.here(t), what.s, what.via)
 			s.Cas = nil // it has no meaning on the key's own server
 			l.show(t, r, &s, nil)
 		})
@@ -306,8 +306,8 @@ func (l *rule) retouch(t *task.Task, tag task.Token) {
 			if !l.answered(t, r) {
 				return
 			}
-			s := See(&r.Reply, r.Bytes)
-			if v != stamp.Stands || s.Nothing() {
+			s := parseItem(&r.Reply, r.Bytes)
+			if v != stamp.Stands || s.IsMiss() {
 				l.miss(t, missed{})
 			} else {
 				l.show(t, r, &s, tag)
@@ -334,11 +334,11 @@ func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 	}
 	c0 := tg.c0
 	if l.bound != nil {
-		c0 = l.bound.Origin.First
+		c0 = l.bound.missOrigin.First
 	}
 	versions := make([]stamp.Version, len(tags))
 	open, late, asked := 1, false, false
-	var via upstream.ConnEpoch
+	var epoch upstream.ConnEpoch
 	done := func() {
 		if open--; open > 0 {
 			return
@@ -347,7 +347,7 @@ func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 		case tg.trouble != nil:
 			l.broken(t, tg.trouble)
 			return
-		case c != nil && (asked && !c.IsSameProcess(via) || l.bound != nil && !l.bound.Origin.Reachable(l.here(t), c)):
+		case c != nil && (asked && !c.IsSameProcess(epoch) || l.bound != nil && !l.bound.missOrigin.Reachable(l.here(t), c)):
 			late = true
 		}
 		if late && c0 == 0 {
@@ -358,7 +358,7 @@ func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 			tg.Learned.Count(stats.TagUnordered)
 			if b := l.bound; b != nil && b.Wins && b.Gone && b.N == 1 { // otherwise another client may fill the same item
 				l.Learned.Count(stats.GuardGivenBack)
-				l.g.giveBackAt(b.Origin.Spot, Cas(b.CAS), b.Origin.Via, b.Origin.Stub)
+				l.g.cancelLeaseAt(b.missOrigin.itemPlace, formatCas(b.CAS), b.missOrigin.Via, b.missOrigin.Stub)
 			}
 			then(false)
 			return
@@ -368,16 +368,16 @@ func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 	}
 	note := func(cas uint64, r *upstream.Result) {
 		if !asked {
-			asked, via = true, r.ConnEpoch
+			asked, epoch = true, r.ConnEpoch
 		}
-		late = late || cas == 0 || !via.Same(r.ConnEpoch)
+		late = late || cas == 0 || !epoch.Same(r.ConnEpoch)
 		done()
 	}
 	tg.trouble = nil
 	for i, tag := range tags {
 		versions[i].Tag = tag
 		if l.bound != nil && !l.g.Ablation.Stamp {
-			if cas, ok := l.bound.Origin.Known.Of(tag); ok && cas != 0 {
+			if cas, ok := l.bound.missOrigin.Known.Of(tag); ok && cas != 0 {
 				versions[i].Cas = cas
 				continue
 			}
@@ -446,7 +446,7 @@ func (l *rule) change(t *task.Task, s *Item, body []byte, then, again func()) {
 	if l.tags != nil && l.tags.head != nil {
 		flags, body = flags+" F"+stamp.Flags, slices.Concat(l.tags.head, body)
 	}
-	if left := s.Left(); left < math.MaxInt64 {
+	if left := s.SecondsLeft(); left < math.MaxInt64 {
 		flags += " T" + strconv.FormatInt(left, 10)
 	}
 	l.ask(t, t.Meta("ms", l.name, flags, body), func(r *upstream.Result) {

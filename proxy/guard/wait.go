@@ -19,7 +19,7 @@ import (
 type poll struct {
 	g        *Guard
 	key      string        // see nameOf
-	here     Spot          // server of the key, and its name there
+	here     itemPlace     // server of the key, and its name there
 	held     []*held       // the waiting gets; a poll is sent for the first of them
 	asking   bool          // a poll was sent, and its reply has not arrived
 	again    bool          // a command has changed the key since the last poll was sent
@@ -45,7 +45,7 @@ const (
 // hold makes t wait, and returns true, if it may wait.
 func (g *Guard) hold(t *task.Task, l *rule, seen missed) bool {
 	p := l.party
-	if l.Wait == 0 || p == nil || p.Shared.Load() || l.many && !l.HoldMany || g.isBarren(t, l) || !l.Learned.Holds() {
+	if l.Wait == 0 || p == nil || p.Shared.Load() || l.many && !l.HoldMany || g.isNeverFilled(t, l) || !l.Learned.Holds() {
 		return false
 	}
 	loops, _ := g.Loops.Count(g.Tasks)
@@ -67,7 +67,7 @@ func (g *Guard) hold(t *task.Task, l *rule, seen missed) bool {
 		q = &poll{g: g, key: name, here: l.here(t), interval: firstPoll}
 		g.polling[name] = q
 		g.polls = append(g.polls, q)
-		q.nextAt = g.Now + int64(max(q.wobble(), l.Learned.Usual()/5))
+		q.nextAt = g.Now + int64(max(q.jitter(), l.Learned.Usual()/5))
 	}
 	switch here := l.here(t); {
 	case len(q.held) == 0 && !q.asking, here.Copied && here.Seal != 0: // each waiter reads the key itself, so the newest is good for all
@@ -85,8 +85,8 @@ func (g *Guard) hold(t *task.Task, l *rule, seen missed) bool {
 	return true
 }
 
-// isBarren reports whether clients never fill t's key, and counts that.
-func (g *Guard) isBarren(t *task.Task, l *rule) bool {
+// isNeverFilled reports whether clients never fill t's key, and counts that.
+func (g *Guard) isNeverFilled(t *task.Task, l *rule) bool {
 	barren := g.neverFilled.Has(t.Hash, g.Now)
 	if barren {
 		l.Learned.Count(stats.GuardBarren)
@@ -94,9 +94,9 @@ func (g *Guard) isBarren(t *task.Task, l *rule) bool {
 	return barren
 }
 
-// wobble returns the next interval, changed at random by up to 30 %, and makes the
+// jitter returns the next interval, changed at random by up to 30 %, and makes the
 // interval longer.
-func (q *poll) wobble() time.Duration {
+func (q *poll) jitter() time.Duration {
 	d := q.interval
 	q.interval = min(q.interval+q.interval/2, lastPoll)
 	return d*7/10 + time.Duration(q.g.chance.Int64N(int64(d)*6/10+1))
@@ -141,13 +141,13 @@ func (q *poll) ask() {
 	}
 	g.nextPoll[q.here.Server] = max(next, g.Now-int64(10*time.Millisecond)) + int64(time.Second/maxPolls)
 	c, _, _ := q.here.Server.Pick(first.t.Asker, true)
-	q.nextAt = g.Now + int64(q.wobble())
+	q.nextAt = g.Now + int64(q.jitter())
 	if c == nil {
 		return
 	}
 	first.l.Learned.Count(stats.GuardPoll)
 	q.asking, q.again = true, false
-	line := []byte(Spelled("mg ", q.here.Name, " s f t c"))
+	line := []byte(plainLine("mg ", q.here.Name, " s f t c"))
 	if !q.here.Copied {
 		line = first.l.readLine(first.t, true)
 	}
@@ -176,8 +176,8 @@ func (q *poll) Answered(_ int, r *upstream.Result) {
 		q.answeredCopy(r)
 	case len(q.held) == 0:
 		if rep.Kind.Answered() {
-			if s := See(rep, r.Bytes); s.Wins() {
-				g.giveBackAt(q.here, string(s.Cas), r.ConnEpoch, s.Stub())
+			if s := parseItem(rep, r.Bytes); s.HasLease() {
+				g.cancelLeaseAt(q.here, string(s.Cas), r.ConnEpoch, s.IsPlaceholder())
 			}
 		}
 	case !rep.Kind.Answered():
@@ -187,13 +187,13 @@ func (q *poll) Answered(_ int, r *upstream.Result) {
 			h.t.CatchUp()
 		}
 	default:
-		s := See(rep, r.Bytes)
+		s := parseItem(rep, r.Bytes)
 		switch first := q.held[0]; {
-		case s.Wins() || s.Absent(): // the first waiter rebuilds, or reads again
+		case s.HasLease() || s.IsAbsent(): // the first waiter rebuilds, or reads again
 			q.take(0)
 			first.l.found(first.t, r)
 			first.t.CatchUp()
-		case s.Stub() || s.Mark() || s.Soft() && first.l.Stale == 0 || first.l.waitsFirst() && first.l.old(&s):
+		case s.IsPlaceholder() || s.IsTombstone() || s.IsInvalidated() && first.l.Stale == 0 || first.l.waitsFirst() && first.l.isOld(&s):
 			seen := s.Clone()
 			for _, h := range q.held {
 				h.seen.s, h.seen.via = &seen, r.ConnEpoch
@@ -221,10 +221,10 @@ func (q *poll) Answered(_ int, r *upstream.Result) {
 // placeholder, each waiter reads it itself.
 func (q *poll) answeredCopy(r *upstream.Result) {
 	if r.Reply.Kind.Answered() && len(q.held) > 0 {
-		s := See(&r.Reply, r.Bytes)
+		s := parseItem(&r.Reply, r.Bytes)
 		n, _ := strconv.ParseUint(string(s.Cas), 10, 64)
 		s.Cas = strconv.AppendUint(nil, n^q.here.Seal, 10)
-		if (s.Stub() || s.Mark()) && !s.Wins() {
+		if (s.IsPlaceholder() || s.IsTombstone()) && !s.HasLease() {
 			seen := s.Clone()
 			if q.here.Seal == 0 { // the cas is not sealed
 				seen.Cas = nil
@@ -266,7 +266,7 @@ func (q *poll) end(h *held, over bool) {
 			return
 		}
 	}
-	if h.l.waitsFirst() && !h.seen.s.Stub() && !mustBeFresh(h.t) {
+	if h.l.waitsFirst() && !h.seen.s.IsPlaceholder() && !mustBeFresh(h.t) {
 		h.l.final = true
 		h.l.read(h.t)
 		h.t.CatchUp()
@@ -290,7 +290,7 @@ func (g *Guard) wake(t *task.Task) {
 }
 
 // endWaits ends the waits of a client that has gone or has sent another request.
-func (g *Guard) endWaits(p *party) {
+func (g *Guard) endWaits(p *clientState) {
 	for _, q := range g.polls {
 		for i := 0; i < len(q.held); {
 			if h := q.held[i]; h.l.party == p {

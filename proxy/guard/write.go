@@ -23,7 +23,7 @@ func (l *rule) takesOwn(t *task.Task) bool {
 		return false
 	}
 	flags := t.Req.ClientFlags.Of(t.Raw)
-	return wire.SameFlags(flags, MarkFlags) || l.tags != nil && wire.SameFlags(flags, stamp.Flags)
+	return wire.SameFlags(flags, tombstoneFlags) || l.tags != nil && wire.SameFlags(flags, stamp.Flags)
 }
 
 func (l *rule) write(t *task.Task) {
@@ -51,8 +51,8 @@ func (l *rule) write(t *task.Task) {
 	case wire.Incr, wire.Decr:
 		l.count(t)
 	case wire.Touch:
-		l.look(t, func(s *Item, via upstream.ConnEpoch) {
-			if l.nothing(t, s, via) && !l.g.Ablation.Touch {
+		l.inspectItem(t, func(s *Item, epoch upstream.ConnEpoch) {
+			if l.nothing(t, s, epoch) && !l.g.Ablation.Touch {
 				l.say(t, wire.NotFound)
 				return
 			}
@@ -85,8 +85,8 @@ func (l *rule) byToken(t *task.Task) {
 			return
 		}
 		kept := t.Keep(r)
-		l.look(t, func(s *Item, via upstream.ConnEpoch) {
-			if l.nothing(t, s, via) {
+		l.inspectItem(t, func(s *Item, epoch upstream.ConnEpoch) {
+			if l.nothing(t, s, epoch) {
 				t.AnswerKind(wire.NotFound)
 			} else {
 				t.Answer(&kept, token)
@@ -172,7 +172,7 @@ func (l *rule) storeNow(t *task.Task, mode byte, cas string, token bool, then fu
 		if r.Reply.Kind.Failed() {
 			// memcached has removed the old item. The new value is too large, or memory is short.
 			l.release(Refused, 0, upstream.ConnEpoch{})
-			l.g.neverFilled.Strike(t.Hash, Unfilled+1, l.Guard, l.g.Now)
+			l.g.neverFilled.AddMiss(t.Hash, Unfilled+1, l.Guard, l.g.Now)
 			l.g.wake(t)
 		}
 		if l.answered(t, r) {
@@ -194,11 +194,11 @@ func (l *rule) seal(t *task.Task) {
 		if r.Reply.Kind == wire.NoReply {
 			return
 		}
-		if s := See(&r.Reply, r.Bytes); s.Wins() && s.Size == 0 { // nothing was stored
-			l.g.giveBackAt(here, string(s.Cas), r.ConnEpoch, true)
+		if s := parseItem(&r.Reply, r.Bytes); s.HasLease() && s.Size == 0 { // nothing was stored
+			l.g.cancelLeaseAt(here, string(s.Cas), r.ConnEpoch, true)
 		}
 	}
-	line := " s c N" + strconv.FormatInt(Lease(l.Guard), 10) + " R100000"
+	line := " s c N" + strconv.FormatInt(leaseSeconds(l.Guard), 10) + " R100000"
 	if l.copies != nil {
 		l.ask(t, t.Meta("mg", l.name, line, nil), told)
 		return
@@ -213,7 +213,7 @@ func (l *rule) answerStore(t *task.Task, k wire.Kind, r *upstream.Result) {
 		l.say(t, k)
 		return
 	}
-	s := See(&r.Reply, r.Bytes)
+	s := parseItem(&r.Reply, r.Bytes)
 	b := l.asMeta(t, r, &s)
 	l.end(t, func() { t.Answer(t.Result(l.server(t), b), nil) })
 }
@@ -241,11 +241,11 @@ func (l *rule) add(t *task.Task) {
 			l.answerStore(t, k, r)
 			return
 		}
-		l.look(t, func(s *Item, _ upstream.ConnEpoch) {
+		l.inspectItem(t, func(s *Item, _ upstream.ConnEpoch) {
 			switch {
-			case s.Absent():
+			case s.IsAbsent():
 				l.again(t, func() { l.add(t) })
-			case !l.gone(s) || s.Mark():
+			case !l.isGone(s) || s.IsTombstone():
 				l.say(t, wire.NotStored)
 			default:
 				l.over(t, 'S', s, func() { l.add(t) })
@@ -266,8 +266,8 @@ func (l *rule) replace(t *task.Task) {
 			return
 		}
 	}
-	l.look(t, func(s *Item, via upstream.ConnEpoch) {
-		if l.nothing(t, s, via) {
+	l.inspectItem(t, func(s *Item, epoch upstream.ConnEpoch) {
+		if l.nothing(t, s, epoch) {
 			l.say(t, wire.NotStored)
 		} else {
 			l.over(t, 'R', s, func() { l.replace(t) })
@@ -282,8 +282,8 @@ func (l *rule) extend(t *task.Task) {
 	if t.Op == wire.Prepend {
 		mode = 'P'
 	}
-	l.look(t, func(s *Item, via upstream.ConnEpoch) {
-		if l.nothing(t, s, via) {
+	l.inspectItem(t, func(s *Item, epoch upstream.ConnEpoch) {
+		if l.nothing(t, s, epoch) {
 			l.say(t, wire.NotStored)
 			return
 		}
@@ -292,7 +292,7 @@ func (l *rule) extend(t *task.Task) {
 			l.change(t, s, body, func() { l.say(t, wire.Stored) }, func() { l.extend(t) })
 		}
 		switch {
-		case s.Plain(): // if bytes are added, it keeps flags that no client has set
+		case s.IsPlainEmpty(): // if bytes are added, it keeps flags that no client has set
 			if headed {
 				l.tags.head = stamp.Head(l.tags.head).WithFlags(0)
 			}
@@ -324,15 +324,15 @@ func (l *rule) remove(t *task.Task, then func(found bool)) {
 		l.erase(t, then)
 		return
 	}
-	l.look(t, func(s *Item, _ upstream.ConnEpoch) {
-		if s.Absent() {
+	l.inspectItem(t, func(s *Item, _ upstream.ConnEpoch) {
+		if s.IsAbsent() {
 			then(false)
 			return
 		}
 		flags := " C" + string(s.Cas)
-		if s.Soft() && !s.Stub() || !l.gone(s) {
+		if s.IsInvalidated() && !s.IsPlaceholder() || !l.isGone(s) {
 			flags = " I" + flags
-			if !s.Soft() { // a second delete must not extend how long the old value is served
+			if !s.IsInvalidated() { // a second delete must not extend how long the old value is served
 				flags += " T" + strconv.FormatInt(int64(l.Stale/time.Second), 10)
 			}
 		}
@@ -340,7 +340,7 @@ func (l *rule) remove(t *task.Task, then func(found bool)) {
 			switch {
 			case !l.answered(t, r):
 			case r.Reply.Kind == wire.Deleted:
-				then(!l.gone(s))
+				then(!l.isGone(s))
 			case l.tries >= maxTries:
 				l.erase(t, then)
 			default:
@@ -362,8 +362,8 @@ func (l *rule) erase(t *task.Task, then func(found bool)) {
 	l.Learned.Count(stats.GuardLook)
 	l.ask(t, t.Meta("mg", l.name, " s f R0", nil), func(r *upstream.Result) {
 		if r.Reply.Kind.Answered() {
-			s := See(&r.Reply, r.Bytes)
-			found = !s.Nothing()
+			s := parseItem(&r.Reply, r.Bytes)
+			found = !s.IsMiss()
 		}
 		done()
 	})

@@ -31,7 +31,7 @@ func (k *Keeper) step(now int64) {
 	for i := range k.servers {
 		k.drive(i, now)
 	}
-	k.handOver(now)
+	k.advanceHandover(now)
 	k.vote(now)
 	k.callRoll(now)
 	k.ping(now)
@@ -155,7 +155,7 @@ func (k *Keeper) become(i int, e entry, why string, now int64) {
 	}
 	s.why, s.since = why, now
 	s.goTo, s.goAt, s.until = 0, 0, 0
-	s.flush, s.warm = flushing{}, Warmth{}
+	s.flush, s.warm = flushing{}, warmth{}
 	s.held = nil
 	here := k.present(i)
 	s.stranger = s.stranger && here // a stranger is flushed before it rejoins
@@ -178,24 +178,24 @@ func overrideEvent(e entry) string {
 // their records.
 func (k *Keeper) publish(i int, e entry, why string, now int64) {
 	k.become(i, e, why, now)
-	k.tellAll(now)
+	k.pingAllNow(now)
 }
 
-// tellAll pings all servers now, so that the latest state is written to them.
-func (k *Keeper) tellAll(now int64) {
+// pingAllNow pings all servers now, so that the latest state is written to them.
+func (k *Keeper) pingAllNow(now int64) {
 	for j := range k.servers {
 		k.servers[j].pingAt = min(k.servers[j].pingAt, now) // the replies contain the cas that a write needs
 	}
 }
 
-// handOver moves a handover to its next stage if that is due.
-func (k *Keeper) handOver(now int64) {
+// advanceHandover moves a handover to its next stage if that is due.
+func (k *Keeper) advanceHandover(now int64) {
 	stood := func() bool {
-		done, _ := k.stood(-1, k.barrier.Since, k.barrier.Held, now)
+		done, _ := k.replicated(-1, k.barrier.Since, k.barrier.Held, now)
 		return done
 	}
 	if k.barrier.Step(k.hash, now, now >= k.foreignUntil, stood, k.set.Ping) {
-		k.tellAll(now)
+		k.pingAllNow(now)
 	}
 }
 
@@ -293,7 +293,7 @@ func (k *Keeper) leaves(i int, now int64) (why string, ok bool) {
 		return "", false
 	}
 	ejectAt := k.ejectAt(i, now)
-	opinion := k.opinions(i, now)
+	opinion := k.countVotes(i, now)
 	switch {
 	case k.pool == poolNoMeta && (unfit || s.stranger):
 		s.step = "is to be emptied, but can't be: " + serverNoMeta
@@ -321,9 +321,9 @@ func (k *Keeper) leaves(i int, now int64) (why string, ok bool) {
 		s.step = "stays: no other server could take over"
 	case !k.reaches(i, now):
 		s.step = "stays: this Ringside reaches too few of the others"
-	case opinion == Unheard, opinion == Unasked:
+	case opinion == noData, opinion == notAsked:
 		s.step = "next: LEAVING, if most Ringsides suspect it too"
-	case opinion == Reached:
+	case opinion == reachable:
 		s.step = "stays: most Ringsides reach it"
 	default:
 		s.step = "next: LEAVING"
@@ -384,7 +384,7 @@ func (k *Keeper) relieved(i int) bool {
 func (k *Keeper) returns(i int, now int64) (why string, ok bool) {
 	s := &k.servers[i]
 	held := s.since + int64(k.set.Hold)
-	opinion := k.opinions(i, now)
+	opinion := k.countVotes(i, now)
 	switch {
 	case s.override() != Restore:
 		s.step = "stays out, by order"
@@ -394,9 +394,9 @@ func (k *Keeper) returns(i int, now int64) (why string, ok bool) {
 		s.step = "next: RETURN, when it answers"
 	case k.set.OnRejoin == Hold && !s.restored && now < held:
 		s.step, s.until = "next: RETURN, after its hold", held
-	case opinion == Rejected:
+	case opinion == rejected:
 		s.step = "stays out: most Ringsides don't reach it"
-	case opinion == Unheard:
+	case opinion == noData:
 		s.step = "next: RETURN, when the other Ringsides have said whether they reach it"
 	case k.strict() && now >= k.quorum:
 		s.step = "stays out: this Ringside reaches too few of the others"
@@ -416,7 +416,7 @@ var (
 func (k *Keeper) override(i int, o Override, now int64) error {
 	s := &k.servers[i]
 	if s.down = o == Down; s.down {
-		k.isSuspect(i, "by order", now)
+		k.markSuspect(i, "by order", now)
 	}
 	if o != Restore && k.present(i) {
 		if !k.relieved(i) {

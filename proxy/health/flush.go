@@ -72,7 +72,7 @@ func (k *Keeper) driveFlush(i int, now int64) {
 
 func (k *Keeper) tokenLine(i int) []byte {
 	key := fmt.Sprintf("%s:%d", k.keys.Flush, k.servers[i].n)
-	return Put(key, nil, 0, electedTime)
+	return MetaPut(key, nil, 0, electedTime)
 }
 
 func (k *Keeper) askThreads(i int, now int64) {
@@ -87,7 +87,7 @@ func (k *Keeper) flushAnswered(a ask, answer []byte, now int64) {
 	if a.n != s.n || a.round != f.round {
 		return // another proxy was faster, or the server failed again
 	}
-	line := FirstLine(answer)
+	line := firstLine(answer)
 	switch a.kind {
 	case askElect:
 		if line != "HD" {
@@ -98,7 +98,7 @@ func (k *Keeper) flushAnswered(a ask, answer []byte, now int64) {
 		k.askThreads(i, now)
 	case askThreads:
 		f.step = flushFences
-		f.fences = Threads(answer)
+		f.fences = parseThreads(answer)
 		for range f.fences {
 			k.lastConn++
 			k.sendOn(k.lastConn, true, ask{kind: askFence, server: i, about: i}, now, []byte("mn\r\n"))
@@ -132,7 +132,7 @@ func (k *Keeper) sendFlush(i int, now int64) {
 	}
 	put(askFlush, false, []byte("flush_all\r\n"))
 	put(askToken, false, k.tokenLine(i))
-	put(askRecord, false, Put(k.keys.View, appendRecord(nil, r, k.members), 0, 0))
+	put(askRecord, false, MetaPut(k.keys.View, appendRecord(nil, r, k.members), 0, 0))
 	put(askFlushed, true, []byte("mn\r\n"))
 }
 

@@ -38,7 +38,7 @@ func (k *Keeper) identified(a ask, answer []byte, now int64) {
 	if held {
 		s.pingAt = min(s.pingAt, now) // for the lease or the record that waits for the identity
 	}
-	p, ok := Parse(answer)
+	p, ok := ParseProcess(answer)
 	if !ok {
 		return
 	}
@@ -48,7 +48,7 @@ func (k *Keeper) identified(a ask, answer []byte, now int64) {
 		return
 	}
 	if s.stranger = k.present(a.server) && !k.parting && p.Stranger(now-heard); s.stranger {
-		s.suspect = false // isSuspect below must record the new reason
-		k.isSuspect(a.server, p.Answers(), now)
+		s.suspect = false // markSuspect below must record the new reason
+		k.markSuspect(a.server, p.Answers(), now)
 	}
 }

@@ -116,7 +116,7 @@ func TestStrangerIsTakenByOrder(t *testing.T) {
 	w.cutAll(1, true)
 	w.until(1, Out) // no server can replace server 0
 	k.servers[0].stranger = true
-	w.input(w.proxies[0], func() { k.isSuspect(0, "another memcached", w.now) })
+	w.input(w.proxies[0], func() { k.markSuspect(0, "another memcached", w.now) })
 	w.stays(0, In, 10*sec)
 	if v := k.Verdict(0); !v.Suspect || v.Step != "is to be emptied, when others can take over" {
 		t.Errorf("%+v", v)

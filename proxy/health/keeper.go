@@ -11,17 +11,17 @@ import (
 	"ringside/proxy/health/barrier"
 )
 
-// Member is one server of a pool. All functions of this package identify a server by
+// Server is one server of a pool. All functions of this package identify a server by
 // its index in the list of members. The pool's own servers come first, in the order of
 // the table, then those of its gutter.
-type Member struct {
+type Server struct {
 	Name    string // stable; identifies the server in the view record
 	Address string // only compared: proxies with different addresses have different membership lists
 	Gutter  bool   // only serves keys of other servers
 }
 
 // Request is one memcached request for the caller to send. The caller must report its
-// result with one call of Answered, Unanswered or Unasked.
+// result with one call of Answered, Unanswered or notAsked.
 type Request struct {
 	ID     uint64
 	Server int
@@ -56,11 +56,11 @@ type Event struct {
 // All times are nanoseconds of CLOCK_BOOTTIME, or of another monotonic clock that keeps
 // running while the machine sleeps. It is not safe for concurrent use.
 type Keeper struct {
-	members []Member
+	members []Server
 	index   map[string]int // indexes of members by name
 	set     Settings
 	hash    uint64 // hash of the membership list
-	keys    Keys
+	keys    recordKeys
 	random  *rand.Rand // for jitter
 	off     Ablation
 
@@ -109,13 +109,13 @@ type server struct {
 	contact
 	identity
 	flush flushing
-	warm  Warmth
+	warm  warmth
 
 	incomplete bool // with replicas: it rejoined empty and is not filled yet
 	needed     bool // with replicas: according to another pool on this server, it may have the last copy of a key
 	unfit      bool // with replicas: it missed more writes than the ledger can record, and must be flushed
-	live       Tally
-	sus        []Tally // by suspect server; nil until a proxy suspects one
+	live       tally
+	sus        []tally // by suspect server; nil until a proxy suspects one
 }
 
 // suspicion records whether this proxy considers the server unreachable, by its own
@@ -175,7 +175,7 @@ func (k *Keeper) Ablate(a Ablation) { k.off = a }
 // New returns the keeper of a pool. Names of members must be unique. Zero fields of s
 // get defaults: see withDefaults. The seed determines the jitter; every proxy should
 // have its own.
-func New(pool string, members []Member, s Settings, seed uint64) *Keeper {
+func New(pool string, members []Server, s Settings, seed uint64) *Keeper {
 	k := &Keeper{
 		members: slices.Clone(members),
 		index:   make(map[string]int, len(members)),
@@ -191,7 +191,7 @@ func New(pool string, members []Member, s Settings, seed uint64) *Keeper {
 	for i, m := range members {
 		k.index[m.Name], names[i] = i, m.Name
 	}
-	k.keys = MakeKeys(pool, names)
+	k.keys = makeRecordKeys(pool, names)
 	return k
 }
 
@@ -208,7 +208,7 @@ func (s Settings) withDefaults() Settings {
 
 // Resume continues a handover in the stage at which the pool's previous keeper was
 // before a reload.
-func (k *Keeper) Resume(before *View) { k.barrier.Standing = *before.Handover.Standing() }
+func (k *Keeper) Resume(before *View) { k.barrier.Status = *before.Handover.Status() }
 
 // Departed tells the keeper about a server that a reload has removed from the list, or
 // added back. n and renamed are its last numbers. Proxies no longer write to a removed
@@ -254,7 +254,7 @@ func (k *Keeper) ServerFailed(server int, refused bool, why string, now int64) {
 	default:
 		s.refused.last = now
 	}
-	k.isSuspect(server, why, now)
+	k.markSuspect(server, why, now)
 	k.step(now)
 }
 

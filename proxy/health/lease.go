@@ -116,14 +116,14 @@ func (k *Keeper) present(i int) bool {
 //
 // Without the guarantee of Strict, servers that this proxy can't reach are ignored.
 func (k *Keeper) waited(i int, now int64) (done bool, until int64) {
-	return k.stood(i, k.servers[i].since, k.servers[i].held, now)
+	return k.replicated(i, k.servers[i].since, k.servers[i].held, now)
 }
 
-// stood is like waited, for any content of the records. The parameter `since` is when
+// replicated is like waited, for any content of the records. The parameter `since` is when
 // that content was published. For each server, held is the time from which its record
 // has contained it; 0: it does not. The content is about server i, or about no server
 // if i is -1.
-func (k *Keeper) stood(i int, since int64, held []int64, now int64) (done bool, until int64) {
+func (k *Keeper) replicated(i int, since int64, held []int64, now int64) (done bool, until int64) {
 	wait, holders := k.wait(), 0
 	done, until = true, since+wait
 	for j := range k.servers {

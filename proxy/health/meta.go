@@ -17,15 +17,15 @@ import (
 // keyLimit is the maximum length of a key in memcached.
 const keyLimit = 250
 
-// AppendName escapes a name for a record or a key.
-func AppendName(dst []byte, name string) []byte { return roll.AppendText(dst, name, "=") }
+// appendName escapes a name for a record or a key.
+func appendName(dst []byte, name string) []byte { return roll.AppendText(dst, name, "=") }
 
 // Pools is the key of the item that lists the pools which eject a server. All pools
 // share it.
 const Pools = divert.Reserved + "_pools"
 
-// Keys are the keys of a keeper's items on the servers of a pool.
-type Keys struct {
+// recordKeys are the keys of a keeper's items on the servers of a pool.
+type recordKeys struct {
 	View     string
 	Live     string
 	Roll     string
@@ -34,9 +34,9 @@ type Keys struct {
 	Flush    string   // a prefix: the number n is appended
 }
 
-// MakeKeys returns the keys of a pool with these servers.
-func MakeKeys(pool string, servers []string) Keys {
-	k := Keys{View: makeKey("view__", pool), Live: makeKey("live", pool), Roll: makeKey("roll", pool), Flush: makeKey("fl", pool)}
+// makeRecordKeys returns the keys of a pool with these servers.
+func makeRecordKeys(pool string, servers []string) recordKeys {
+	k := recordKeys{View: makeKey("view__", pool), Live: makeKey("live", pool), Roll: makeKey("roll", pool), Flush: makeKey("fl", pool)}
 	for _, name := range servers {
 		k.Suspects = append(k.Suspects, makeKey("sus", pool, name))
 		k.Refused = append(k.Refused, makeKey("ref", pool, name))
@@ -49,7 +49,7 @@ func MakeKeys(pool string, servers []string) Keys {
 func makeKey(kind string, names ...string) string {
 	key := []byte(divert.Reserved + "_" + kind)
 	for _, name := range names {
-		key = AppendName(append(key, ':'), name)
+		key = appendName(append(key, ':'), name)
 	}
 	if len(key) <= keyLimit-10 {
 		return string(key)
@@ -59,13 +59,13 @@ func makeKey(kind string, names ...string) string {
 	return fmt.Sprintf("%s_%s:%016x", divert.Reserved, kind, h.Sum64())
 }
 
-// Get returns a request for an item and its cas.
-func Get(key string) []byte { return fmt.Appendf(nil, "mg %s v c\r\n", key) }
+// MetaGet returns a request for an item and its cas.
+func MetaGet(key string) []byte { return fmt.Appendf(nil, "mg %s v c\r\n", key) }
 
-// Put returns a request that stores an item. It replaces only the version with the cas
+// MetaPut returns a request that stores an item. It replaces only the version with the cas
 // number cas; if that is 0, it only creates the item. The parameter seconds is the TTL
 // of the item; 0: it never expires.
-func Put(key string, value []byte, cas uint64, seconds int) []byte {
+func MetaPut(key string, value []byte, cas uint64, seconds int) []byte {
 	how := "ME"
 	if cas != 0 {
 		how = "C" + strconv.FormatUint(cas, 10)
@@ -77,18 +77,18 @@ func Put(key string, value []byte, cas uint64, seconds int) []byte {
 	return fmt.Appendf(line, "\r\n%s\r\n", value)
 }
 
-// Add returns a request that increments a counter by one. If the counter does not
+// metaAdd returns a request that increments a counter by one. If the counter does not
 // exist, the request creates it with the value 1. The parameter seconds is the TTL of
 // the new counter. Later increments do not extend it.
-func Add(key string, seconds int) []byte {
+func metaAdd(key string, seconds int) []byte {
 	return fmt.Appendf(nil, "ma %s N%d J1 v\r\n", key, seconds)
 }
 
-// None reports whether a reply says that the item does not exist.
-func None(answer []byte) bool { return bytes.HasPrefix(answer, []byte("EN\r\n")) }
+// IsMetaMiss reports whether a reply says that the item does not exist.
+func IsMetaMiss(answer []byte) bool { return bytes.HasPrefix(answer, []byte("EN\r\n")) }
 
-// Value parses `VA <size> c<cas>`, the value and the line end after it.
-func Value(answer []byte) (value []byte, cas uint64, ok bool) {
+// MetaValue parses `VA <size> c<cas>`, the value and the line end after it.
+func MetaValue(answer []byte) (value []byte, cas uint64, ok bool) {
 	line, rest, _ := bytes.Cut(answer, []byte("\r\n"))
 	f := strings.Fields(string(line))
 	if len(f) < 2 || f[0] != "VA" {
@@ -106,12 +106,12 @@ func Value(answer []byte) (value []byte, cas uint64, ok bool) {
 	return rest[:size], cas, true
 }
 
-// Count parses the value of a counter. A missing counter is 0.
-func Count(answer []byte) (n uint64, ok bool) {
-	if None(answer) {
+// metaCount parses the value of a counter. A missing counter is 0.
+func metaCount(answer []byte) (n uint64, ok bool) {
+	if IsMetaMiss(answer) {
 		return 0, true
 	}
-	value, _, ok := Value(answer)
+	value, _, ok := MetaValue(answer)
 	if !ok {
 		return 0, false
 	}
@@ -119,8 +119,8 @@ func Count(answer []byte) (n uint64, ok bool) {
 	return n, err == nil
 }
 
-// FirstLine returns the first line of a reply, limited to 200 bytes for log lines.
-func FirstLine(answer []byte) string {
+// firstLine returns the first line of a reply, limited to 200 bytes for log lines.
+func firstLine(answer []byte) string {
 	line, _, _ := bytes.Cut(answer, []byte("\r\n"))
 	return string(line[:min(len(line), 200)])
 }
@@ -130,8 +130,8 @@ const (
 	mostThreads  = 128
 )
 
-// Threads parses num_threads from `stats settings`.
-func Threads(answer []byte) int {
+// parseThreads parses num_threads from `stats settings`.
+func parseThreads(answer []byte) int {
 	_, rest, ok := bytes.Cut(answer, []byte("STAT num_threads "))
 	value, _, _ := bytes.Cut(rest, []byte("\r\n"))
 	n, err := strconv.Atoi(string(value))

@@ -9,10 +9,10 @@ import (
 
 func TestPut(t *testing.T) {
 	for want, got := range map[string][]byte{
-		"ms k 2 ME\r\nab\r\n":                   Put("k", []byte("ab"), 0, 0),
-		"ms k 0 ME T30\r\n\r\n":                 Put("k", nil, 0, 30),
-		"ms k 1 C7 T600\r\na\r\n":               Put("k", []byte("a"), 7, 600),
-		"ms k 1 C18446744073709551615\r\na\r\n": Put("k", []byte("a"), 1<<64-1, 0),
+		"ms k 2 ME\r\nab\r\n":                   MetaPut("k", []byte("ab"), 0, 0),
+		"ms k 0 ME T30\r\n\r\n":                 MetaPut("k", nil, 0, 30),
+		"ms k 1 C7 T600\r\na\r\n":               MetaPut("k", []byte("a"), 7, 600),
+		"ms k 1 C18446744073709551615\r\na\r\n": MetaPut("k", []byte("a"), 1<<64-1, 0),
 	} {
 		if string(got) != want {
 			t.Errorf("%q, want %q", got, want)
@@ -32,7 +32,7 @@ func TestCount(t *testing.T) {
 		"SERVER_ERROR no\r\n": -1,
 		"":                    -1,
 	} {
-		n, ok := Count([]byte(answer))
+		n, ok := metaCount([]byte(answer))
 		if is := int(n); ok != (want >= 0) || ok && is != want {
 			t.Errorf("%q: %d %t", answer, n, ok)
 		}
@@ -48,7 +48,7 @@ func TestThreads(t *testing.T) {
 		"END\r\n":                                                     usualThreads,
 		"":                                                            usualThreads,
 	} {
-		if got := Threads([]byte(answer)); got != want {
+		if got := parseThreads([]byte(answer)); got != want {
 			t.Errorf("%q: %d", answer, got)
 		}
 	}
@@ -57,7 +57,7 @@ func TestThreads(t *testing.T) {
 func TestKeysFit(t *testing.T) {
 	servers := []string{strings.Repeat("n", 300), "a b", strings.Repeat("n", 299)}
 	for _, pool := range []string{"p", "a pool\r\n", strings.Repeat("p", 300)} {
-		k := MakeKeys(pool, servers)
+		k := makeRecordKeys(pool, servers)
 		for _, key := range append([]string{k.View, k.Live, k.Flush + ":4294967295"}, k.Suspects...) {
 			if len(key) > 250 || !strings.HasPrefix(key, divert.Reserved) || strings.ContainsAny(key, " \r\n") {
 				t.Errorf("key %q", key)
@@ -67,7 +67,7 @@ func TestKeysFit(t *testing.T) {
 			t.Error("two servers share a counter")
 		}
 	}
-	if k := MakeKeys("p", nil); k.View != "__rs_view__:p" {
+	if k := makeRecordKeys("p", nil); k.View != "__rs_view__:p" {
 		t.Errorf("the record is at %s", k.View)
 	}
 }

@@ -87,7 +87,7 @@ type Route struct {
 	First, Interim Place
 }
 
-// Path finds the Route of a key. Call Add with the servers in the key's order until it
+// Path finds the Route of a key. Call metaAdd with the servers in the key's order until it
 // returns true. The owner is first; in a pool with a gutter it is followed by the
 // servers of the gutter. The zero Path is ready to use.
 type Path struct {
@@ -126,7 +126,7 @@ func (p *Path) Add(server int, n, renamed uint32) bool {
 	return p.done
 }
 
-// Route returns the result. If the order ended before Add returned true, no server can
+// Route returns the result. If the order ended before metaAdd returned true, no server can
 // serve the key.
 func (p *Path) Route() Route {
 	if !p.done {

@@ -106,9 +106,9 @@ func (k *Keeper) ping(now int64) {
 		s.pinging = true
 		s.pingAt = now + k.pingTime()
 		if k.refuses(i, now) {
-			k.askRefused(i, now, Get(k.keys.Refused[i]))
+			k.askRefused(i, now, MetaGet(k.keys.Refused[i]))
 		}
-		k.send(ask{kind: askPing, server: i, about: i}, now, Get(k.keys.View))
+		k.send(ask{kind: askPing, server: i, about: i}, now, MetaGet(k.keys.View))
 	}
 }
 
@@ -122,7 +122,7 @@ func (k *Keeper) pingTime() int64 {
 func (k *Keeper) pinged(a ask, answer []byte, now int64) {
 	i, s := a.server, &k.servers[a.server]
 	s.pinging = false
-	value, cas, ok := Value(answer)
+	value, cas, ok := MetaValue(answer)
 	switch {
 	case ok:
 		r, err := parseRecord(value, k.index, len(k.members))
@@ -132,23 +132,23 @@ func (k *Keeper) pinged(a ask, answer []byte, now int64) {
 			k.complain(i, "")
 		}
 		r.cas = cas
-		k.isUp(i, now)
+		k.markUp(i, now)
 		s.noMeta = false
 		if err == nil {
 			k.read(i, r, a.sent, now)
 		} else {
 			k.missing(i, cas, now)
 		}
-	case None(answer):
-		k.isUp(i, now)
+	case IsMetaMiss(answer):
+		k.markUp(i, now)
 		s.noMeta = false
 		k.missing(i, 0, now)
 	case bytes.HasPrefix(answer, []byte("ERROR")):
-		k.isUp(i, now)
+		k.markUp(i, now)
 		s.noMeta = true
 		s.absent = 0
 	default:
-		k.unpinged(i, false, "ping: "+FirstLine(answer), now)
+		k.unpinged(i, false, "ping: "+firstLine(answer), now)
 	}
 }
 
@@ -163,11 +163,11 @@ func (k *Keeper) unpinged(i int, hard bool, why string, now int64) {
 		s.refused = refusal{}
 	}
 	if hard || s.soft >= k.set.AfterFailures {
-		k.isSuspect(i, why, now)
+		k.markSuspect(i, why, now)
 	}
 }
 
-func (k *Keeper) isUp(i int, now int64) {
+func (k *Keeper) markUp(i int, now int64) {
 	s := &k.servers[i]
 	s.soft, s.refused = 0, refusal{}
 	s.good++
@@ -181,7 +181,7 @@ func (k *Keeper) isUp(i int, now int64) {
 	}
 }
 
-func (k *Keeper) isSuspect(i int, why string, now int64) {
+func (k *Keeper) markSuspect(i int, why string, now int64) {
 	s := &k.servers[i]
 	s.good = 0
 	if s.suspect {
@@ -227,7 +227,7 @@ func (k *Keeper) read(i int, r record, sent, now int64) {
 	}
 	k.recount()
 	if k.barrier.Read(r.stage, r.hash, r.hash == k.hash, now) {
-		k.tellAll(now)
+		k.pingAllNow(now)
 	}
 	k.hold(i, now)
 	news := r.hash == k.hash && r.stage != k.barrier.N || !covers(r.entries, k.servers) || !bytes.Equal(k.withDeparted(r.others), r.others)
@@ -288,7 +288,7 @@ func (k *Keeper) write(i int, r record, now int64) {
 	r = k.known(r)
 	value := appendRecord(nil, r, k.members)
 	k.servers[i].writing = true
-	k.send(ask{kind: askWrite, server: i, about: i, written: r}, now, Put(k.keys.View, value, r.cas, 0))
+	k.send(ask{kind: askWrite, server: i, about: i, written: r}, now, MetaPut(k.keys.View, value, r.cas, 0))
 }
 
 // known returns a record with everything that this proxy knows, to replace r.
@@ -304,7 +304,7 @@ func (k *Keeper) known(r record) record {
 func (k *Keeper) wrote(a ask, answer []byte, now int64) {
 	s := &k.servers[a.server]
 	s.writing = false
-	switch line := FirstLine(answer); {
+	switch line := firstLine(answer); {
 	case strings.HasPrefix(line, "HD"):
 		a.written.cas = 0
 		s.known = s.known && s.record.incarnation == a.written.incarnation

@@ -17,8 +17,8 @@ type Process struct {
 	Uptime  int64 // in seconds, when it was asked
 }
 
-// Parse parses the reply to `stats`. It returns false if the reply has no time.
-func Parse(answer []byte) (p Process, ok bool) {
+// ParseProcess parses the reply to `stats`. It returns false if the reply has no time.
+func ParseProcess(answer []byte) (p Process, ok bool) {
 	var clock int64
 	for line := range strings.Lines(string(answer)) {
 		f := strings.Fields(line)
@@ -45,15 +45,15 @@ func (p Process) Is(q Process) bool {
 	return p.PID == q.PID && p.Started-q.Started <= 2 && q.Started-p.Started <= 2
 }
 
-// Cell is a Process that one goroutine stores and others compare. Its zero value is no
+// processCell is a Process that one goroutine stores and others compare. Its zero value is no
 // process.
-type Cell struct{ pid, started atomic.Int64 }
+type processCell struct{ pid, started atomic.Int64 }
 
 // Store sets the process.
-func (c *Cell) Store(p Process) { c.pid.Store(p.PID); c.started.Store(p.Started) }
+func (c *processCell) Store(p Process) { c.pid.Store(p.PID); c.started.Store(p.Started) }
 
 // Is reports whether the stored process is p.
-func (c *Cell) Is(p Process) bool {
+func (c *processCell) Is(p Process) bool {
 	return p.Is(Process{PID: c.pid.Load(), Started: c.started.Load()})
 }
 

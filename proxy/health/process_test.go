@@ -7,12 +7,12 @@ func TestParse(t *testing.T) {
 		"STAT pid 7\r\nSTAT uptime 12\r\nSTAT time 1000\r\nSTAT version 1.6.18\r\nEND\r\n": {PID: 7, Started: 988, Uptime: 12},
 		"STAT uptime x\r\nSTAT time 5\r\nEND\r\n":                                          {Started: 5},
 	} {
-		if got, ok := Parse([]byte(answer)); !ok || got != want {
+		if got, ok := ParseProcess([]byte(answer)); !ok || got != want {
 			t.Errorf("%q: %+v %t", answer, got, ok)
 		}
 	}
 	for _, answer := range []string{"", "END\r\n", "ERROR\r\n", "STAT time\r\nEND\r\n"} {
-		if p, ok := Parse([]byte(answer)); ok {
+		if p, ok := ParseProcess([]byte(answer)); ok {
 			t.Errorf("%q: %+v", answer, p)
 		}
 	}

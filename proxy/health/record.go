@@ -157,7 +157,7 @@ func (k *Keeper) withDeparted(others []byte) []byte {
 }
 
 // appendRecord appends a record in the format of parseRecord.
-func appendRecord(dst []byte, r record, members []Member) []byte {
+func appendRecord(dst []byte, r record, members []Server) []byte {
 	dst = append(dst, recordMagic...)
 	dst = appendNumber(append(dst, ' '), r.hash)
 	if r.stage != 0 {
@@ -173,7 +173,7 @@ func appendRecord(dst []byte, r record, members []Member) []byte {
 }
 
 func appendEntry(dst []byte, name string, e entry) []byte {
-	dst = AppendName(append(dst, ' '), name)
+	dst = appendName(append(dst, ' '), name)
 	dst = appendNumber(append(dst, '='), uint64(e.n))
 	if e.renamed != 0 || e.overrides != 0 {
 		dst = appendNumber(append(dst, ','), uint64(e.renamed))
@@ -195,7 +195,7 @@ func number(b []byte, bits int) (uint64, error) {
 }
 
 // membership returns the hash by which proxies compare their membership lists.
-func membership(pool string, members []Member) uint64 {
+func membership(pool string, members []Server) uint64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%q", pool)
 	for _, m := range members {

@@ -11,11 +11,11 @@ import (
 	"testing"
 )
 
-func testMembers(names ...string) ([]Member, map[string]int) {
-	var m []Member
+func testMembers(names ...string) ([]Server, map[string]int) {
+	var m []Server
 	index := make(map[string]int)
 	for i, name := range names {
-		m = append(m, Member{Name: name})
+		m = append(m, Server{Name: name})
 		index[name] = i
 	}
 	return m, index

@@ -42,7 +42,7 @@ type Roll struct {
 
 // Roll returns the current state.
 func (k *Keeper) Roll() Roll {
-	r := Roll{Self: k.describe(), Others: k.roll.Here(), Bad: k.roll.Bad, Where: len(k.homes()) > 0}
+	r := Roll{Self: k.describe(), Others: k.roll.Here(), Bad: k.roll.Bad, Where: len(k.recordServers()) > 0}
 	r.All = 1 + len(r.Others)
 	if r.All >= roll.Most { // Others is a sample
 		for i := range k.servers {
@@ -67,9 +67,9 @@ func (k *Keeper) describe() (e roll.Entry) {
 	return e
 }
 
-// homes returns the servers that store the item. Proxies with these servers in their
+// recordServers returns the servers that store the item. Proxies with these servers in their
 // lists choose the same ones.
-func (k *Keeper) homes() (list []int) {
+func (k *Keeper) recordServers() (list []int) {
 	for i := range k.servers {
 		if s := &k.servers[i]; k.group(i) == 0 && k.present(i) && !s.suspect && !s.noMeta && s.good > 0 {
 			list = append(list, i)
@@ -87,7 +87,7 @@ func (k *Keeper) callRoll(now int64) {
 	if r.self.ID == 0 || now < r.at {
 		return
 	}
-	homes := k.homes()
+	homes := k.recordServers()
 	if len(homes) == 0 {
 		r.at = now + int64(k.set.Ping)
 		return
@@ -104,16 +104,16 @@ func (k *Keeper) callRoll(now int64) {
 }
 
 func (k *Keeper) askRoll(i int, now int64) {
-	k.send(ask{kind: askRoll, server: i, about: i}, now, Get(k.keys.Roll))
+	k.send(ask{kind: askRoll, server: i, about: i}, now, MetaGet(k.keys.Roll))
 }
 
 // rolled merges the item of a server, and writes it back with this proxy's own entry.
 func (k *Keeper) rolled(a ask, answer []byte, now int64) {
-	value, cas, ok := Value(answer)
+	value, cas, ok := MetaValue(answer)
 	switch {
 	case ok:
 		k.roll.Hear(value, k.roll.self.ID)
-	case !None(answer):
+	case !IsMetaMiss(answer):
 		return
 	}
 	k.roll.heard = true
@@ -127,7 +127,7 @@ func (k *Keeper) rolled(a ask, answer []byte, now int64) {
 	self := k.describe()
 	self.Round = uint64(now / int64(time.Second))
 	if item, ok := k.roll.Item(self, k.random.Uint64()); ok {
-		k.send(ask{kind: askRollWrite, server: a.server, about: a.server}, now, Put(k.keys.Roll, item, cas, roll.Life))
+		k.send(ask{kind: askRollWrite, server: a.server, about: a.server}, now, MetaPut(k.keys.Roll, item, cas, roll.Life))
 	}
 }
 

@@ -164,12 +164,12 @@ func TestRollCallOfOtherLists(t *testing.T) {
 	w := whole(t, 2, 4, Settings{})
 	for gone := range 4 {
 		k := w.proxies[0].k
-		homes := k.homes()
+		homes := k.recordServers()
 		names := map[string]bool{}
 		for _, i := range homes {
 			names[k.members[i].Name] = true
 		}
-		var members []Member
+		var members []Server
 		for i, m := range k.members {
 			if i != gone {
 				members = append(members, m)
@@ -180,11 +180,11 @@ func TestRollCallOfOtherLists(t *testing.T) {
 			other.servers[i].good = 1
 		}
 		common := false
-		for _, i := range other.homes() {
+		for _, i := range other.recordServers() {
 			common = common || names[other.members[i].Name]
 		}
 		if !common {
-			t.Errorf("without server %d there is no home in common: %v and %v", gone, names, other.homes())
+			t.Errorf("without server %d there is no home in common: %v and %v", gone, names, other.recordServers())
 		}
 	}
 }

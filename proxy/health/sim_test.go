@@ -140,10 +140,10 @@ func (w *world) fail(format string, a ...any) {
 	w.t.Fatalf("seed %d, at %.3f: %s\n%s", w.seed, float64(w.now)/1e9, fmt.Sprintf(format, a...), strings.Join(tail, "\n"))
 }
 
-func (s scenario) members() []Member {
-	var m []Member
+func (s scenario) members() []Server {
+	var m []Server
 	for i := range s.pool + s.gutter {
-		m = append(m, Member{Name: fmt.Sprintf("c%d", i), Address: fmt.Sprintf("10.0.0.%d:11211", i), Gutter: i >= s.pool})
+		m = append(m, Server{Name: fmt.Sprintf("c%d", i), Address: fmt.Sprintf("10.0.0.%d:11211", i), Gutter: i >= s.pool})
 	}
 	return m
 }

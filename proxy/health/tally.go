@@ -1,12 +1,12 @@
 package health
 
-// This file counts proxies, votes and reads. A Tally follows a counter that every
+// This file counts proxies, votes and reads. A tally follows a counter that every
 // proxy increments at the same interval, so its growth per interval is the number of
-// proxies. A Poll is a majority vote of the proxies. A Warmth measures the hit rate of
+// proxies. A voteCount is a majority vote of the proxies. A warmth measures the hit rate of
 // a server.
 
-// Tally follows one counter on one server. Times are in nanoseconds.
-type Tally struct {
+// tally follows one counter on one server. Times are in nanoseconds.
+type tally struct {
 	value  uint64    // the value last read
 	seenAt int64     // when it was read; 0: never
 	grown  [3]uint64 // increments between two reads, newest first
@@ -17,7 +17,7 @@ type Tally struct {
 // See records the value of the counter at time now. The caller reads the counter at the
 // interval `every`. A lower value means that the counter was created again; then there
 // is no increment to record.
-func (t *Tally) See(value uint64, every, now int64) {
+func (t *tally) See(value uint64, every, now int64) {
 	if t.seenAt != 0 && value >= t.value && now-t.seenAt < 3*every/2 {
 		t.grow(value-t.value, every, now)
 	}
@@ -26,12 +26,12 @@ func (t *Tally) See(value uint64, every, now int64) {
 
 // SeeNone records that the counter does not exist: no proxy has incremented it for a
 // while.
-func (t *Tally) SeeNone(every, now int64) {
+func (t *tally) SeeNone(every, now int64) {
 	t.grow(0, every, now)
 	t.value, t.seenAt = 0, now
 }
 
-func (t *Tally) grow(by uint64, every, now int64) {
+func (t *tally) grow(by uint64, every, now int64) {
 	if !t.Fresh(every, now) {
 		t.looks = 0
 	}
@@ -42,12 +42,12 @@ func (t *Tally) grow(by uint64, every, now int64) {
 
 // Fresh reports whether the count is recent. Each proxy increments the counter once in
 // each interval `every`.
-func (t *Tally) Fresh(every, now int64) bool { return t.looks > 0 && now-t.at <= 5*every/2 }
+func (t *tally) Fresh(every, now int64) bool { return t.looks > 0 && now-t.at <= 5*every/2 }
 
 // Rate returns the rounded increment per interval, or 0 if no increment is known yet. A
 // proxy that increments the counter at the moment of a read may be counted twice or
 // missed. The average of three intervals limits that error to once.
-func (t *Tally) Rate() uint64 {
+func (t *tally) Rate() uint64 {
 	if t.looks == 0 {
 		return 0
 	}

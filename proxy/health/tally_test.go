@@ -16,7 +16,7 @@ func TestRate(t *testing.T) {
 		{"older looks don't count", []uint64{10, 90, 93, 96, 99}, 3},
 		{"made anew", []uint64{10, 13, 1, 4}, 3},
 	} {
-		var y Tally
+		var y tally
 		now := int64(0)
 		for _, value := range c.seen {
 			now += every
@@ -30,7 +30,7 @@ func TestRate(t *testing.T) {
 
 func TestFresh(t *testing.T) {
 	const every = 100
-	var y Tally
+	var y tally
 	if y.Fresh(every, every) {
 		t.Error("fresh before the first look")
 	}

@@ -20,7 +20,7 @@ type View struct {
 	copies   atomic.Bool   // routes keep replicas on its members
 	gone     atomic.Bool   // none of the pool's own servers replies
 	self     atomic.Pointer[roll.Entry]
-	Handover barrier.Board // handover state exchanged by the loops and the keeper
+	Handover barrier.Published // handover state exchanged by the loops and the keeper
 	members  []published
 }
 
@@ -30,7 +30,7 @@ type published struct {
 	renamed         atomic.Uint32
 	validUntil      atomic.Int64
 	outBy           atomic.Int64  // when it is expected to be Out, while it is Leaving; else 0
-	process         Cell          // the process that the keeper last recognized
+	process         processCell   // the process that the keeper last recognized
 	asks, hits      atomic.Uint64 // reads while it was Warming, and those that it could answer
 	incompleteUntil atomic.Int64  // with replicas: it is reported to lack some until this time
 	neededUntil     atomic.Int64  // with replicas: until this time another pool on this server claims that it may have the last copy of a key

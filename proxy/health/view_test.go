@@ -12,9 +12,9 @@ import (
 // that were known when it was granted. Earlier, one member's lease was published before
 // the next one's phase.
 func TestLeaseAfterPhases(t *testing.T) {
-	var members []Member
+	var members []Server
 	for i := range 5 {
-		members = append(members, Member{Name: fmt.Sprint("s", i), Address: fmt.Sprint("tcp s", i)})
+		members = append(members, Server{Name: fmt.Sprint("s", i), Address: fmt.Sprint("tcp s", i)})
 	}
 	k := New("main", members, Settings{Strict: true}, 1)
 	k.pool = poolKept

@@ -44,14 +44,14 @@ func (k *Keeper) vote(now int64) {
 		if v := &k.servers[i]; v.suspect || v.noMeta {
 			continue
 		}
-		k.send(ask{kind: askLive, server: i, about: i}, now, Add(k.keys.Live, countLife))
+		k.send(ask{kind: askLive, server: i, about: i}, now, metaAdd(k.keys.Live, countLife))
 		for j := range k.servers {
 			switch s := &k.servers[j]; {
 			case j == i:
 			case s.suspect:
-				k.send(ask{kind: askVote, server: i, about: j}, now, Add(k.keys.Suspects[j], countLife))
+				k.send(ask{kind: askVote, server: i, about: j}, now, metaAdd(k.keys.Suspects[j], countLife))
 			case PhaseOf(s.n) == Out:
-				k.send(ask{kind: askDoubt, server: i, about: j}, now, Get(k.keys.Suspects[j]))
+				k.send(ask{kind: askDoubt, server: i, about: j}, now, MetaGet(k.keys.Suspects[j]))
 			}
 		}
 	}
@@ -61,7 +61,7 @@ func (k *Keeper) vote(now int64) {
 func (k *Keeper) sayRefused(i int, now int64) {
 	if s := &k.servers[i]; s.saidAt == 0 || now >= s.saidAt+refusedPause {
 		s.saidAt = now
-		k.askRefused(i, now, Add(k.keys.Refused[i], refusedLife))
+		k.askRefused(i, now, metaAdd(k.keys.Refused[i], refusedLife))
 	}
 }
 
@@ -81,7 +81,7 @@ func (k *Keeper) askRefused(i int, now int64, line []byte) {
 }
 
 func (k *Keeper) counted(a ask, answer []byte, now int64) {
-	n, ok := Count(answer)
+	n, ok := metaCount(answer)
 	if !ok {
 		return
 	}
@@ -95,26 +95,26 @@ func (k *Keeper) counted(a ask, answer []byte, now int64) {
 		return
 	case a.kind != askLive:
 		if v.sus == nil {
-			v.sus = make([]Tally, len(k.servers))
+			v.sus = make([]tally, len(k.servers))
 		}
 		t = &v.sus[a.about]
 	}
-	if None(answer) {
+	if IsMetaMiss(answer) {
 		t.SeeNone(k.voteTime(), now)
 	} else {
 		t.See(n, k.voteTime(), now)
 	}
 }
 
-// opinions returns the result of the votes about server i on all other servers.
-func (k *Keeper) opinions(i int, now int64) Opinion {
-	var poll Poll
+// countVotes returns the result of the votes about server i on all other servers.
+func (k *Keeper) countVotes(i int, now int64) voteResult {
+	var poll voteCount
 	for j := range k.servers {
 		v := &k.servers[j]
 		if j == i || v.suspect || v.noMeta || v.good == 0 {
 			continue
 		}
-		var suspects *Tally
+		var suspects *tally
 		if v.sus != nil {
 			suspects = &v.sus[i]
 		}
@@ -124,5 +124,5 @@ func (k *Keeper) opinions(i int, now int64) Opinion {
 		}
 		poll.Count(&v.live, suspects, refused, k.voteTime(), now)
 	}
-	return poll.Opinion()
+	return poll.Result()
 }

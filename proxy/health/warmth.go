@@ -7,8 +7,8 @@ const (
 	warmHits = 90  // percentage of hits that makes a server warm
 )
 
-// Warmth measures the reads of a WARM server.
-type Warmth struct {
+// warmth measures the reads of a WARM server.
+type warmth struct {
 	Enough     bool   // the server answers most reads itself
 	asks, hits uint64 // totals at the last measurement
 	at         int64  // time of the last measurement; 0: none
@@ -16,7 +16,7 @@ type Warmth struct {
 
 // Count updates the measurement from the running totals: asks is the number of reads,
 // and hits the number of reads with a hit.
-func (w *Warmth) Count(asks, hits uint64, now int64) {
+func (w *warmth) Count(asks, hits uint64, now int64) {
 	switch {
 	case w.at == 0:
 	case asks-w.asks < warmAsks:

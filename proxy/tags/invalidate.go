@@ -26,8 +26,8 @@ type Answer struct {
 	Skipped      bool   // the server is out: it is flushed before it serves reads again
 }
 
-// Lead serves commands on keys that are names of tags.
-func (t *Tags) Lead(k *task.Task) bool {
+// Handle serves commands on keys that are names of tags.
+func (t *Tags) Handle(k *task.Task) bool {
 	rt := k.Route
 	if rt.Tags == nil || !rt.Tags.Command {
 		return false
@@ -37,7 +37,7 @@ func (t *Tags) Lead(k *task.Task) bool {
 	case k.Removal(): // the client got an error already
 		k.AnswerKind(wire.Deleted)
 	case k.Op <= wire.Gats:
-		k.AnswerKind(task.Absence(k)) // such a key never has a value
+		k.AnswerKind(task.MissKind(k)) // such a key never has a value
 	case k.Op != wire.Delete:
 		k.Reject(wire.AppendClientError(nil, fmt.Sprintf("keys that begin with %s are names of tags: they can be deleted, which invalidates them, and nothing else", rt.Prefix)))
 	case err != nil:

@@ -13,8 +13,8 @@
 //
 // A task runs like this:
 //
-//	Admit ─► the client's line on the key ─► lead ─► a Leader ─► Run: Rule.Begin, then Rule.HandleOutcome for each reply
-//	              ▲ waits for those before        │ ▲   Lead        Ask ──► a server
+//	Admit ─► the client's line on the key ─► dispatch ─► a Handler ─► Run: Rule.Begin, then Rule.HandleReply for each reply
+//	              ▲ waits for those before        │ ▲   Handle      Ask ──► a server
 //	              │                               ▼ │                │
 //	              │                              Park                ▼
 //	              └────────── ReleaseLine ◄────────────────── Answer, AnswerKind or Fail: the client has its reply
@@ -22,7 +22,7 @@
 // # A task
 //
 //	it waits         for                                             and continues when
-//	in a line        its client's earlier commands on the key;       they are done: LeadRunnable, in End, starts it
+//	in a line        its client's earlier commands on the key;       they are done: DispatchRunnable, in End, starts it
 //	                 a replicated write: all others on the key
 //	parked           another phase of a server, or until the         the phases change, or its deadline passes
 //	                 ejected servers are known
@@ -48,7 +48,7 @@
 //
 // # What it does not do
 //
-// It decides nothing about a command: a Leader gives it a rule, and the rule asks and
+// It decides nothing about a command: a Handler gives it a rule, and the rule asks and
 // replies. A rule may also consist of steps (Task.Step): whole commands, each with its own
 // leader, which report their replies to the rule. meaning.go has the functions on a
 // command's meaning that all leaders share. The leaders, in the order in which they are

@@ -58,7 +58,7 @@ func KeyLine(hash uint64) Line { return Line{0, hash} }
 func (e *Tasks) Admit(t *Task) {
 	t.x.Session.Tasks++
 	if t.inLine = true; e.Claim(t, t.ownLine()) {
-		e.lead(t)
+		e.dispatch(t)
 	}
 }
 
@@ -112,7 +112,7 @@ func (e *Tasks) TakeOver(t *Task) {
 	t.inLine = true
 	e.line(t.ownLine(), s)
 	e.readsLess(s, t.Hash)
-	e.lead(t)
+	e.dispatch(t)
 }
 
 // EndRead ends a read of s that needed no task, on the key with that hash.
@@ -190,15 +190,15 @@ func (e *Tasks) Claim(t *Task, name Line) bool {
 		return true
 	}
 	l.queue = append(l.queue, t)
-	if t.forSomebody() {
+	if t.hasDeadline() {
 		e.At(link.ParkedTimer, t.Deadline)
 	}
 	return false
 }
 
-// forSomebody reports whether t has a deadline while it waits. An internal task gets its
+// hasDeadline reports whether t has a deadline while it waits. An internal task gets its
 // deadline when its turn begins.
-func (t *Task) forSomebody() bool { return t.x != nil || t.step != nil }
+func (t *Task) hasDeadline() bool { return t.x != nil || t.step != nil }
 
 // next starts the first waiting task and returns it, or nil if it may not begin.
 func (l *queue) next() *Task {
@@ -273,7 +273,7 @@ func (e *Tasks) expire() {
 	for _, name := range names {
 		l, n := e.Lines[name], len(late)
 		l.queue = slices.DeleteFunc(l.queue, func(t *Task) bool {
-			if !t.forSomebody() || e.Now < t.Deadline {
+			if !t.hasDeadline() || e.Now < t.Deadline {
 				return false
 			}
 			t.inLine = t.inLine && name.client == 0
@@ -284,7 +284,7 @@ func (e *Tasks) expire() {
 			e.advance(name, l)
 		}
 		for _, t := range l.queue {
-			if t.forSomebody() {
+			if t.hasDeadline() {
 				e.At(link.ParkedTimer, t.Deadline)
 			}
 		}
@@ -294,25 +294,25 @@ func (e *Tasks) expire() {
 	}
 }
 
-// LeadAgain starts t again, with the current state. None of its asks may be in flight.
-func (e *Tasks) LeadAgain(t *Task) {
+// DispatchAgain starts t again, with the current state. None of its asks may be in flight.
+func (e *Tasks) DispatchAgain(t *Task) {
 	e.Runnable = append(e.Runnable, t)
 	e.Soon(link.KeeperTimer)
 }
 
-// LeadRunnable starts the tasks in Runnable. End calls it, not the end of the task
+// DispatchRunnable starts the tasks in Runnable. End calls it, not the end of the task
 // before: a long line must not become a deep stack.
-func (e *Tasks) LeadRunnable() {
+func (e *Tasks) DispatchRunnable() {
 	for i := 0; i < len(e.Runnable); i++ { // it may grow
-		e.lead(e.Runnable[i])
+		e.dispatch(e.Runnable[i])
 	}
 	clear(e.Runnable)
 	e.Runnable = e.Runnable[:0]
 }
 
-// handOver moves t to another loop, which runs it. Its reply returns to the client's loop:
+// moveToLoop moves t to another loop, which runs it. Its reply returns to the client's loop:
 // see conclude.
-func (t *Task) handOver(o *Tasks) {
+func (t *Task) moveToLoop(o *Tasks) {
 	listener, prefix, match, deadline := t.Route.Listener, t.Route.Prefix, t.Route.Match, t.Deadline
 	t.Loop.Buffers.Hold(-t.held)
 	o.Post(func(o *Tasks) {
@@ -323,7 +323,7 @@ func (t *Task) handOver(o *Tasks) {
 			for i := range l.Routes {
 				if l.Routes[i].Prefix == prefix && l.Routes[i].Match == match && l.Routes[i].OneLoop() {
 					t.Route = &l.Routes[i]
-					o.lead(t)
+					o.dispatch(t)
 					return
 				}
 			}

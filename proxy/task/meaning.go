@@ -14,8 +14,8 @@ import (
 	"ringside/replicate"
 )
 
-// Absence returns the kind of reply to t's command if there is no item.
-func Absence(t *Task) wire.Kind {
+// MissKind returns the kind of reply to t's command if there is no item.
+func MissKind(t *Task) wire.Kind {
 	switch {
 	case t.Op <= wire.Gats && t.Req.Dialect == wire.Text:
 		return wire.End

@@ -49,7 +49,7 @@ func (e *Tasks) Unpark() {
 			e.At(link.ParkedTimer, min(p.until, e.Now+ParkedLook))
 			continue
 		}
-		e.lead(p.t)
+		e.dispatch(p.t)
 	}
 	e.expire() // last: a task that waits for one of those may have its turn now
 }

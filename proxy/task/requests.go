@@ -22,13 +22,13 @@ import (
 // MarkWait is the time that the owner of a tombstone gets to finish.
 const MarkWait = 20 * time.Millisecond
 
-// Spell returns the request line of the deed d, which must not need anything from the
+// StepRequest returns the request line of the deed d, which must not need anything from the
 // client's request. key is the key as the server knows it. guard is the meta flag that
-// makes the request depend on an item's cas (see Guard). life is the TTL of a tombstone in
+// makes the request depend on an item's cas (see CasFlag). life is the TTL of a tombstone in
 // seconds. The comments at the constants of replicate.Step say which meta flags each reply
 // must contain.
-func Spell(t *Task, d replicate.Step, key []byte, guard string, life int) []byte {
-	mark := " F" + wire.MarkFlags + " T" + strconv.Itoa(life) + " c"
+func StepRequest(t *Task, d replicate.Step, key []byte, guard string, life int) []byte {
+	mark := " F" + wire.TombstoneFlags + " T" + strconv.Itoa(life) + " c"
 	switch d {
 	case replicate.Remove:
 		return t.Meta("md", key, "", nil)
@@ -46,9 +46,9 @@ func Spell(t *Task, d replicate.Step, key []byte, guard string, life int) []byte
 	return t.Meta("mg", key, " s f c", nil) // Look, Weigh, Review, Check, Preview
 }
 
-// Fill returns the request that stores the item in the reply `from`, like Spell. With
+// FillRequest returns the request that stores the item in the reply `from`, like StepRequest. With
 // chosen, the copy gets the cas that was fetched, too.
-func Fill(t *Task, key []byte, guard string, from *upstream.Result, chosen bool) []byte {
+func FillRequest(t *Task, key []byte, guard string, from *upstream.Result, chosen bool) []byte {
 	ttl := Arg(from, 't')
 	if ttl == "-1" {
 		ttl = "0"
@@ -60,9 +60,9 @@ func Fill(t *Task, key []byte, guard string, from *upstream.Result, chosen bool)
 	return t.Meta("ms", key, flags, from.Reply.Body.Of(from.Bytes))
 }
 
-// Guard returns the meta flag that makes a request run only if the item still has the cas
+// CasFlag returns the meta flag that makes a request run only if the item still has the cas
 // in the reply r.
-func Guard(r *upstream.Result) string { return " C" + Arg(r, 'c') }
+func CasFlag(r *upstream.Result) string { return " C" + Arg(r, 'c') }
 
 // Arg returns the argument of a meta flag in a reply, or "0" if it is missing.
 func Arg(r *upstream.Result, letter byte) string {
@@ -73,8 +73,8 @@ func Arg(r *upstream.Result, letter byte) string {
 	return string(at.Of(r.Bytes))
 }
 
-// Kind returns the meaning of the reply r to a deed.
-func Kind(d replicate.Step, r *upstream.Result) replicate.Kind {
+// OutcomeKind returns the meaning of the reply r to a deed.
+func OutcomeKind(d replicate.Step, r *upstream.Result) replicate.Kind {
 	switch k := kinds[r.Reply.Kind]; {
 	case r.Reply.Kind == wire.NoReply && r.Unsent:
 		return replicate.Unsent
@@ -82,7 +82,7 @@ func Kind(d replicate.Step, r *upstream.Result) replicate.Kind {
 		return replicate.InDoubt
 	case k == 0:
 		return replicate.ClientError
-	case k == replicate.Hit && Marked(r):
+	case k == replicate.Hit && HasTombstone(r):
 		return replicate.Marked
 	case k == replicate.Hit && d == replicate.Fetch && Expiring(r.Bytes, &r.Reply):
 		return replicate.Miss
@@ -91,10 +91,10 @@ func Kind(d replicate.Step, r *upstream.Result) replicate.Kind {
 	}
 }
 
-// Marked reports whether the client flags in a reply are those of a tombstone. It returns
+// HasTombstone reports whether the client flags in a reply are those of a tombstone. It returns
 // false for a reply without flags.
-func Marked(r *upstream.Result) bool {
-	return string(r.Reply.ClientFlags.Of(r.Bytes)) == wire.MarkFlags || Arg(r, 'f') == wire.MarkFlags
+func HasTombstone(r *upstream.Result) bool {
+	return string(r.Reply.ClientFlags.Of(r.Bytes)) == wire.TombstoneFlags || Arg(r, 'f') == wire.TombstoneFlags
 }
 
 // kinds maps the kinds of replies to outcomes, whatever the request was.

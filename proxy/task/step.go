@@ -32,7 +32,7 @@ func (t *Task) Step(line []byte, then func(r *upstream.Result, token Token)) {
 	s.reads = CommandOf(s).Reads()
 	s.hold(TaskSize + len(s.Raw))
 	t.Open++
-	e.lead(s)
+	e.dispatch(s)
 }
 
 // IsStep reports whether t is a step of another task.

@@ -13,9 +13,9 @@ import (
 // lookAfter is a leader and a rule. Its step fails, and then it asks a server.
 type lookAfter struct{ server *upstream.Server }
 
-func (l lookAfter) Lead(t *task.Task) bool {
+func (l lookAfter) Handle(t *task.Task) bool {
 	if t.IsStep() {
-		t.Loop.After(t.Loop.Now, func() { t.AnswerKind(task.Absence(t)) })
+		t.Loop.After(t.Loop.Now, func() { t.AnswerKind(task.MissKind(t)) })
 		return true
 	}
 	t.Rule = l
@@ -25,7 +25,7 @@ func (l lookAfter) Lead(t *task.Task) bool {
 
 func (lookAfter) Begin(*task.Task) {}
 
-func (lookAfter) Told(t *task.Task, _ int, r *upstream.Result) { t.Fail(r.Why, r.Outcome) }
+func (lookAfter) HandleReply(t *task.Task, _ int, r *upstream.Result) { t.Fail(r.Why, r.Outcome) }
 
 // TestStepThenUnsentAsk checks an ask that a task makes when its step ends, and that can't
 // be sent. The task must get its outcome: else its client gets no reply, and the line of
@@ -37,7 +37,7 @@ func TestStepThenUnsentAsk(t *testing.T) {
 	s.Begin()
 	server := s.Engine.ByAddress["tcp s1"]
 	server.Down, server.Why = true, "server s1 is down"
-	s.Engine.Leaders = []task.Leader{lookAfter{server}}
+	s.Engine.Handlers = []task.Handler{lookAfter{server}}
 	s.Line("c1 > decr a1 1")
 	s.Line("wait 1ms")
 	s.Line("c1 < SERVER_ERROR server s1 is down")

@@ -29,14 +29,14 @@ type Task struct {
 	ClientDone bool             // the client has its reply, or there is no client
 	Loop       *Tasks           // the loop that runs it: another one than ClientLoop if Loops.Owner says so
 	Route      *routing.Route   // the route, as Loop has it
-	Rule       Rule             // the rule; set by a Leader
-	leader     Leader           // the Leader that serves it. It is called first when t is started again while it runs in the line of its key; nil: none yet
+	Rule       Rule             // the rule; set by a Handler
+	leader     Handler          // the Handler that serves it. It is called first when t is started again while it runs in the line of its key; nil: none yet
 
 	Op    wire.Op // of the request
 	share int32   // the share of its exchange: see client.Exchange.Share
 	Strip string  // the prefix of the client's key that servers don't see
 
-	course
+	shared
 	Asker    uint64       // number of the client; its requests keep their order
 	Hash     uint64       // of Key, the same on all loops of the process
 	reads    bool         // it changes nothing, so the client's other reads need not wait
@@ -53,8 +53,8 @@ type Task struct {
 	Open    int         // asks in flight
 }
 
-// course is the state of a task that several packages set.
-type course struct {
+// shared is the state of a task that several packages set.
+type shared struct {
 	TTL         uint32 // TTL of the item that it stores or touches, in seconds; 0: for ever
 	Invalidated bool   // it found a value with an invalidated tag
 	Backfilling bool   // a backfill of Key is in progress for it
@@ -72,7 +72,7 @@ type Tasks struct {
 	Clients   *client.Clients              // of the same loop
 	Listeners map[string]*routing.Listener // by network and address, over generations
 	InOrder   []*routing.Listener          // the same, in the order of the table
-	Leaders   []Leader                     // asked in this order to serve a task
+	Handlers  []Handler                    // asked in this order to serve a task
 	Loops     Loops                        // all loops of the process
 	Post      func(f func(*Tasks))         // runs f on this loop, from any other
 
@@ -92,11 +92,11 @@ type Tasks struct {
 	Later    timers          // timers of rules
 }
 
-// Leader serves tasks of one kind.
-type Leader interface {
-	// Lead serves t or parks it. If t is not of its kind, it returns
+// Handler serves tasks of one kind.
+type Handler interface {
+	// Handle serves t or parks it. If t is not of its kind, it returns
 	// false and has done nothing.
-	Lead(t *Task) bool
+	Handle(t *Task) bool
 }
 
 // Loops are the loops of the process.
@@ -112,14 +112,14 @@ type Loops interface {
 	Count(t *Tasks) (n, index int)
 }
 
-// lead offers t to the leaders, and the first that accepts it serves it. Before that, t
+// dispatch offers t to the leaders, and the first that accepts it serves it. Before that, t
 // moves to the loop of its key (Owner). While it is not known which servers are out, t is
 // parked.
 //
 // A task that was parked while it runs in the line of its key continues with the leader
 // that has claimed the line: only that one releases it. By now another leader could claim
 // the key, too: increments of it are buffered, or a reload has added a guard.
-func (e *Tasks) lead(t *Task) {
+func (e *Tasks) dispatch(t *Task) {
 	if t.x == nil && t.step == nil { // an internal task: it has its rule, and now its turn
 		t.Deadline = e.Now + int64(t.Route.Timeouts.Deadline)
 		t.Run(0, nil)
@@ -127,7 +127,7 @@ func (e *Tasks) lead(t *Task) {
 	}
 	if t.Route.OneLoop() {
 		if o := e.Loops.Owner(t.Hash); o != e {
-			t.handOver(o)
+			t.moveToLoop(o)
 			return
 		}
 	}
@@ -140,11 +140,11 @@ func (e *Tasks) lead(t *Task) {
 		}
 		return
 	}
-	if t.leader != nil && e.holdsKey(t) && t.leader.Lead(t) {
+	if t.leader != nil && e.holdsKey(t) && t.leader.Handle(t) {
 		return
 	}
-	for _, l := range e.Leaders {
-		if l.Lead(t) {
+	for _, l := range e.Handlers {
+		if l.Handle(t) {
 			t.leader = l
 			return
 		}
@@ -154,7 +154,7 @@ func (e *Tasks) lead(t *Task) {
 // refuse fails a task that was not offered to any leader, and tells the leaders that count
 // such tasks.
 func (e *Tasks) refuse(t *Task, why string) {
-	for _, l := range e.Leaders {
+	for _, l := range e.Handlers {
 		if w, ok := l.(interface{ Refused(t *Task) }); ok {
 			w.Refused(t)
 		}
@@ -167,8 +167,8 @@ type Rule interface {
 	// Begin sends the first asks.
 	Begin(t *Task)
 
-	// Told gets the outcome of the request (ask) with the number id. r is valid during the call.
-	Told(t *Task, id int, r *upstream.Result)
+	// HandleReply gets the outcome of the request (ask) with the number id. r is valid during the call.
+	HandleReply(t *Task, id int, r *upstream.Result)
 }
 
 // unsentAsk is a request that found no connection, or whose reply is already known.
@@ -233,7 +233,7 @@ func (t *Task) Run(id int, r *upstream.Result) {
 		t.Rule.Begin(t)
 	} else {
 		t.Open--
-		t.Rule.Told(t, id, r)
+		t.Rule.HandleReply(t, id, r)
 	}
 	t.CatchUp()
 }
@@ -244,7 +244,7 @@ func (t *Task) CatchUp() {
 		f := t.failed[0]
 		t.failed = t.failed[1:]
 		t.Open--
-		t.Rule.Told(t, f.id, &f.Result)
+		t.Rule.HandleReply(t, f.id, &f.Result)
 	}
 	t.release()
 }
@@ -303,7 +303,7 @@ func (t *Task) AskParsed(internal bool, id int, srv *upstream.Server, line []byt
 	c, why, o := srv.Pick(t.Asker, internal)
 	switch {
 	case c == nil:
-		t.Knows(id, &upstream.Result{Server: srv, Failure: upstream.Failure{Why: why, Outcome: o, Unsent: true}})
+		t.InjectResult(id, &upstream.Result{Server: srv, Failure: upstream.Failure{Why: why, Outcome: o, Unsent: true}})
 		return true
 	case seen != nil && !c.IsSameProcess(*seen):
 		return false
@@ -320,8 +320,8 @@ func (t *Task) AskParsed(internal bool, id int, srv *upstream.Server, line []byt
 	return true
 }
 
-// Knows reports r to the rule, next, as the outcome of ask id, which was not sent.
-func (t *Task) Knows(id int, r *upstream.Result) {
+// InjectResult reports r to the rule, next, as the outcome of ask id, which was not sent.
+func (t *Task) InjectResult(id int, r *upstream.Result) {
 	t.Open++
 	t.failed = append(t.failed, unsentAsk{id, *r})
 }

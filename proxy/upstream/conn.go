@@ -132,7 +132,7 @@ func (c *Conn) giveBehind(a *Attempt, key []byte, encoded bool, b LateAction) {
 	}
 	if b > 0 {
 		a.Op, command = wire.Set, "ms "
-		end = " 0 F" + wire.MarkFlags + " T" + strconv.Itoa(int(b)) + end + "\r\n"
+		end = " 0 F" + wire.TombstoneFlags + " T" + strconv.Itoa(int(b)) + end + "\r\n"
 		e.Count.Marks[stats.MarkLeft][stats.MarkOther]++
 	}
 	if encoded || b > 0 {

@@ -115,7 +115,7 @@ func (s *SampleReceiver) hear(a *upstream.Attempt, r *wire.Reply, b []byte) {
 	switch {
 	case !isRead(a.Op) || r.Kind.Failed():
 		s.out = stats.OutcomeOf(r.Kind)
-	case s.goesOn && string(r.ClientFlags.Of(b)) == wire.MarkFlags: // a placeholder of a replica that is being written
+	case s.goesOn && string(r.ClientFlags.Of(b)) == wire.TombstoneFlags: // a placeholder of a replica that is being written
 	case s.goesOn && (r.Letters.Has('W') || r.Letters.Has('Z') || r.Letters.Has('X')):
 	case a.Dialect == wire.Meta && (r.Kind == wire.Value || r.Kind == wire.Header):
 		m := &s.marks[0]

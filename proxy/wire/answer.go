@@ -19,11 +19,11 @@ const (
 // doesn't support.
 const TooOld = "too old for this command"
 
-// MarkFlags are the client flags of a tombstone. A tombstone is an empty item
+// TombstoneFlags are the client flags of a tombstone. A tombstone is an empty item
 // stored in place of a key's value while an instance works on the key. It means
 // that this server does not know the value. An item is a tombstone if it has these
 // flags; nothing else is checked.
-const MarkFlags = "1381191169" // 0x52534e01
+const TombstoneFlags = "1381191169" // 0x52534e01
 
 // memcached's replies to malformed requests.
 var (

@@ -439,7 +439,7 @@ func TestClientFlags(t *testing.T) {
 		"1381191169": true, "01381191169": true, "+0001381191169": true, "5676158465": true, "-18446744072328360447": true,
 		"\v+1381191169\t7": true, "1381191168": false, "2913776127": false, "0": false, "": false,
 	} {
-		if SameFlags([]byte(flags), MarkFlags) != want {
+		if SameFlags([]byte(flags), TombstoneFlags) != want {
 			t.Errorf("flags %q: %d", flags, ClientFlags([]byte(flags)))
 		}
 	}

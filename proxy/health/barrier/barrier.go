@@ -52,8 +52,8 @@ const waitPings = 18
 // reloads.
 const patience = 60
 
-// Standing is the published state of a handover.
-type Standing struct {
+// Status is the published state of a handover.
+type Status struct {
 	Arrangement uint64 // the arrangement that this process wants; 0: none
 	N           uint32
 	Settled     bool   // all proxies are done, or the time limit has passed
@@ -64,11 +64,11 @@ type Standing struct {
 // Open reports whether a new arrangement may start. While a handover is moving keys it
 // must not: two proxies could then serve by arrangements that are two apart. s may be
 // nil.
-func (s *Standing) Open() bool { return s == nil || s.Settled || Of(s.N) == Waiting }
+func (s *Status) Open() bool { return s == nil || s.Settled || Of(s.N) == Waiting }
 
 // Stage returns the stage of a process that wants arrangement. It is Waiting until the
 // keeper knows the arrangement. s may be nil.
-func (s *Standing) Stage(arrangement uint64) Stage {
+func (s *Status) Stage(arrangement uint64) Stage {
 	if s == nil || s.Arrangement != arrangement {
 		return Waiting
 	}
@@ -77,7 +77,7 @@ func (s *Standing) Stage(arrangement uint64) Stage {
 
 // Barrier is a keeper's state of a handover. Times are on the keeper's clock.
 type Barrier struct {
-	Standing
+	Status
 	Since    int64   // when this process adopted N; 0 in a new keeper, until its first Step
 	Held     []int64 // for each server with a view record: the time from which its record has contained N without interruption; 0: it does not contain N
 	deadline int64   // maximum duration of this process's commands, in nanoseconds
@@ -85,7 +85,7 @@ type Barrier struct {
 
 // New returns the barrier of a pool with the given number of view servers.
 func New(servers int) Barrier {
-	return Barrier{Standing: Standing{Settled: true}, Held: make([]int64, servers)}
+	return Barrier{Status: Status{Settled: true}, Held: make([]int64, servers)}
 }
 
 // Begin sets the arrangement that this process wants; list is its server list. The
@@ -180,11 +180,11 @@ func (b *Barrier) Step(list uint64, now int64, agreed bool, stood func() bool, p
 	return false
 }
 
-// Board exchanges handover state between the loops of a process and the keeper of a
+// Published exchanges handover state between the loops of a process and the keeper of a
 // pool.
-type Board struct {
+type Published struct {
 	wanted atomic.Pointer[wanted]
-	stands atomic.Pointer[Standing]
+	stands atomic.Pointer[Status]
 }
 
 // wanted is what the routes of this process require of the handover.
@@ -195,16 +195,16 @@ type wanted struct {
 
 // Arrange sets the arrangement of replicated keys that this process wants, and the
 // maximum duration of its commands.
-func (o *Board) Arrange(arrangement uint64, deadline time.Duration) {
+func (o *Published) Arrange(arrangement uint64, deadline time.Duration) {
 	o.wanted.Store(&wanted{arrangement, int64(deadline)})
 }
 
-// Standing returns the state that the keeper has published; nil: none yet.
-func (o *Board) Standing() *Standing { return o.stands.Load() }
+// Status returns the state that the keeper has published; nil: none yet.
+func (o *Published) Status() *Status { return o.stands.Load() }
 
 // Tell passes the values of Arrange to the keeper's b, and reports whether they are
 // new.
-func (o *Board) Tell(b *Barrier, list uint64, now int64) bool {
+func (o *Published) Tell(b *Barrier, list uint64, now int64) bool {
 	w := o.wanted.Load()
 	if w == nil || w.arrangement == b.Arrangement && w.deadline == b.deadline {
 		return false
@@ -215,9 +215,9 @@ func (o *Board) Tell(b *Barrier, list uint64, now int64) bool {
 }
 
 // Publish publishes the state of b to the loops.
-func (o *Board) Publish(b *Barrier) {
-	if was := o.stands.Load(); was == nil || *was != b.Standing {
-		is := b.Standing
+func (o *Published) Publish(b *Barrier) {
+	if was := o.stands.Load(); was == nil || *was != b.Status {
+		is := b.Status
 		o.stands.Store(&is)
 	}
 }

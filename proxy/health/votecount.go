@@ -6,28 +6,28 @@ package health
 // ejected.
 const ejectShare = 50
 
-// Poll adds up the votes about one server that several other servers have counted.
-type Poll struct {
+// voteCount adds up the votes about one server that several other servers have counted.
+type voteCount struct {
 	asked, heard      bool
 	suspects, proxies uint64
 }
 
-// Opinion is the result of a poll.
-type Opinion uint8
+// voteResult is the result of a poll.
+type voteResult uint8
 
 // The results.
 const (
-	Unheard  Opinion = iota // a server replied, but has no complete count yet
-	Unasked                 // no other server could be asked
-	Reached                 // no majority suspects the server
-	Rejected                // the majority suspects the server
+	noData    voteResult = iota // a server replied, but has no complete count yet
+	notAsked                    // no other server could be asked
+	reachable                   // no majority suspects the server
+	rejected                    // the majority suspects the server
 )
 
-// Count adds the counters of one server. The Tally live counts all proxies. The Tally
+// Count adds the counters of one server. The tally live counts all proxies. The tally
 // suspects counts those that suspect the polled server; nil: no proxy has suspected any
 // server. refused is the number of proxies that were refused by it recently. The
 // parameter `every` is the time between two votes of a proxy.
-func (p *Poll) Count(live, suspects *Tally, refused uint64, every, now int64) {
+func (p *voteCount) Count(live, suspects *tally, refused uint64, every, now int64) {
 	p.asked = true
 	counted := suspects != nil && suspects.Fresh(every, now)
 	if counted {
@@ -41,15 +41,15 @@ func (p *Poll) Count(live, suspects *Tally, refused uint64, every, now int64) {
 	p.proxies += live.Rate()
 }
 
-// Opinion returns the result.
-func (p *Poll) Opinion() Opinion {
+// Result returns the result.
+func (p *voteCount) Result() voteResult {
 	switch {
 	case !p.asked:
-		return Unasked
+		return notAsked
 	case !p.heard:
-		return Unheard
+		return noData
 	case p.suspects*100 > p.proxies*ejectShare:
-		return Rejected
+		return rejected
 	}
-	return Reached
+	return reachable
 }

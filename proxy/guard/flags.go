@@ -12,13 +12,13 @@ import (
 	"ringside/proxy/routing"
 )
 
-// Lease returns how long a rebuild may last, in seconds.
-func Lease(rt *routing.Guard) int64 {
+// leaseSeconds returns how long a rebuild may last, in seconds.
+func leaseSeconds(rt *routing.Guard) int64 {
 	return int64((rt.Learned.Lease(rt.Lease) + time.Second - 1) / time.Second)
 }
 
-// Early returns how long before its expiry a value is due.
-func Early(rt *routing.Guard) time.Duration {
+// earlyTime returns how long before its expiry a value is due.
+func earlyTime(rt *routing.Guard) time.Duration {
 	if rt.Auto {
 		if slow := rt.Learned.Slow(); slow > 0 {
 			return min(max(2*slow, 2*time.Second), time.Minute)
@@ -28,18 +28,18 @@ func Early(rt *routing.Guard) time.Duration {
 	return rt.Early
 }
 
-// AppendFlags appends the meta flags of a guarded read to dst. If fresh is set, the
+// appendFlags appends the meta flags of a guarded read to dst. If fresh is set, the
 // read must not return an old value. chance prevents keys that were set together from
 // being due together.
-func AppendFlags(dst []byte, rt *routing.Guard, fresh, hide bool, chance *rand.Rand) []byte {
+func appendFlags(dst []byte, rt *routing.Guard, fresh, hide bool, chance *rand.Rand) []byte {
 	if hide {
 		return append(dst, " R0"...)
 	}
-	early := int64(Early(rt) / time.Second)
+	early := int64(earlyTime(rt) / time.Second)
 	if early > 0 || rt.Stale > 0 {
 		dst = append(dst, " t"...)
 	}
-	dst = strconv.AppendInt(append(dst, " N"...), Lease(rt), 10)
+	dst = strconv.AppendInt(append(dst, " N"...), leaseSeconds(rt), 10)
 	due := int64(0)
 	if rt.Stale > 0 { // an expired value is due for all reads; the server checks TTL < R
 		due = int64(rt.Stale/time.Second) + 1
@@ -53,17 +53,17 @@ func AppendFlags(dst []byte, rt *routing.Guard, fresh, hide bool, chance *rand.R
 	return dst
 }
 
-// Hiding returns the guard for a server without cas. It does not protect rebuilds: it
+// hidingRoute returns the guard for a server without cas. It does not protect rebuilds: it
 // only hides the items of other instances from clients.
-func Hiding(rt *routing.Guard) *routing.Guard {
+func hidingRoute(rt *routing.Guard) *routing.Guard {
 	how := *rt.Guard
 	how.Hide, how.Stale, how.Early, how.Auto = true, 0, 0, false
 	return &routing.Guard{Guard: &how, Learned: rt.Learned}
 }
 
-// Spelled returns a meta command on a key, which it encodes if the key has spaces or
+// plainLine returns a meta command on a key, which it encodes if the key has spaces or
 // control characters.
-func Spelled(command, name, flags string) string {
+func plainLine(command, name, flags string) string {
 	if strings.ContainsFunc(name, func(c rune) bool { return c <= ' ' || c == 127 }) {
 		name = base64.StdEncoding.EncodeToString([]byte(name)) + " b"
 	}
@@ -73,12 +73,12 @@ func Spelled(command, name, flags string) string {
 // maxRelative is the longest exptime that memcached treats as relative to now.
 const maxRelative = 30 * 24 * 60 * 60
 
-// Longer returns the exptime to store a value with, if the client wants n. now is the
+// storedTTL returns the exptime to store a value with, if the client wants n. now is the
 // Unix time. The value is kept longer so that it can be served during its rebuild. A
 // value with a short TTL must not be due for an early refresh from its first second on.
 // If it can't be kept longer, it is sealed: no client may refresh it early.
-func Longer(rt *routing.Guard, n, now int64) (kept int64, sealed bool) {
-	stale, early := int64(rt.Stale/time.Second), int64(Early(rt)/time.Second)
+func storedTTL(rt *routing.Guard, n, now int64) (kept int64, sealed bool) {
+	stale, early := int64(rt.Stale/time.Second), int64(earlyTime(rt)/time.Second)
 	left := n
 	if n > maxRelative {
 		left = n - now

@@ -8,30 +8,30 @@ import (
 	"ringside/proxy/routing"
 )
 
-// Winners are the lease holders that clients wait for, by the hash of their key.
-type Winners map[uint64]winner
+// leaseHolders are the lease holders that clients wait for, by the hash of their key.
+type leaseHolders map[uint64]leaseHolder
 
-type winner struct {
+type leaseHolder struct {
 	cas   string
 	since int64
 }
 
 // Overdue reports whether the lease holder of the item with that cas has not filled it
 // for a whole lease. The lease is counted from the first waiter on this loop.
-func (w Winners) Overdue(rt *routing.Guard, hash uint64, cas []byte, now int64) bool {
+func (w leaseHolders) Overdue(rt *routing.Guard, hash uint64, cas []byte, now int64) bool {
 	is := w[hash]
-	return is.cas == string(cas) && now-is.since > int64(time.Second)*Lease(rt)
+	return is.cas == string(cas) && now-is.since > int64(time.Second)*leaseSeconds(rt)
 }
 
 // New records that a client waits for the lease holder of the item with that cas. It
 // returns true if it is the first such client.
-func (w Winners) New(hash uint64, cas []byte, now int64) bool {
+func (w leaseHolders) New(hash uint64, cas []byte, now int64) bool {
 	if w[hash].cas == string(cas) {
 		return false
 	}
-	if len(w) >= MaxWatched {
+	if len(w) >= maxWatched {
 		clear(w)
 	}
-	w[hash] = winner{string(cas), now}
+	w[hash] = leaseHolder{string(cas), now}
 	return true
 }

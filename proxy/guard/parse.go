@@ -1,0 +1,121 @@
+package guard
+
+// Parsing the reply of a server about an item.
+
+import (
+	"math"
+	"slices"
+	"strconv"
+
+	"ringside/proxy/wire"
+)
+
+// emptyFlags are the client flags of an empty value that its client stored with flags
+// 0. With flags 0 it would look like a placeholder while it is refreshed or deleted.
+const emptyFlags = "1381171200"
+
+// tombstoneFlags are the client flags of a tombstone. Tombstones are stored by instances
+// whose configuration replicates the key.
+const tombstoneFlags = wire.TombstoneFlags
+
+// Item is the reply to an mg. Its byte slices point into that reply.
+type Item struct {
+	Kind            wire.Kind
+	Letters         wire.Letters
+	Flags, Cas, TTL []byte // empty if they were not requested
+	Size            int
+	TagsChanged     bool // a tag of the value has changed since
+}
+
+// parseItem parses the reply r, with the bytes b.
+func parseItem(r *wire.Reply, b []byte) (s Item) {
+	s.Kind, s.Letters, s.Size = r.Kind, r.Letters, r.Body.Len()
+	for rest := r.MetaFlags; ; {
+		var word wire.Span
+		if word, rest = wire.NextKey(b, rest); word.Len() == 0 {
+			return s
+		}
+		switch arg := b[word.Start+1 : word.End]; b[word.Start] {
+		case 'f':
+			s.Flags = arg
+		case 'c':
+			s.Cas = arg
+		case 't':
+			s.TTL = arg
+		case 's':
+			if r.Kind != wire.Value {
+				s.Size, _ = strconv.Atoi(string(arg))
+			}
+		}
+	}
+}
+
+// Clone returns a copy of s that does not use the bytes of the reply.
+func (s *Item) Clone() Item {
+	c := *s
+	c.Flags, c.Cas, c.TTL = slices.Clone(s.Flags), slices.Clone(s.Cas), slices.Clone(s.TTL)
+	return c
+}
+
+// HasLease reports whether the client of this request is the lease holder. IsLeased reports
+// whether another client is.
+func (s *Item) HasLease() bool { return s.Letters.Has('W') }
+func (s *Item) IsLeased() bool { return s.Letters.Has('Z') }
+
+// IsInvalidated reports whether the item is deleted, and kept so that it is served during its
+// rebuild.
+func (s *Item) IsInvalidated() bool { return s.Letters.Has('X') }
+
+// IsSpecial reports whether the item is more than a plain value.
+func (s *Item) IsSpecial() bool {
+	return s.HasLease() || s.IsLeased() || s.IsInvalidated() || string(s.Flags) == tombstoneFlags
+}
+
+// IsAbsent reports whether the server has no item.
+func (s *Item) IsAbsent() bool { return s.Kind == wire.Miss }
+
+// IsTombstone reports whether the item is a tombstone, which Ringside stores to protect a
+// replica.
+func (s *Item) IsTombstone() bool { return string(s.Flags) == tombstoneFlags }
+
+// IsPlaceholder reports whether the item is a placeholder, which has no value until a client
+// rebuilds it.
+func (s *Item) IsPlaceholder() bool {
+	return s.Size == 0 && string(s.Flags) == "0" && (s.HasLease() || s.IsLeased() || s.IsInvalidated())
+}
+
+// IsMiss reports whether clients must see a miss instead of the item. Only the guard's
+// own commands use such an item.
+func (s *Item) IsMiss() bool {
+	return s.IsAbsent() || s.IsTombstone() || s.IsPlaceholder() || s.IsInvalidated() || s.TagsChanged
+}
+
+// IsPlainEmpty reports whether the item is an empty value that its client stored with flags
+// 0.
+func (s *Item) IsPlainEmpty() bool { return s.Size == 0 && string(s.Flags) == emptyFlags }
+
+// ClientFlags returns the client flags that the client has stored. A value with bytes has
+// emptyFlags only if its client has set them, because appending to a IsPlainEmpty value
+// stores it again.
+func (s *Item) ClientFlags() []byte {
+	if s.IsPlainEmpty() {
+		return noFlags
+	}
+	return s.Flags
+}
+
+var noFlags = []byte{'0'}
+
+// SecondsLeft returns how long the item lives, in seconds.
+func (s *Item) SecondsLeft() int64 {
+	n, err := strconv.ParseInt(string(s.TTL), 10, 64)
+	if err != nil || n < 0 {
+		return math.MaxInt64
+	}
+	return n
+}
+
+// isTombstoneReply reports whether memcached has set one of the flags W, Z and X.
+func isTombstoneReply(r *wire.Reply) bool {
+	return r.Letters.Has('W') || r.Letters.Has('Z') || r.Letters.Has('X')
+}
