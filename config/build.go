@@ -194,7 +194,7 @@ func (t *Tags) build(r *Route, space *TagSpace) *table.Tags {
 	return built
 }
 
-// guard returns the guard of a route with tags and without guard settings. Its tickets bind
+// guard returns the guard of a route with tags and without guard settings. Its misses bind
 // each set to its miss. No get waits.
 func (t *Tags) guard() *table.Guard {
 	return &table.Guard{Hide: t.Read, Lease: 10 * time.Second, LeaseMax: time.Minute}

@@ -361,7 +361,7 @@ func TestCacheHasGuard(t *testing.T) {
 		{"", defaultGuard()},
 		{", guard: off", Guard{}},
 		{", guard: hide", Guard{On: true, Guard: table.Guard{Hide: true}}},
-		{", replicas: 2, copies_on: server", defaultGuard()},
+		{", replicas: 2, replicas_on: server", defaultGuard()},
 		{", autocreate: on", Guard{}},
 		{", buffer: {}", Guard{}},
 	} {

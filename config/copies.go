@@ -121,7 +121,7 @@ func routeValue() value[Route] {
 		set("deadline_total", "time from a client's command to the last byte of its reply, or off; the pool's unless set",
 			optional(duration(0, time.Hour)), func(r *r) **time.Duration { return &r.Total }),
 		set("replicas", "how many servers of the pool keep each key, or all of them", replicas(), func(r *r) *int { return &r.Copies.Copies }),
-		set("copies_on", "where replicas of a key are: on different hosts, in different zones, or only on different servers",
+		set("replicas_on", "where replicas of a key are: on different hosts, in different zones, or only on different servers",
 			spoken(replicate.Hosts, replicate.Zones, replicate.Servers), func(r *r) *replicate.Apart { return &r.Copies.Apart }),
 		set("read", "which replica a read asks: the first, one in the zone of the instance (nearest), each in turn (spread), or all at once (fastest)",
 			spoken(replicate.First, replicate.Nearest, replicate.Spread, replicate.Fastest), func(r *r) *replicate.Read { return &r.Copies.Read }),
@@ -329,7 +329,7 @@ func (d *document) checkCopies(f *File, r *Route) {
 		for _, s := range []struct {
 			name  string
 			field any
-		}{{"copies_on", &c.Apart}, {"read", &c.Read}, {"ack", &c.Ack}, {"read_through", &c.ReadThrough}, {"hedge", &c.Hedge}, {"repair", &c.RepairRate}} {
+		}{{"replicas_on", &c.Apart}, {"read", &c.Read}, {"ack", &c.Ack}, {"read_through", &c.ReadThrough}, {"hedge", &c.Hedge}, {"repair", &c.RepairRate}} {
 			if n := d.where[s.field]; n != nil {
 				d.failAt(n, "%s has no effect: the route keeps one copy of a key; give it replicas: 2, pools, or preset: counters or sessions, or leave this out", s.name)
 			}
@@ -337,7 +337,7 @@ func (d *document) checkCopies(f *File, r *Route) {
 		return
 	}
 	if n := d.where[&c.Apart]; n != nil && c.Copies == replicate.All {
-		d.failAt(n, "copies_on has no effect with replicas: all, which keeps a copy on every server")
+		d.failAt(n, "replicas_on has no effect with replicas: all, which keeps a copy on every server")
 	}
 	switch {
 	case c.Read == replicate.Nearest && f.Zone == "":
@@ -421,7 +421,7 @@ func (d *document) checkCopiesInPool(p *Pool, r *Route) {
 	case c.Apart == replicate.Zones:
 		for i := range p.Servers {
 			if s := &p.Servers[i]; s.Zone == "" {
-				d.failAt(d.place(&c.Apart, r), "copies_on: zone needs the zone of each server; pools.%s has none for %s", p.Name, s.label())
+				d.failAt(d.place(&c.Apart, r), "replicas_on: zone needs the zone of each server; pools.%s has none for %s", p.Name, s.label())
 				return
 			}
 		}
@@ -440,7 +440,7 @@ func (d *document) checkCopiesInPool(p *Pool, r *Route) {
 	}
 	if n := len(distinct(p.Servers, c.Apart)); c.Copies > n && c.Apart != replicate.Servers {
 		in := map[replicate.Apart]string{replicate.Hosts: "on", replicate.Zones: "in"}[c.Apart]
-		d.failAt(d.place(&c.Apart, &c.Copies, &r.Preset, r), "%d copies can't be %s different %ss: the servers of pools.%s are %s %s; lower replicas, add servers elsewhere, or set copies_on: server on the route where one machine is enough",
+		d.failAt(d.place(&c.Apart, &c.Copies, &r.Preset, r), "%d copies can't be %s different %ss: the servers of pools.%s are %s %s; lower replicas, add servers elsewhere, or set replicas_on: server on the route where one machine is enough",
 			c.Copies, in, c.Apart, p.Name, in, count(n, c.Apart.String()))
 	}
 }
@@ -471,7 +471,7 @@ func (d *document) checkCopiesOverPools(f *File, r *Route) {
 				continue
 			}
 			if c.Apart == replicate.Zones && s.Zone == "" {
-				d.failAt(d.place(&c.Apart, r), "copies_on: zone needs the zone of each server; pools.%s has none for %s", name, s.label())
+				d.failAt(d.place(&c.Apart, r), "replicas_on: zone needs the zone of each server; pools.%s has none for %s", name, s.label())
 				return
 			}
 			for _, before := range r.Pools[:i] {
@@ -483,7 +483,7 @@ func (d *document) checkCopiesOverPools(f *File, r *Route) {
 					if !distinct(q.Servers, a)[s.apart(a)] {
 						continue
 					}
-					hint := "; set copies_on: server on the route where one machine is enough"
+					hint := "; set replicas_on: server on the route where one machine is enough"
 					if a == replicate.Servers {
 						hint = ""
 					}

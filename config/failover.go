@@ -66,7 +66,7 @@ func failoverValue() value[Failover] {
 		set("hold", "how long a server stays out with on_rejoin: hold", depends(duration(time.Second, month)), func(f *f) *time.Duration { return &f.Hold }),
 		set("wait", "how long a write can wait while the instances agree that its server is out, or off. A write that would wait longer fails at once. Unless set: the deadline for consistency: strict and for the presets counters and sessions, otherwise off",
 			depends(duration(0, time.Hour)), func(f *f) *time.Duration { return &f.Wait }),
-		set("interim_ttl", "the longest expiry of values that a substitute server stores for an ejected server",
+		set("substitute_ttl", "the longest expiry of values that a substitute server stores for an ejected server",
 			duration(time.Second, month), func(f *f) *time.Duration { return &f.InterimTTL }),
 		set("gutter", "the pool that takes the keys, for mode gutter", text("the name of a pool"), func(f *f) *string { return &f.Gutter }),
 	)
@@ -115,7 +115,7 @@ func (f *Failover) needy() []needy {
 		{"consistency", &f.Strict, ejection}, {"eject_after", &f.EjectAfter, ejection},
 		{"ping", &f.Ping, ejection}, {"lease", &f.Lease, ejection}, {"good_pings", &f.GoodPings, ejection},
 		{"on_rejoin", &f.OnRejoin, ejection}, {"hold", &f.Hold, ejection},
-		{"wait", &f.Wait, interim}, {"interim_ttl", &f.InterimTTL, interim}, {"gutter", &f.Gutter, gutter},
+		{"wait", &f.Wait, interim}, {"substitute_ttl", &f.InterimTTL, interim}, {"gutter", &f.Gutter, gutter},
 	}
 }
 

@@ -139,7 +139,7 @@ pools:
   main:
     distribution: ketama
     servers: [a, b, c]
-    failover: {mode: gutter, gutter: spare, consistency: strict, after_failures: 5, ping: 1s, good_pings: 4, on_rejoin: hold, hold: 1h, interim_ttl: 2m}
+    failover: {mode: gutter, gutter: spare, consistency: strict, after_failures: 5, ping: 1s, good_pings: 4, on_rejoin: hold, hold: 1h, substitute_ttl: 2m}
   spare: {distribution: jump, servers: [d, e], failover: {on_rejoin: warm}}
 `)
 	main, spare := built.Pools[0], built.Pools[1]
@@ -262,7 +262,7 @@ func TestPresetSessions(t *testing.T) {
 		{"two servers and a gutter", "servers: [a, b], failover: {mode: gutter, gutter: spare}", "", true, 250 * time.Millisecond, time.Second, policy, true, "by preset sessions, with 3 view servers"},
 		{"the pool says otherwise", "servers: [a, b, c], failover: {consistency: relaxed, ping: 300ms, lease: 3s}", "", false, 300 * time.Millisecond, 3 * time.Second, policy, true, "as the file says"},
 		{"strict with two", "servers: [a, b], failover: {consistency: strict}", "", true, 250 * time.Millisecond, time.Second, policy, true, "as the file says; below three view servers it holds for one fault at a time"},
-		{"the route says otherwise", "servers: [a, b, c]", ", replicas: 3, read: spread, repair: off, get_errors: miss, ack: quorum, read_through: no, hedge: 20ms, copies_on: server",
+		{"the route says otherwise", "servers: [a, b, c]", ", replicas: 3, read: spread, repair: off, get_errors: miss, ack: quorum, read_through: no, hedge: 20ms, replicas_on: server",
 			true, 250 * time.Millisecond, time.Second,
 			replicate.Policy{Copies: 3, Read: replicate.Spread, Ack: replicate.AckQuorum, Hedge: 20 * time.Millisecond, Apart: replicate.Servers}, false, "by preset sessions, with 3 view servers"},
 	} {
@@ -309,7 +309,7 @@ pools:
   c: {distribution: ketama, servers: [{address: c1, host: m2}]}
 routes:
   - {prefix: "all:", pool: a, replicas: all, read: fastest}
-  - {prefix: "near:", pool: a, replicas: 2, copies_on: zone, read: nearest, ack: one, hedge: 499ms}
+  - {prefix: "near:", pool: a, replicas: 2, replicas_on: zone, read: nearest, ack: one, hedge: 499ms}
   - {prefix: "both:", pools: [b, c], prefer: c, repair: 5}
   - {prefix: "one:", pool: a, replicas: 1, get_errors: error}
 `)

@@ -59,14 +59,14 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add(example)
 	f.Add([]byte(`
-listen: [":1", {address: ":2", routes: [{prefix: "s:", pool: a, preset: sessions, copies_on: zone}]}]
+listen: [":1", {address: ":2", routes: [{prefix: "s:", pool: a, preset: sessions, replicas_on: zone}]}]
 zone: z
 defaults: {failover: {mode: rehash, on_rejoin: hold, hold: 1m}}
 pools:
   a: {distribution: ketama, servers: [{address: x, zone: z}, {address: y, host: m, zone: w}], failover: {mode: gutter, gutter: c}}
   b: {distribution: dalli, servers: [v, w]}
   c: {distribution: jump, servers: [t, u]}
-routes: [{prefix: "s:", pool: a, replicas: 2, copies_on: zone, read: nearest}, {pools: [b, c], prefer: c, hedge: 5ms, repair: off}]
+routes: [{prefix: "s:", pool: a, replicas: 2, replicas_on: zone, read: nearest}, {pools: [b, c], prefer: c, hedge: 5ms, repair: off}]
 `))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		file, err := Parse("fuzz.yaml", data)

@@ -104,6 +104,8 @@ func group[T any](usual T, keys ...key[T]) value[T] {
 					switch glued := unspaced(p.key.text, isKey); {
 					case glued != "":
 						hint = glued
+					case slices.Contains(names, renamed[p.key.text]):
+						hint = " (it is called " + renamed[p.key.text] + " now)"
 					case path == "":
 						hint = cmp.Or(belongs(p.key.text), hint)
 					case atTheTop[p.key.text]:
@@ -150,6 +152,13 @@ func group[T any](usual T, keys ...key[T]) value[T] {
 // gone has the keys of older versions that have no effect any more, with the reason.
 var gone = map[string]string{
 	"preconnect": "every server is connected at start and after a reload",
+}
+
+// renamed has the present names of keys that were called otherwise.
+var renamed = map[string]string{
+	"copies_on":   "replicas_on",
+	"interim_ttl": "substitute_ttl",
+	"tickets":     "guard_misses",
 }
 
 // atTheTop has keys of the top level that people write into a pool by mistake.
@@ -308,7 +317,7 @@ func limitsValue() value[table.Limits] {
 		set("requests_per_client", "keys in flight for one client; above it, Ringside stops reading from the client. Each 4 KiB of a request count as one key more",
 			integer(1, 1_000_000), func(l *l) *int { return &l.InFlight }),
 		set("waiting", "gets that wait on guarded routes at the same time; further ones are misses", integer(1, 10_000_000), func(l *l) *int { return &l.Waiting }),
-		set("tickets", "misses on guarded routes that Ringside remembers until their set; above it, the oldest is forgotten and its set is an ordinary set",
+		set("guard_misses", "misses on guarded routes that Ringside remembers until their set; above it, the oldest is forgotten and its set is an ordinary set",
 			integer(1, 100_000_000), func(l *l) *int { return &l.Tickets }),
 		set("tags_per_value", "tags of one value; a set with more is rejected", integer(1, stamp.MaxTags), func(l *l) *int { return &l.Tags }),
 		set("tag_keys", "keys whose tags Ringside remembers, if clients named them; reads of other keys need a second round trip",
@@ -425,7 +434,7 @@ func serverValue() value[Server] {
 			set("name", "name of the server, which is also hashed; its address unless set", serverName(), func(s *Server) *string { return &s.Name }),
 			set("weight", "its share of the keys, relative to the other servers", integer(1, maxWeight), func(s *Server) *int { return &s.Weight }),
 			set("host", "its machine; replicas of a key are on different machines. The host of its address unless set", visible("a machine", maxName), func(s *Server) *string { return &s.Host }),
-			set("zone", "its zone; replicas of a key are in different zones if the route has copies_on: zone", zoneText(), func(s *Server) *string { return &s.Zone }),
+			set("zone", "its zone; replicas of a key are in different zones if the route has replicas_on: zone", zoneText(), func(s *Server) *string { return &s.Zone }),
 		)))
 }
 

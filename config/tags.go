@@ -107,7 +107,7 @@ func (d *document) checkTags(f *File, r *Route) {
 	case r.Preset == presetSessions:
 		d.failAt(at, "tags have no place beside preset: sessions: a session is not rebuilt; give them different prefixes")
 	case r.Guard.On && r.Guard.Hide && !t.Read:
-		d.failAt(at, "tags need the guard's tickets, and guard: hide gives none: use tags: read, or guard: true")
+		d.failAt(at, "tags need the misses that a guard remembers, and guard: hide remembers none: use tags: read, or guard: true")
 	case t.Suffix == "" && len(t.Patterns) == 0 && !t.PrefixTag:
 		d.failAt(at, "tags without a suffix, patterns or prefix_tag: no value would have any")
 	case t.PrefixTag && r.Prefix == "":

@@ -175,7 +175,7 @@ func TestServerDrainedDies(t *testing.T) {
 // because it may have the only replica. restore waits until the server has all its keys again.
 func TestServerDrainCopies(t *testing.T) {
 	listen, one, two := free(t), memcached(t), memcached(t)
-	path := startFile(t, fmt.Sprintf("listen: %s\nadmin: %s\npools: {main: {distribution: ketama, failover: {ping: 100ms, lease: 1s}, servers: [{address: \"%s\", name: one}, {address: \"%s\", name: two}]}}\nroutes: [{pool: main, replicas: 2, copies_on: server}]\n",
+	path := startFile(t, fmt.Sprintf("listen: %s\nadmin: %s\npools: {main: {distribution: ketama, failover: {ping: 100ms, lease: 1s}, servers: [{address: \"%s\", name: one}, {address: \"%s\", name: two}]}}\nroutes: [{pool: main, replicas: 2, replicas_on: server}]\n",
 		listen, free(t), one, two))
 	const keys = 300
 	ask := func(address, request, want string) {

@@ -103,7 +103,7 @@ func scenarios() []scenario {
 		{ID: "g", Name: "200 connections, values of 1 KiB, 50 % writes", Base: "nutcracker", Work: textWith(200, 1, func(w *load.Workload) { w.Value, w.Reads = 1<<10, 50 })},
 		{ID: "h", Name: "50 connections, paced at 40,000 a second", Base: "nutcracker", Work: textWith(50, 1, func(w *load.Workload) { w.Rate = 40000 })},
 		{ID: "i", Name: "50 connections, quiet meta batches of 50", Base: "memcached", Work: textWith(50, 1, func(w *load.Workload) { w.Quiet = 50 })},
-		{ID: "j", Name: "50 connections, two copies of each key at Ringside", Base: "nutcracker", Work: text(50, 1), routes: "{pool: main, replicas: 2, copies_on: server}"},
+		{ID: "j", Name: "50 connections, two copies of each key at Ringside", Base: "nutcracker", Work: text(50, 1), routes: "{pool: main, replicas: 2, replicas_on: server}"},
 		// Paced, because a peer that does not reply receives fewer requests otherwise.
 		{ID: "k", Name: "3 connections paced at 300 a second, beside 200 that ask for 20 values of 1 MB and read nothing", Base: "nutcracker", Work: textWith(3, 1, func(w *load.Workload) { w.Lossy, w.Rate = true, 300 }), hoard: true},
 		{ID: "l", Name: "50 connections, binary protocol", Base: "ringside" + inText, Work: textWith(50, 1, func(w *load.Workload) { w.Binary = true })},

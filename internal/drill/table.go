@@ -132,7 +132,7 @@ func (f *drillFlags) drillMode(ctx context.Context, o Options, m tableMode, each
 	}
 	text := fmt.Sprintf("pools: {main: {%s, get_errors: error, servers: [%s]}}", m.pool, list)
 	if m.copies {
-		text += "\nroutes: [{pool: main, preset: sessions, copies_on: server}]"
+		text += "\nroutes: [{pool: main, preset: sessions, replicas_on: server}]"
 	}
 	for range tableRingsides {
 		free, err := demo.FreeAddresses("127.0.0.1:0", "127.0.0.1:0")

@@ -67,7 +67,7 @@ func chaosSettingsOf(users, traces string) (list []chaosSetting) {
 		tree{"distribution": "mcrouter", "salt": "1", "hash_stop": "|#|"},
 		tree{"distribution": "ketama-points", "points": 100})
 	pool("failover", tree{"mode": "fail_fast"}, tree{"mode": "rehash"}, tree{"consistency": "strict"}, tree{"consistency": "relaxed"},
-		tree{"after_failures": 1}, tree{"eject_after": tree{"refused": "50ms", "silent": "1s"}}, tree{"good_pings": 1}, tree{"interim_ttl": "10s"},
+		tree{"after_failures": 1}, tree{"eject_after": tree{"refused": "50ms", "silent": "1s"}}, tree{"good_pings": 1}, tree{"substitute_ttl": "10s"},
 		tree{"ping": "100ms", "lease": "1s"}, tree{"ping": "200ms"}, tree{"lease": "3s"}, tree{"on_rejoin": "warm"}, tree{"on_rejoin": "hold", "hold": "1s"}, tree{"wait": "300ms"}, tree{"wait": off})
 	add("pools.*.failover", tree{"mode": "gutter", "gutter": "spare"}, tree{"mode": "gutter", "gutter": "spare", "consistency": "strict"})
 	add("pools.*.servers[].name", "alpha", "beta", "gamma")
@@ -84,7 +84,7 @@ func chaosSettingsOf(users, traces string) (list []chaosSetting) {
 		add("listen[].routes[]."+path, value("own"))
 	}
 	copies := func(more tree) tree {
-		all := tree{"replicas": 2, "copies_on": "server"}
+		all := tree{"replicas": 2, "replicas_on": "server"}
 		maps.Copy(all, more)
 		return all
 	}
@@ -92,9 +92,9 @@ func chaosSettingsOf(users, traces string) (list []chaosSetting) {
 	route("", copies(nil), tree{"replicas": "all"}, copies(tree{"ack": "one"}), copies(tree{"ack": "quorum"}), copies(tree{"read": "spread"}),
 		copies(tree{"read": "fastest"}), copies(tree{"read": "nearest"}), copies(tree{"hedge": "20ms", "read_through": false}), copies(tree{"repair": off}), copies(tree{"repair": 100}))
 	poolOf("", func(pool string) any {
-		return tree{"pool": nil, "pools": []any{pool, "also"}, "prefer": "also", "copies_on": "server"}
+		return tree{"pool": nil, "pools": []any{pool, "also"}, "prefer": "also", "replicas_on": "server"}
 	})
-	route("", tree{"preset": "cache"}, tree{"preset": "counters", "copies_on": "server"}, tree{"preset": "sessions", "copies_on": "server"})
+	route("", tree{"preset": "cache"}, tree{"preset": "counters", "replicas_on": "server"}, tree{"preset": "sessions", "replicas_on": "server"})
 	route("get_errors", "miss", "error")
 	route("deadline_total", "30s", off)
 	route("strip_prefix", true)
@@ -131,7 +131,7 @@ func chaosSettingsOf(users, traces string) (list []chaosSetting) {
 	add("limits.requests_per_client", 1, 3)
 	add("limits.tag_keys", 3)
 	add("limits.tags_per_value", 1)
-	add("limits.tickets", 2)
+	add("limits.guard_misses", 2)
 	add("limits.unfinished", off, "10m")
 	add("limits.value", "4KiB")
 	add("limits.waiting", 1)

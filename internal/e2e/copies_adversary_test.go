@@ -75,7 +75,7 @@ func (a assault) play(t testing.TB, random *rand.Rand) {
 	}
 	settings := func(weights ...int) string {
 		return weighed(seen, weights, pool...) +
-			"routes:\n  - {pool: main, preset: sessions, copies_on: server}\n"
+			"routes:\n  - {pool: main, preset: sessions, replicas_on: server}\n"
 	}
 	weights := []int{1, 1, 1}
 	var fronts []*ringside

@@ -157,7 +157,7 @@ func arriveLate(t testing.TB, word string, exists bool, n int, send func(c *conn
 	}
 	config := front(servers,
 		"timeouts: {connect: 1s, request: 500ms, deadline: 2s}",
-		"failover: {ping: 100ms, lease: 900ms, eject_after: 5s}") + "routes:\n  - {pool: main, preset: sessions, copies_on: server}\n"
+		"failover: {ping: 100ms, lease: 900ms, eject_after: 5s}") + "routes:\n  - {pool: main, preset: sessions, replicas_on: server}\n"
 	cut, other := startRingside(t, "auto", config), startRingside(t, "auto", config)
 	cutOff, through := dial(t, cut.address), dial(t, other.address)
 	for i, key := range names("late", n) {

@@ -45,9 +45,9 @@ func countSessions(t testing.TB, driver string) {
 		"timeouts: {connect: 1s, request: 500ms, deadline: 2s}",
 		"failover: {ping: 100ms, lease: 900ms, eject_after: 500ms}")+`
 routes:
-  - {prefix: "memc.sess.key.", pool: main, preset: sessions, copies_on: server}
-  - {prefix: "lock.", pool: main, preset: sessions, copies_on: server}
-  - {prefix: "sess:", pool: main, preset: sessions, copies_on: server}
+  - {prefix: "memc.sess.key.", pool: main, preset: sessions, replicas_on: server}
+  - {prefix: "lock.", pool: main, preset: sessions, replicas_on: server}
+  - {prefix: "sess:", pool: main, preset: sessions, replicas_on: server}
 `)
 	programs := map[string][]*process{}
 	var keys []string

@@ -19,7 +19,7 @@ import (
 // copied returns the configuration of a pool that keeps two replicas of each key. route
 // holds more settings of the route, pool more lines of the pool.
 func copied(servers []*memcached, route string, pool ...string) string {
-	return front(servers, pool...) + fmt.Sprintf("routes:\n  - {pool: main, replicas: 2, copies_on: server%s}\n", route)
+	return front(servers, pool...) + fmt.Sprintf("routes:\n  - {pool: main, replicas: 2, replicas_on: server%s}\n", route)
 }
 
 // members returns the replica servers of each key according to `ringside route`, the
@@ -287,7 +287,7 @@ func TestCopiesOfModes(t *testing.T) {
 			for _, ack := range []string{"all", "quorum", "one"} {
 				mode := read + ":" + ack + ":"
 				modes = append(modes, mode)
-				config += fmt.Sprintf("  - {prefix: %q, pool: main, replicas: 2, copies_on: server, read: %s, ack: %s}\n", mode, read, ack)
+				config += fmt.Sprintf("  - {prefix: %q, pool: main, replicas: 2, replicas_on: server, read: %s, ack: %s}\n", mode, read, ack)
 			}
 		}
 		r := startRingside(t, driver+", loops: 2", config)
@@ -387,7 +387,7 @@ func TestCopiesOfModes(t *testing.T) {
 func TestCopiesOfLongKeys(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		servers := startMemcacheds(t, 3)
-		r := startRingside(t, driver, front(servers, "failover: {lease: 5s, ping: 250ms, eject_after: {refused: 50ms, silent: 1m}}")+"routes:\n  - {pool: main, preset: sessions, copies_on: server}\n")
+		r := startRingside(t, driver, front(servers, "failover: {lease: 5s, ping: 250ms, eject_after: {refused: 50ms, silent: 1m}}")+"routes:\n  - {pool: main, preset: sessions, replicas_on: server}\n")
 		client := dial(t, r.address)
 		for round, out := range []bool{false, true} {
 			if out {
@@ -441,7 +441,7 @@ func TestCopiesInTwoPools(t *testing.T) {
 		pool := func(name string, servers []*memcached) string {
 			return strings.Replace(strings.TrimPrefix(front(servers), "pools:\n"), "main:", name+":", 1)
 		}
-		r := startRingside(t, driver, "pools:\n"+pool("east", east)+pool("west", west)+"routes:\n  - {pools: [east, west], prefer: west, copies_on: server}\n")
+		r := startRingside(t, driver, "pools:\n"+pool("east", east)+pool("west", west)+"routes:\n  - {pools: [east, west], prefer: west, replicas_on: server}\n")
 		client := dial(t, r.address)
 		keys := names("geo:", 20)
 		holders := r.members(t, servers, keys...)

@@ -70,7 +70,7 @@ func countAll(t testing.TB, fronts []*ringside, key string, clients, each int, s
 // does so through two instances that write a counter with two replicas.
 func TestFirstViews(t *testing.T) {
 	t.Parallel()
-	const copies = ", replicas: 2, copies_on: server"
+	const copies = ", replicas: 2, replicas_on: server"
 	for _, c := range []struct {
 		name, route string
 		ringsides   int
@@ -121,7 +121,7 @@ func TestCountersThroughAKill(t *testing.T) {
 func countThroughAKill(t testing.TB, consistency string) {
 	servers := startMemcacheds(t, 3)
 	config := front(servers, "failover: {mode: rehash, lease: 1s, ping: 250ms, eject_after: {refused: 50ms, silent: 1m}, wait: 4s, consistency: "+consistency+"}", unhurriedReturn) +
-		"routes: [{pool: main, autocreate: on, replicas: 2, copies_on: server}]\n"
+		"routes: [{pool: main, autocreate: on, replicas: 2, replicas_on: server}]\n"
 	fronts := []*ringside{startRingside(t, "auto", config), startRingside(t, "auto", config)}
 	const key = "views"
 	first := fronts[0].members(t, servers, key)[key][0]

@@ -15,7 +15,7 @@ import (
 // that refuses connections is ejected at once; a slow one is not.
 func guardedCopies(servers []*memcached, settings, more string) string {
 	return front(servers, "failover: {ping: 200ms, lease: 2s, eject_after: {refused: 50ms, silent: 1m}}") +
-		"routes:\n  - {pool: main, replicas: 2, copies_on: server" + more + ", guard: " + settings + "}\n"
+		"routes:\n  - {pool: main, replicas: 2, replicas_on: server" + more + ", guard: " + settings + "}\n"
 }
 
 // TestGuardCopiesLateSets deletes keys through one instance while a client of another one

@@ -248,7 +248,7 @@ func TestKeysInBase64(t *testing.T) {
 	say("quit")
 	want := everything(t, startMemcached(t).address, program.String())
 	eachDriver(t, func(t *testing.T, driver string) {
-		for _, routes := range []string{"", "routes:\n  - {pool: main, replicas: 2, copies_on: server}\n"} {
+		for _, routes := range []string{"", "routes:\n  - {pool: main, replicas: 2, replicas_on: server}\n"} {
 			r := startRingside(t, driver, front(startMemcacheds(t, 2))+routes)
 			if got := everything(t, r.address, program.String()); got != want {
 				at := 0

@@ -40,7 +40,7 @@ func slow(servers []*memcached) string { return front(servers, patient) }
 
 // twoCopies configures two replicas of each key, and a failover that ejects no server.
 func twoCopies(servers []*memcached) string {
-	return front(servers, patient, "failover: {lease: 250s, ping: 60s}") + "routes: [{pool: main, replicas: 2, copies_on: server}]\n"
+	return front(servers, patient, "failover: {lease: 250s, ping: 60s}") + "routes: [{pool: main, replicas: 2, replicas_on: server}]\n"
 }
 
 func manySets(keys []string) string {

@@ -53,7 +53,7 @@ func TestBroadcast(t *testing.T) {
 		servers := startMemcacheds(t, 3)
 		r := startRingside(t, driver, strings.Replace(front(servers, quick...), "ketama", "ketama-points", 1)+`
 routes:
-  - {prefix: "live:", pool: main, replicas: 2, copies_on: server}
+  - {prefix: "live:", pool: main, replicas: 2, replicas_on: server}
   - {pool: main}
 `)
 		keys := []string{"live:viewers", "viewers"}
@@ -125,7 +125,7 @@ func TestSite(t *testing.T) {
 		servers := startMemcacheds(t, 3)
 		r := startRingside(t, driver, front(servers, "timeouts: {connect: 1s, request: 500ms, deadline: 5s}", "failover: {eject_after: {refused: 50ms, silent: 1m}}")+`
 routes:
-  - {prefix: "memc.sess.key.", pool: main, preset: sessions, copies_on: server}
+  - {prefix: "memc.sess.key.", pool: main, preset: sessions, replicas_on: server}
 `)
 		var sites []string
 		for range 3 {

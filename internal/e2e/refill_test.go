@@ -9,7 +9,7 @@ import "testing"
 func TestRefillOfServers(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		servers, keys := startMemcacheds(t, 3), names("sess:", 1000)
-		r := startRingside(t, driver+", loops: 2", front(servers)+"routes:\n  - {prefix: \"sess:\", pool: main, replicas: 2, copies_on: server, get_errors: error}\n  - {pool: main}\n")
+		r := startRingside(t, driver+", loops: 2", front(servers)+"routes:\n  - {prefix: \"sess:\", pool: main, replicas: 2, replicas_on: server, get_errors: error}\n  - {pool: main}\n")
 		client := dial(t, r.address)
 		for _, key := range keys {
 			client.store(key, valueOf(key))

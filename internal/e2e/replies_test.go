@@ -52,8 +52,8 @@ func TestRepliesWhileServersHang(t *testing.T) {
 	}{
 		{name: "buffer", route: "buffer: {every: 5s}", timeouts: short},
 		{name: "plain", timeouts: short},
-		{name: "copies", route: "replicas: 2, copies_on: server", timeouts: short, servers: 2},
-		{name: "copies and buffer", route: "replicas: 2, copies_on: server, buffer: {every: 5s}", timeouts: short, servers: 2},
+		{name: "copies", route: "replicas: 2, replicas_on: server", timeouts: short, servers: 2},
+		{name: "copies and buffer", route: "replicas: 2, replicas_on: server, buffer: {every: 5s}", timeouts: short, servers: 2},
 		{name: "binary", route: "buffer: {every: 5s}", timeouts: short, command: "binary"},
 		{name: "meta", route: "buffer: {every: 5s}", timeouts: short, command: "ma n MD v"},
 		{name: "default timeouts", route: "buffer: {every: 5s}", timeouts: defaults, hang: 3500 * time.Millisecond},

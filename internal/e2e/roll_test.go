@@ -111,10 +111,10 @@ func TestRollCallOfCopies(t *testing.T) {
 		for _, i := range which {
 			addresses = append(addresses, servers[i].address)
 		}
-		return pageFront(addresses...) + fmt.Sprintf("routes:\n  - {pool: main, copies_on: server, replicas: %d}\n", replicas)
+		return pageFront(addresses...) + fmt.Sprintf("routes:\n  - {pool: main, replicas_on: server, replicas: %d}\n", replicas)
 	}
 	usual := file(2, 0, 1, 2)
-	zoned := strings.Replace(usual, "copies_on: server", "copies_on: zone", 1)
+	zoned := strings.Replace(usual, "replicas_on: server", "replicas_on: zone", 1)
 	for i := range 3 {
 		zoned = strings.Replace(zoned, "name: "+serverName(i)+"}", fmt.Sprintf("name: %s, zone: z%d}", serverName(i), i), 1)
 	}

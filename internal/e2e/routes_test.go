@@ -24,7 +24,7 @@ func TestRoutesSeen(t *testing.T) {
 	r := startRingside(t, "auto", pool+`routes:
   - {prefix: "<b>p", pool: main, guard: {`+patientGuard+`}}
   - {prefix: "t:", pool: main, tags: true}
-  - {prefix: "c:", pool: main, replicas: 2, copies_on: server, repair: 1}
+  - {prefix: "c:", pool: main, replicas: 2, replicas_on: server, repair: 1}
   - {pool: main}
 `)
 	b := startBrowser(t, 1440, 900)

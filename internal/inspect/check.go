@@ -468,7 +468,7 @@ type replicated struct {
 	Match       string   `json:"match,omitempty"` // pattern of the keys; empty: Prefix selects them
 	Pools       []string `json:"pools"`           // the pool of the primary is first
 	Copies      int      `json:"copies"`          // -1: on every server
-	CopiesOn    string   `json:"copies_on"`
+	CopiesOn    string   `json:"replicas_on"`
 	Read        string   `json:"read"`
 	Ack         string   `json:"ack"`
 	ReadThrough bool     `json:"read_through"`

@@ -361,7 +361,7 @@ func TestReloadMovesKeys(t *testing.T) {
 		at = append(at, "unix:"+socket)
 	}
 	text := func(weight int) string {
-		return fmt.Sprintf("listen: [\"127.0.0.1:0\"]\nadmin: {address: \"127.0.0.1:0\"}\npools: {main: {distribution: ketama, timeouts: {deadline: 1s}, failover: {ping: 50ms, lease: 500ms}, servers: [{address: \"%[1]s\", weight: %[4]d}, \"%[2]s\", \"%[3]s\"]}}\nroutes: [{pool: main, replicas: 2, copies_on: server}]\n",
+		return fmt.Sprintf("listen: [\"127.0.0.1:0\"]\nadmin: {address: \"127.0.0.1:0\"}\npools: {main: {distribution: ketama, timeouts: {deadline: 1s}, failover: {ping: 50ms, lease: 500ms}, servers: [{address: \"%[1]s\", weight: %[4]d}, \"%[2]s\", \"%[3]s\"]}}\nroutes: [{pool: main, replicas: 2, replicas_on: server}]\n",
 			append(at[:3:3], weight)...)
 	}
 	s := serveFile(t, filepath.Join(t.TempDir(), "ringside.yaml"), text(1))

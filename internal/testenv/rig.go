@@ -223,7 +223,7 @@ pools:
 		for _, m := range servers {
 			config += fmt.Sprintf("      - %s\n", m.Address)
 		}
-		config += fmt.Sprintf("routes:\n  - {prefix: %q, pool: main, replicas: 2, copies_on: server}\n  - {pool: main}\n", Two)
+		config += fmt.Sprintf("routes:\n  - {prefix: %q, pool: main, replicas: 2, replicas_on: server}\n  - {pool: main}\n", Two)
 		if err := os.WriteFile(r.file, []byte(config), 0o644); err != nil {
 			t.Fatal(err)
 		}

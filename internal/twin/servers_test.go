@@ -173,7 +173,7 @@ pools:
 		text.WriteString("defaults: {gets: single}\n")
 	}
 	if v.copies {
-		text.WriteString("    replicas: 2\n    copies_on: server\n")
+		text.WriteString("    replicas: 2\n    replicas_on: server\n")
 		// A server that does not run is ejected soon. A running server that only
 		// waits for a processor is never ejected.
 		text.WriteString("defaults:\n  failover: {ping: 500ms, lease: 3s, eject_after: 50ms, after_failures: 1000}\n")
