@@ -4,55 +4,56 @@ package admin
 
 import "ringside/proxy/stats"
 
-// Guarded routes, by label.
+// Metrics of guarded routes, by the label of the route.
 var (
 	guardRefused = counter("guard_refused_total",
-		"Sets not stored because they came too late, by reason: ex (another value is there), nf (the key was deleted, or its lease has ended), void (nothing is known of the key since the miss).",
+		"Sets rejected because they came too late, by reason. ex: another value was stored since the miss. nf: the key was deleted, "+
+			"or the lease expired. void: the set could not be matched to a miss.",
 		"route", "reason")
 	guardWaiting = perRoute.gauge("guard_waiting",
-		"Gets held now.")
+		"Gets that are waiting for another client's rebuild.")
 	guardTickets = perRoute.gauge("guard_tickets",
-		"Misses now whose sets are awaited.")
+		"Misses that are waiting for their set.")
 	guardLease = perRoute.gauge("guard_lease_seconds",
-		"What the lease has grown to by rebuilds that took longer; 0: it has not.")
+		"Lease learned from slow rebuilds, in seconds. It applies if it is longer than the configured lease. 0: no lease was learned.")
 	guardWaitTime = perRoute.histogram("guard_wait_seconds",
-		"Time that gets were held.")
+		"Time that gets waited for another client's rebuild, in seconds.")
 	guardRebuildTime = perRoute.histogram("guard_rebuild_seconds",
-		"Time from a win to its set.")
+		"Time from the get that was granted a lease to the set of its client, in seconds.")
 )
 
 // guardEvents has the counters of a guarded route.
 var guardEvents = map[stats.GuardEvent]*metric{
 	stats.GuardWin: perRoute.counter("guard_wins_total",
-		"Gets that were told to rebuild: a miss, or a value that is due or deleted."),
+		"Gets that were granted a lease: they are answered with a miss, so their clients rebuild the value."),
 	stats.GuardFill: perRoute.counter("guard_fills_total",
-		"Sets of those that were stored."),
+		"Sets of lease holders that were stored."),
 	stats.GuardWait: perRoute.counter("guard_waits_total",
-		"Gets held while another client rebuilds."),
+		"Gets that waited while another client rebuilt the value."),
 	stats.GuardSaved: perRoute.counter("guard_saved_total",
-		"Held gets that got a value: rebuilds saved."),
+		"Waiting gets that received a value, so their clients did not rebuild it. Gets of replicated keys are not counted."),
 	stats.GuardLate: perRoute.counter("guard_late_total",
-		"Held gets whose wait was over."),
+		"Waiting gets that timed out."),
 	stats.GuardStale: perRoute.counter("guard_stale_served_total",
-		"Old values served while another client rebuilds."),
+		"Stale values returned while another client rebuilds the value."),
 	stats.GuardEarly: perRoute.counter("guard_early_total",
-		"The part of the wins that came before the value expired."),
+		"The part of ringside_guard_wins_total that was granted a lease before the value expired."),
 	stats.GuardGivenBack: perRoute.counter("guard_given_back_total",
-		"Wins given back because their client went away."),
+		"Leases canceled because their holder disconnected, or because a tag may have been invalidated since the miss."),
 	stats.GuardRearmed: perRoute.counter("guard_rearmed_total",
-		"Wins given to another client because theirs did not come back within a lease."),
+		"Leases canceled because their holder did not store a value within the lease. The next get is granted a new one."),
 	stats.GuardPoll: perRoute.counter("guard_polls_total",
-		"Requests to servers for those who wait."),
+		"Requests to servers on behalf of waiting gets."),
 	stats.GuardForgotten: perRoute.counter("guard_forgotten_total",
-		"Misses forgotten because of limits.tickets; their sets are ordinary ones."),
+		"Misses dropped because limits.tickets was reached. Their sets are handled as ordinary sets."),
 	stats.GuardBarren: perRoute.counter("guard_barren_total",
-		"Gets not held because nobody fills their key."),
+		"Gets that did not wait because clients never fill their key."),
 	stats.GuardLook: perRoute.counter("guard_looks_total",
-		"Requests to servers that only the guard needs."),
+		"Additional requests to servers that only the guard needs."),
 	stats.GuardWrite: perRoute.counter("guard_writes_total",
-		"Commands that are no reads."),
+		"Commands other than reads that the guard handled."),
 	stats.GuardOff: perRoute.counter("guard_off_total",
-		"Commands to servers without meta commands or cas, which have no guard."),
+		"Commands without protection by the guard because their server has no meta commands or no cas."),
 }
 
 func (out *output) guard(g *stats.Guard) {
@@ -70,32 +71,33 @@ func (out *output) guard(g *stats.Guard) {
 	out.histogram(guardRebuildTime, &times.Rebuilt, 0, g.Route)
 }
 
-// Routes with tags, by label.
+// Metrics of routes with tags, by the label of the route.
 var (
 	tagKeys = perRoute.gauge("tags_remembered",
-		"Keys of which the tags are remembered that clients have named.")
+		"Keys for which the instance remembers tags that clients named.")
 	tagInvalidations = histogram("tags_invalidation_seconds",
-		"Time from an invalidation to the last server's answer.")
+		"Time from the start of an invalidation to the reply of the last server, in seconds.")
 	tagErrors = counter("tags_invalidation_errors_total",
-		"Invalidations that not all servers have answered.")
+		"Invalidations that at least one server did not confirm.")
 	tagForeign = counter("tags_invalidation_foreign_total",
-		"Invalidations while other Ringsides had another list of a pool's servers: they may not have reached all that those know.")
+		"Invalidations while other instances had a different server list for a pool. They may not have reached all servers of these "+
+			"instances.")
 )
 
 // tagEvents has the counters of a route with tags.
 var tagEvents = map[stats.TagEvent]*metric{
 	stats.TagHit: perRoute.counter("tags_hits_total",
-		"Values with tags that were found, and all their tags were the same still."),
+		"Values with tags that were found and valid, because none of their tags was invalidated."),
 	stats.TagInvalid: perRoute.counter("tags_invalid_total",
-		"Values that were found, and a tag had changed since, or one was missing that the key must have."),
+		"Values that were found but not valid. A tag was invalidated, or a tag that the key must have was missing."),
 	stats.TagBroken: perRoute.counter("tags_broken_total",
-		"Values whose head could not be read; anything but 0: somebody else writes them, or reads the wrong ones."),
+		"Values whose header could not be parsed. Any value other than 0 usually means that a client stores such values without Ringside."),
 	stats.TagUnordered: perRoute.counter("tags_unordered_total",
-		"Sets not stored because a tag that they name may have changed since their miss."),
+		"Sets not stored because one of their tags may have been invalidated since the miss."),
 	stats.TagSecondRound: perRoute.counter("tags_second_round_total",
-		"Values with tags that were not asked for with them."),
+		"Values found with tags that were not requested together with them, so that a second round trip was needed."),
 	stats.TagTooMany: perRoute.counter("tags_too_many_total",
-		"Sets refused because they name more tags than limits.tags_per_value."),
+		"Storage commands rejected because they have more tags than limits.tags_per_value."),
 }
 
 func (out *output) tags(list []*stats.Tags, said *stats.InvalidationCounts) {

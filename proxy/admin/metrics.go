@@ -5,7 +5,7 @@ package admin
 // Each scrape queries every loop once, between two of its wakeups. Nothing is kept from one
 // scrape to the next, and a loop that does not answer fails the scrape.
 
-// The name and meaning of each metric. docs/metrics.md has the same text; a test compares them.
+// The names and help texts of all metrics. docs/metrics.md has the same texts: TestMetricsPage compares them.
 
 import (
 	"cmp"
@@ -58,215 +58,248 @@ func MetricNames() (names []string) {
 	return names
 }
 
-// What clients see.
+// Metrics of clients, their commands, and memory.
 var (
 	requests = counter("requests_total",
-		"Commands answered, by how they ended; a read that get_errors shows as a miss is counted as the failure that it was.",
+		"Commands answered, by outcome. A failed read counts as a failure, even if get_errors turns it into a miss.",
 		"command", "outcome")
 	requestDuration = histogram("request_duration_seconds",
-		"Time from reading a command to having its whole answer, of commands that had to wait for one.",
+		"Time from reading a command to its complete reply, in seconds. Excludes most commands that need no key lookup, such as "+
+			"version and malformed commands.",
 		"command")
 	requestsInFlight = gauge("requests_in_flight",
-		"Commands read and not answered yet.")
+		"Commands read from clients that have no complete reply yet.")
 	keys = counter("keys_total",
-		"Keys that clients asked for, by result: hit, miss, or failed when no server could say.",
+		"Keys requested by reads, by result. hit: found. miss: not found. failed: a server failed, so it is unknown whether the key "+
+			"exists.",
 		"result")
 	routeRequests = counter("route_requests_total",
-		"The part of the commands answered that was on keys of the route; one on keys of several is of the first's. The route is its prefix, or the word match and its pattern; empty for all other keys.",
+		"Commands answered, by route and outcome. A read with keys of several routes counts for the route of its first key. The label "+
+			"route is the route's prefix, or the word match and its pattern. It is empty for all other keys. A series is absent until its "+
+			"outcome occurs.",
 		"listener", "route", "pool", "command", "outcome")
 	routeKeys = counter("route_keys_total",
-		"The part of the keys asked for that the route took, by result.",
+		"Keys requested by reads, by route and result: hit, miss, failed. Each key counts for its own route.",
 		"listener", "route", "pool", "result")
 
 	wakeups = counter("loop_wakeups_total",
-		"Times that a loop woke up for events.")
+		"Wakeups of the event loops.")
 	loopReads = counter("loop_reads_total",
-		"Reads from sockets that brought bytes.")
+		"Read calls on sockets that returned data.")
 	loopWrites = counter("loop_writes_total",
-		"Writes to sockets that took bytes.")
+		"Write calls on sockets that sent data.")
 
 	clients = gauge("client_connections",
-		"Client connections open now.")
+		"Open client connections.")
 	clientsLimit = gauge("client_connections_limit",
-		"Client connections that may be open at once: limits.clients.")
+		"Maximum number of open client connections: limits.clients.")
 	clientsAccepted = counter("client_connections_accepted_total",
-		"Client connections accepted, those refused at once included.")
+		"Client connections accepted, including those refused afterwards with the reason limit or stopping.")
 	clientsRefused = counter("client_connections_refused_total",
-		"Client connections refused, by reason: limit (limits.clients is reached; with an error), descriptors (the process may "+
-			"open no more files), stopping (Ringside or the listener; by a reset).",
+		"Client connections refused, by reason. limit: limits.clients is reached; the client gets an error. descriptors: accept "+
+			"failed, usually because the process has no free file descriptors. stopping: the instance is stopping or the listener was "+
+			"removed; the connection is reset.",
 		"reason")
 	clientsClosed = counter("client_connections_closed_total",
-		"Client connections that Ringside closed, by reason: idle (limits.idle), unfinished (limits.unfinished: in the middle of a command), "+
-			"login (it did not say in time who it is, or gave three wrong passwords), output (limits.output_hard), memory (limits.memory), cut_off (a server went away in the middle of a value).",
+		"Client connections that the instance closed, by reason. idle: no request within limits.idle. unfinished: no data for "+
+			"limits.unfinished in the middle of a command. login: no login in time, or three failed logins in a row. output: more unsent "+
+			"bytes than limits.output_hard. memory: limits.memory was reached, and the client used the most. cut_off: a server failed in "+
+			"the middle of a value.",
 		"reason")
 	adminConnectionsClosed = counter("admin_connections_closed_total",
-		"Connections to the admin interface that were closed, or served health probes only, because 256 were open.")
+		"New connections to the admin interface above its limit of 256. Each one replaces an idle connection, serves only health "+
+			"probes, or is closed.")
 	loginsFailed = counter("client_logins_failed_total",
-		"Wrong users or passwords that clients gave: auth_file.")
+		"Client logins with a wrong user or password. Listeners with auth_file require a login.")
 	clientReceived = counter("client_received_bytes_total",
-		"Bytes read from clients.")
+		"Bytes received from clients.")
 	clientSent = counter("client_sent_bytes_total",
-		"Bytes written to clients.")
+		"Bytes sent to clients.")
 
 	buffers = gauge("buffer_bytes",
-		"Memory held for clients and servers now: buffers, those kept for reuse included, requests, answers that wait.")
+		"Memory that counts towards limits.memory, in bytes. It includes buffers (also free ones), requests in flight, waiting "+
+			"replies, near caches and buffered increments.")
 	buffersLimit = gauge("buffer_limit_bytes",
-		"Memory that may be held for them: limits.memory.")
+		"Limit of ringside_buffer_bytes, in bytes: limits.memory.")
 	valuesRefused = counter("values_refused_total",
-		"Values refused because limits.memory was reached.")
+		"Values rejected because limits.memory was reached.")
 	valuesOverLimit = counter("values_over_limit_total",
-		"Values refused because they were longer than limits.value.")
+		"Values rejected because they are longer than limits.value.")
 
 	countersMade = counter("counters_created_total",
-		"Counters that were missing and that an incr or decr has made, by autocreate.")
+		"Missing counters that an incr or decr created, on routes with autocreate.")
 
 	bufferIncrements = counter("buffer_increments_total",
-		"Increments that waited here, so that one request carried many.")
+		"Increments that were buffered. The instance replied to each of them, and later sends several of them to the server in one request.")
 	bufferFlushes = counter("buffer_flushes_total",
-		"Requests that carried increments which had waited.")
+		"Requests with buffered increments that a server confirmed.")
 	bufferFlushed = counter("buffer_flushed_total",
-		"Increments that these requests have carried.")
+		"Buffered increments in the requests of ringside_buffer_flushes_total.")
 	bufferLost = counter("buffer_lost_total",
-		"Sum of increments that had waited and that no server was told of: the counter is gone or no number (missing), or could not be reached for buffer.keep (unreachable); or may not have been: it did not answer (unsure). overwritten: a set or delete came first, nothing is missing.",
+		"Sum of the buffered increments that were lost, by reason. missing: the counter does not exist, or is not a number. "+
+			"unreachable: its server was unreachable for buffer.keep. unsure: the server did not reply, so it may have counted them. "+
+			"overwritten: a set or delete replaced them, so nothing is missing.",
 		"reason")
 	bufferKeys = gauge("buffer_keys",
-		"Counters of which increments wait, or may.")
+		"Counters that have buffered increments, or can get some without a request to their server.")
 	bufferPending = gauge("buffer_pending",
-		"Sum of the increments that wait now.")
+		"Sum of the buffered increments that no server has confirmed yet.")
 )
 
-// Each server, by name and address.
+// Metrics of each server, by name and address.
 var (
 	serverUp = perServer.gauge("server_up",
-		"1 while no loop holds the server for down, else 0; absent until it has answered or failed to.")
+		"1 if no loop considers the server down, otherwise 0. Absent until the server has replied or failed.")
 	serverConnections = perServer.gauge("server_connections",
-		"Connections to the server open now.")
+		"Open connections to the server, except those in ringside_server_zombie_connections.")
 	serverZombies = perServer.gauge("server_zombie_connections",
-		"Further connections to the server that get no requests and stay open for late answers.")
+		"Replaced connections to the server that stay open only for late replies.")
 	serverQueue = perServer.gauge("server_queue_depth",
-		"Requests to the server without an answer, those not sent yet included.")
+		"Requests in the queues of the server's connections. They are not sent yet, or have no complete reply.")
 	serverRequests = perServer.counter("server_requests_total",
-		"Requests handed to a connection of the server.")
+		"Requests queued on a connection to the server. Includes the instance's own requests, such as repairs, but not late deletes.")
 	serverFailed = perServer.counter("server_requests_failed_total",
-		"Requests handed to a connection of the server that got no answer.")
+		"Client requests queued on a connection to the server that got no reply. Commands that need several requests, such as those "+
+			"on replicas, are not counted.")
 	serverTimedOut = perServer.counter("server_requests_timed_out_total",
-		"The part of the failed requests that was not answered in time.")
+		"The part of ringside_server_requests_failed_total that got no reply in time.")
 	serverUndone = perServer.counter("server_mutations_undone_total",
-		"The part of the failed requests that the server may still do, and behind which their keys are deleted.")
+		"Late deletes sent to the server, one for each failed write that it may still run. A replicated key can get a tombstone "+
+			"instead.")
 	serverUndoLost = perServer.counter("server_mutations_undo_lost_total",
-		"The part of those whose delete was not answered: an old value may be left.")
+		"Late deletes that got no reply. A stale value can remain on the server.")
 	serverRefused = perServer.counter("server_requests_refused_total",
-		"Requests not handed to a connection of the server, by reason: down, queue_full, memory (limits.memory; also those "+
-			"that it was not sent in time), ordered (a person has drained it or taken it down).",
+		"Requests to the server that were rejected before they were sent, by reason. down: the server is down. queue_full: its queue "+
+			"is full. memory: limits.memory is reached. ordered: an operator has drained the server or taken it down.",
 		"reason")
 	serverDuration = perServer.histogram("server_request_duration_seconds",
-		"Time from handing a request to a connection of the server to its whole answer.")
+		"Time from queueing a request on a connection to the server to the complete reply, in seconds.")
 	serverDials = perServer.counter("server_dials_total",
 		"Attempts to connect to the server.")
 	serverClosed = perServer.counter("server_connections_closed_total",
-		"Connections that the server ended, by reason: lost (with requests in flight), idle (without).",
+		"Connections that the server closed or that broke, by reason. lost: with requests in flight. idle: without requests in flight.",
 		"reason")
 	serverDead = perServer.counter("server_connections_dead_total",
-		"Connections to the server that were idle and no longer worked, by what found it: ping (keepalive), request (the first behind a quiet period). Each was replaced at once. Absent until there was one.",
+		"Idle connections to the server that no longer worked and were replaced, by how this was detected. ping: no reply to a "+
+			"keepalive ping. request: no reply to the first request after a quiet period. Absent until a dead connection was found.",
 		"found_by")
 	serverResent = perServer.counter("server_reads_resent_total",
-		"Plain reads that were sent again on a new connection, in place of one that no longer worked. Absent until a connection was found dead.")
+		"Plain reads sent again on a new connection because their connection was dead. Absent until a dead connection was found.")
 	serverOutages = perServer.counter("server_outages_total",
-		"Times that a loop began to hold the server for down.")
+		"Times that a loop began to consider the server down. Each loop counts for itself.")
 	serverReceived = perServer.counter("server_received_bytes_total",
-		"Bytes read from the server.")
+		"Bytes received from the server.")
 	serverSent = perServer.counter("server_sent_bytes_total",
-		"Bytes written to the server.")
+		"Bytes sent to the server.")
 	serverVersion = perServer.gauge("server_version_info",
-		"1, with the version that the server told last; absent until it has told one.",
+		"Always 1. The label version is the version that the server reported last. Absent until the server has reported one.",
 		"version")
 	serverOrdered = gauge("server_ordered_away",
-		"1 while a person keeps the server of this pool from getting requests, by order (drain, down), else absent.",
+		"1 while an operator's override keeps requests away from the server of this pool. The label order is drain or down. Absent "+
+			"without an override.",
 		"pool", "server", "address", "order")
 )
 
 // Metrics of each pool that moves keys or has replicas, and of each server of such a pool.
 var (
 	failoverPhase = perMember.gauge("failover_phase",
-		"What the pool does with the server's keys: 0 IN, 1 LEAVING, 2 OUT, 3 RETURN, 4 WARM, 5 SETTLE; of pools whose keys move, or that keep copies.")
+		"Phase of the server in the pool: 0 IN, 1 LEAVING, 2 OUT, 3 RETURN, 4 WARM, 5 SETTLE. Absent for pools that neither move keys "+
+			"nor keep replicas.")
 	failoverSuspect = perMember.gauge("failover_suspect",
-		"1 while this Ringside gets no answers from the server, so that its keys miss and their writes fail, else 0.")
+		"1 while this instance gets no replies from the server, otherwise 0. Without replicas, reads of its keys miss and writes fail "+
+			"until it replies or is ejected.")
 	failoverOutages = perMember.counter("failover_outages_total",
-		"Times that the server was taken out of the pool, by whatever Ringside, since the view record began.")
+		"Ejections of the server from the pool, by any instance, since the view record was created.")
 	failoverChanges = counter("failover_changes_total",
-		"What this Ringside has seen become of the server, by what it became: up, suspect, a phase; with an empty server, of the pool.",
+		"State changes of the server that this instance has seen, by new state: up, suspect, or a phase. If the label server is "+
+			"empty, the pool changed its state.",
 		"pool", "server", "to")
 	failoverLease = perMember.gauge("failover_lease_seconds",
-		"How long the last good ping of the server still counts; negative: it has run out.")
+		"Time until the lease from the last successful ping of the server expires, in seconds. Negative if it has expired.")
 	rollAll = perPool.gauge("roll_ringsides",
-		"Ringsides that serve the pool, by the roll call, this one included; of pools whose keys move, or that keep copies. Absent where there is no roll call.")
+		"Instances that serve the pool, including this one. Absent for pools that neither move keys nor keep replicas, and while the "+
+			"roll call is not running.")
 	rollDiffer = perPool.gauge("roll_differing",
-		"The part of them that has other pools or routes than most; of more than 200, of a sample. Which they are is on the page and in ringside top.")
+		"Instances with other pools or routes than most instances. If there are more than 200, only a sample is compared. The "+
+			"dashboard and ringside top show which ones differ.")
 	rollApart = perPool.gauge("roll_copies_apart",
-		"The part of them that keeps the copies of keys at other servers than this one: another list, weights, number of copies or copies_on. Alert on more than 0.")
+		"Instances that place replicas on other servers than this one. Their servers, weights, replicas or copies_on differ. Alert on "+
+			"more than 0.")
 	rollBad = perPool.counter("roll_unreadable_total",
-		"What stood in the roll and could not be read: items, and entries of them.")
+		"Items and entries of the roll call that could not be parsed.")
 )
 
-// Hot keys, why keys miss, and copies.
+// Metrics of hot keys, reasons of misses, and replicas.
 var (
 	copiesRepaired = counter("copies_repaired_total",
-		"Copies of single keys made again, by result: done (begun), dropped (over the repair rate, too many at once, or failed again and again).",
+		"Repairs of single keys on replicas, by result. done: started. dropped: rejected by the repair rate or because too many wait, "+
+			"or given up after repeated failures.",
 		"result")
 	hotKey = gauge("hot_key_ratio",
-		"Part of all requests that the key at this rank has lately, of those that are asked for most. "+
-			"Which keys they are is on the page and in ringside top; of the routes, which have all requests, see ringside_route_requests_total.",
+		"Fraction of recent requests for the key at this rank, 0 to 1. Rank 1 is the most requested key. The dashboard and ringside "+
+			"top show the keys. Absent until requests were sampled, and with admin.hot: off.",
 		"rank")
 	hotKeyOff = gauge("hot_key_ratio_error",
-		"By how much hot_key_ratio may be off.",
+		"Possible error of ringside_hot_key_ratio, upwards and downwards.",
 		"rank")
 	hotLooks = gauge("hot_key_one_in",
-		"Of so many requests one is looked at to find the hot keys.")
+		"One in this many requests is sampled to find hot keys.")
 	missReasons = counter("misses_judged_total",
-		"Misses of remembered keys on the route, by why: unsure (no cause is known, or remembered for too short), never (set here, as far back as is known), expired, deleted, evicted (and the server's counter of evictions moved), flushed, out (its server was, or is), moved (by a reload), invalidated (a tag was).",
+		"Misses of sampled keys, by route and reason. unsure: the reason is not known. never: the key was not set while it was "+
+			"observed. expired: its lifetime ended. deleted: a client deleted it. evicted: its server evicts values, and there is no "+
+			"other reason. flushed: its server was flushed. out: its server is or was ejected. moved: a reload moved it. invalidated: one "+
+			"of its tags was invalidated. A series is absent until its reason occurs.",
 		"route", "reason")
 	missFills = perRoute.counter("origin_fills_total",
-		"Sets on the route that followed a miss of their key within a minute, of remembered keys.")
+		"Sets of sampled keys that followed a miss of the key within a minute, by route.")
 	missSeconds = perRoute.counter("origin_seconds_total",
-		"Sum of the times from those misses to their sets: what the application needs to make the values.")
+		"Sum of the times from a miss to its set, in seconds, for the sets in ringside_origin_fills_total. This is the time that the "+
+			"application needs to rebuild values.")
 	missQuantile = gauge("origin_seconds",
-		"Time from a miss to its set, of the last 128 on the route.",
+		"Time from a miss to its set, in seconds: percentiles of the last 128 sets on the route. Absent before the first one.",
 		"route", "percentile")
 	missChosen = gauge("misses_remembered_ratio",
-		"Part of the keys that are remembered to say why they miss: all, or fewer where there are many.")
+		"Fraction of the keys that are sampled to find the reasons of misses, 0 to 1. Absent with admin.misses: off.")
 	copiesMarks = counter("marks_total",
-		"Marks of copies, which say that somebody is at work on a key, by event: made, left (sent behind a set that has timed out; nobody hears whether it has replaced something), met (in the place of a value: another Ringside is at work there, or has died at it), taken (met, and a value was put in its place), replaced (met by an append or touch that could not see it: a fresh one is in its place), disturbed (gone when it was to be ended: begun again, or given up); and by what does it: delete, add, repair, other.",
+		"Tombstones on replicas, by event and by the command that caused it: delete, add, repair, other. A tombstone marks a key on "+
+			"which a command is working. made: stored. left: sent after a set that timed out. met: found in place of a value. taken: "+
+			"found and replaced by a value. replaced: overlooked by an append or touch, and replaced by a new tombstone. disturbed: gone "+
+			"before its command removed it.",
 		"event", "by")
 	deleteRounds = counter("delete_rounds_total",
-		"Deletes of keys with several copies that have made marks, by how many rounds of marks they took: more than 1 where others have disturbed these; 3 is the most, and counts those that were given up, too.",
+		"Deletes of replicated keys that placed tombstones, by the number of rounds. A delete needs another round if a tombstone was "+
+			"disturbed. 3 is the maximum, and includes deletes that were given up.",
 		"rounds")
 )
 
 // Metrics of wrong or missing replies, and metrics of the servers in the current table.
 var (
 	replyFaults = counter("reply_faults_total",
-		"Commands that would have ended without a reply, and got SERVER_ERROR instead, or that got more than one reply; anything but 0 is a bug in Ringside.")
+		"Commands that would have ended without a reply, or that got more than one. A command without a reply gets SERVER_ERROR. Any "+
+			"value other than 0 is a bug in Ringside.")
 	doubts = counter("pairing_doubts_total",
-		"Server connections aborted because a reply could not be paired with a request; anything but 0 is a bug, here or in a server.")
+		"Server connections aborted because a reply could not be matched to a request. Any value other than 0 is a bug in Ringside or "+
+			"in a server.")
 	poolServer = gauge("pool_server",
-		"1 for each server of each pool of the table in force, with the name and weight that it has there.",
+		"Always 1, for each server of each pool of the current configuration. The labels have its name and weight in that pool.",
 		"pool", "server", "address", "weight")
 	poolShared = perPool.gauge("pool_servers_shared",
-		"Servers of the pool that another Ringside ejects, and flushes, by a pool that this Ringside does not have or that ejects nothing here; and those that this Ringside ejects and another one does not. Alert on more than 0.")
+		"Servers of the pool that only one of two instances ejects, or that both eject through different pools. A server that rejoins "+
+			"is flushed, including data of the other pool. Alert on more than 0.")
 )
 
-// Ringside itself.
+// Metrics of the instance and its configuration.
 var (
 	configSuccess = gauge("config_reload_success",
-		"1 if the configuration that was read last is in force, 0 if it was refused and an older one is.")
+		"1 if the configuration that was read last is in use. 0 if it was rejected, and an earlier one is in use.")
 	configTime = gauge("config_last_reload_timestamp_seconds",
-		"When a configuration was read last, whether it was taken or refused, in Unix time.")
+		"Time when a configuration was read last, accepted or rejected, in seconds since the Unix epoch.")
 	configReloads = counter("config_reloads_total",
 		"Reloads since the start, by result: success, failure.",
 		"result")
 	configGeneration = gauge("config_generation",
-		"Number of the table in force; 1 is that of the start.")
+		"Number of the configuration in use. The configuration at the start has the number 1.")
 	buildInfo = gauge("build_info",
-		"1, with the version of Ringside and of the Go that built it.",
+		"Always 1. The labels have the versions of Ringside and of Go.",
 		"version", "goversion")
 )

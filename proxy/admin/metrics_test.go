@@ -425,7 +425,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "write docs/metrics.md anew")
+var update = flag.Bool("update", false, "rewrite the table in docs/metrics.md")
 
 // The table in docs/metrics.md must have the same text as /metrics.
 func TestMetricsPage(t *testing.T) {
@@ -435,7 +435,7 @@ func TestMetricsPage(t *testing.T) {
 	}
 	var shown int
 	var table strings.Builder
-	table.WriteString("| metric | labels | kind | what it says |\n|---|---|---|---|\n")
+	table.WriteString("| metric | labels | type | meaning |\n|---|---|---|---|\n")
 	for _, name := range slices.Sorted(maps.Keys(families)) {
 		f := families[name]
 		if !strings.HasPrefix(name, "ringside_") {
@@ -453,7 +453,7 @@ func TestMetricsPage(t *testing.T) {
 		t.Errorf("%d of %d metrics are shown", shown, len(all))
 	}
 
-	const file, heading = "../../docs/metrics.md", "## All of them\n\n"
+	const file, heading = "../../docs/metrics.md", "## All metrics\n\n"
 	page, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -469,6 +469,6 @@ func TestMetricsPage(t *testing.T) {
 		}
 	}
 	if committed != table.String() {
-		t.Errorf("%s is not what /metrics says: run go test ./proxy/admin -run MetricsPage -update", file)
+		t.Errorf("%s differs from /metrics: run go test ./proxy/admin -run MetricsPage -update", file)
 	}
 }

@@ -6,15 +6,16 @@ import "ringside/proxy/stats"
 
 var (
 	nearKeys = counter("near_keys_total",
-		"Keys of reads on routes with near, by result: hit (given from what is kept in Ringside), or asked (a server was asked).",
+		"Keys of reads on routes with near, by result. hit: returned from the near cache. asked: requested from a server.",
 		"listener", "route", "pool", "result")
 	nearAge = counter("near_age_seconds_total",
-		"Sum of how old the values were that were given out, since their server was asked; by the hits it is how old they are on average.",
+		"Sum of the ages of the values returned from the near cache, in seconds since their request to a server. Divided by the hits, "+
+			"it is the average age.",
 		"listener", "route", "pool")
 	nearBytes = perRoute.gauge("near_bytes",
-		"Memory that values kept in Ringside take now.")
+		"Memory used by the values in the near cache, in bytes.")
 	nearValues = perRoute.gauge("near_values",
-		"Values kept in Ringside now.")
+		"Values in the near cache.")
 )
 
 func (out *output) near(c *stats.NearCounts, at []string) {
