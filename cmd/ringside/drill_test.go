@@ -123,7 +123,7 @@ func TestServerDrainIsSeen(t *testing.T) {
 	path := startFile(t, fmt.Sprintf("listen: %s\nadmin: %s\npools: {main: {distribution: ketama, servers: [{address: \"%s\", name: one}, {address: \"%s\", name: two}]}}\n",
 		listen, free(t), memcached(t), memcached(t)))
 	for _, name := range []string{"one", "two"} {
-		if code, out, errs := typed("server", "drain", name, "-c", path); code != 0 || !strings.Contains(out, "drained by a person") {
+		if code, out, errs := typed("server", "drain", name, "-c", path); code != 0 || !strings.Contains(out, "drained by an operator") {
 			t.Fatal(out, errs)
 		}
 	}
@@ -136,7 +136,7 @@ func TestServerDrainIsSeen(t *testing.T) {
 	buf := make([]byte, 200)
 	fmt.Fprint(c, "set k 0 0 1\r\nx\r\n")
 	n, _ := c.Read(buf)
-	if got := string(buf[:n]); !strings.HasPrefix(got, "SERVER_ERROR server ") || !strings.Contains(got, "is drained by a person: ringside server restore ") {
+	if got := string(buf[:n]); !strings.HasPrefix(got, "SERVER_ERROR server ") || !strings.Contains(got, "is drained by an operator: ringside server restore ") {
 		t.Errorf("set: %q", got)
 	}
 	fmt.Fprint(c, "get k\r\n")
@@ -165,9 +165,9 @@ func TestServerDrainedDies(t *testing.T) {
 			t.Fatal(errs)
 		}
 	}
-	lists("drained by a person\n")
+	lists("drained by an operator\n")
 	process.Kill()
-	lists("drained by a person, and suspect: ")
+	lists("drained by an operator, and suspect: ")
 }
 
 // TestServerDrainCopies drains and restores servers of keys with two replicas. The first drain

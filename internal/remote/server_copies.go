@@ -84,7 +84,7 @@ func waitForCopies(ctx context.Context, c *admin.Client, say cli.Remarks, back *
 			case stuck == looksUntilOver:
 				return fmt.Errorf("%s. The order is in force: it is filled once it serves, see ringside server list", waits)
 			case s.Order != "":
-				return fmt.Errorf("%s is not filled: a person has ordered %s", s.Server, s.Order)
+				return fmt.Errorf("%s is not filled: an operator has ordered %s", s.Server, s.Order)
 			case s.Copies == nil:
 				say.Note(s.Server + " has nothing to wait for: by a reload no route keeps copies in pool " + s.Pool + " any more")
 				return nil

@@ -230,7 +230,7 @@ func TestClient(t *testing.T) {
 			if err != nil || len(list) != 1 || list[0].Server != "sock" || list[0].Pool != "second" || list[0].State != live.Drained || list[0].Order != "drain" {
 				t.Fatalf("%+v, %v", list, err)
 			}
-			if list, err = c.Order(ctx, "second", "a", "down", false); err != nil || list[0].State != live.Down || list[0].Why != "taken down by a person" {
+			if list, err = c.Order(ctx, "second", "a", "down", false); err != nil || list[0].State != live.Down || list[0].Why != "taken down by an operator" {
 				t.Fatalf("%+v, %v", list, err)
 			}
 			got := scrape(t, s.Handler())

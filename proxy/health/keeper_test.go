@@ -360,7 +360,7 @@ func TestHold(t *testing.T) {
 	}
 	w.run(w.now + 15*sec)
 	if w.phase(0, 0) != In {
-		t.Errorf("restored by a person: %v, %s", w.phase(0, 0), w.proxies[0].k.Verdict(0).Step)
+		t.Errorf("restored by an operator: %v, %s", w.phase(0, 0), w.proxies[0].k.Verdict(0).Step)
 	}
 }
 

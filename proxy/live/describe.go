@@ -78,8 +78,12 @@ func describe(is map[string]any) Description {
 		return Description{Tone: Bad, Kind: "suspect", Text: "Another Ringside has " + server + " in its pool " + word("other") + " and does not eject it", More: why}
 	case "no other Ringside has a server any more in that pool, which does not eject it":
 		return Description{Tone: Good, Kind: Up, Text: "No other Ringside has " + server + " in its pool " + word("other") + " any more"}
-	case "a person gives an order":
-		return Description{Tone: Warn, Kind: Drained, Text: "A person orders: " + word("order") + " " + server}
+	case "operator drained server":
+		return Description{Tone: Warn, Kind: Drained, Text: "Operator drained " + server}
+	case "operator took server down":
+		return Description{Tone: Warn, Kind: Drained, Text: "Operator took " + server + " down"}
+	case "operator restored server":
+		return Description{Tone: Good, Kind: Up, Text: "Operator restored " + server}
 	case "server connection lost with requests in flight":
 		return Description{Tone: Bad, Kind: Down, Text: server + " hung up with " + plural(word("requests"), "request") + " in flight", More: why}
 	case "a server that came back empty is filled":

@@ -66,13 +66,13 @@ func (t *Tick) health(p *table.Pool, pools int, failing bool) Health {
 	case len(bad) > 0:
 		h = w.trouble(bad, len(bad)+len(drained))
 		if len(drained) > 0 {
-			h.Text += " " + w.names(drained) + oneOrAll(drained, " is ", " are ") + "drained, by a person." + w.alsoSuspect(drained)
+			h.Text += " " + w.names(drained) + oneOrAll(drained, " is ", " are ") + "drained by an operator." + w.alsoSuspect(drained)
 		}
 	case len(back) > 0:
 		h = Health{Warn, w.name(back[0]) + " is coming back", comingBack(t.S.State[back[0]])}
 	case len(drained) > 0:
 		h = Health{Warn, w.names(drained) + oneOrAll(drained, " is ", " are ") + map[bool]string{true: "taken down", false: "drained"}[w.S.State[drained[0]] == Down],
-			fmt.Sprintf("By a person, %s ago: ringside server restore brings %s back.%s %s %s", w.since(drained[0]), oneOrAll(drained, "it", "them"), w.alsoSuspect(drained), w.fate(drained, len(drained), "until then; it starts empty", "until then; they start empty"), w.flow())}
+			fmt.Sprintf("By an operator, %s ago: ringside server restore brings %s back.%s %s %s", w.since(drained[0]), oneOrAll(drained, "it", "them"), w.alsoSuspect(drained), w.fate(drained, len(drained), "until then; it starts empty", "until then; they start empty"), w.flow())}
 	case t.Outcomes.Fail >= 1 && (pools == 1 || !failing || w.failed() > 0):
 		h = Health{Warn, Count(t.Outcomes.Fail) + " requests/s fail", w.servers("The server is", "All %d servers are") + " up. " + w.failing() + w.flow()}
 	case t.Requests() == 0 && t.Clients == 0:

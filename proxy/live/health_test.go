@@ -73,21 +73,21 @@ func TestHealth(t *testing.T) {
 		{"two out", table.Rehash, [3]string{"out", "out", Up}, nil,
 			Health{Bad, "a and b are not serving", "Connection refused, 19 s ago. Their 66.7 % of the keys live with c until they are back; then they start empty. " + start}},
 		{"out and drained", table.Rehash, [3]string{Drained, "out", Up}, nil,
-			Health{Bad, "b is out", "Connection refused, 19 s ago. Its 33.3 % of the keys live with c until it is back; then it starts empty. " + start + " a is drained, by a person."}},
+			Health{Bad, "b is out", "Connection refused, 19 s ago. Its 33.3 % of the keys live with c until it is back; then it starts empty. " + start + " a is drained by an operator."}},
 		{"returning", table.Rehash, [3]string{Up, "return", Up}, nil,
 			Health{Warn, "b is coming back", "It answers again and is being emptied, so that nothing old is served."}},
 		{"drained", table.Rehash, [3]string{Up, Drained, Up}, nil,
-			Health{Warn, "b is drained", "By a person, 19 s ago: ringside server restore brings it back. Its 33.3 % of the keys live with a and c until then; it starts empty. " + flow}},
+			Health{Warn, "b is drained", "By an operator, 19 s ago: ringside server restore brings it back. Its 33.3 % of the keys live with a and c until then; it starts empty. " + flow}},
 		{"drained and dead", table.Rehash, [3]string{Up, Drained, Up}, func(k *Tick) {
-			k.S.Why[1] = "drained by a person, and suspect: server b (10.0.0.1:11211) is down: connection refused"
+			k.S.Why[1] = "drained by an operator, and suspect: server b (10.0.0.1:11211) is down: connection refused"
 		},
-			Health{Warn, "b is drained", "By a person, 19 s ago: ringside server restore brings it back. It is suspect, too: connection refused. Its 33.3 % of the keys live with a and c until then; it starts empty. " + flow}},
-		{"out, and drained and dead", table.Rehash, [3]string{Drained, "out", Up}, func(k *Tick) { k.S.Why[0] = "drained by a person, and suspect: connection refused" },
-			Health{Bad, "b is out", "Connection refused, 19 s ago. Its 33.3 % of the keys live with c until it is back; then it starts empty. " + start + " a is drained, by a person. It is suspect, too: connection refused."}},
-		{"taken down", table.FailFast, [3]string{Up, Down, Up}, func(k *Tick) { k.S.Order, k.S.Why[1] = []string{"", "down", ""}, "taken down by a person" },
-			Health{Warn, "b is taken down", "By a person, 19 s ago: ringside server restore brings it back. Its 33.3 % of the keys miss, and writes to them fail. " + flow}},
+			Health{Warn, "b is drained", "By an operator, 19 s ago: ringside server restore brings it back. It is suspect, too: connection refused. Its 33.3 % of the keys live with a and c until then; it starts empty. " + flow}},
+		{"out, and drained and dead", table.Rehash, [3]string{Drained, "out", Up}, func(k *Tick) { k.S.Why[0] = "drained by an operator, and suspect: connection refused" },
+			Health{Bad, "b is out", "Connection refused, 19 s ago. Its 33.3 % of the keys live with c until it is back; then it starts empty. " + start + " a is drained by an operator. It is suspect, too: connection refused."}},
+		{"taken down", table.FailFast, [3]string{Up, Down, Up}, func(k *Tick) { k.S.Order, k.S.Why[1] = []string{"", "down", ""}, "taken down by an operator" },
+			Health{Warn, "b is taken down", "By an operator, 19 s ago: ringside server restore brings it back. Its 33.3 % of the keys miss, and writes to them fail. " + flow}},
 		{"drained for good", table.FailFast, [3]string{Up, Drained, Up}, nil,
-			Health{Warn, "b is drained", "By a person, 19 s ago: ringside server restore brings it back. Its 33.3 % of the keys miss, and writes to them fail. " + flow}},
+			Health{Warn, "b is drained", "By an operator, 19 s ago: ringside server restore brings it back. Its 33.3 % of the keys miss, and writes to them fail. " + flow}},
 	} {
 		us := 1500.0
 		k := &Tick{T: 100_000, Ops: map[string]float64{"get": 60, "set": 40}, Keys: [3]float64{75, 25}, Latency: [3]*float64{&us, &us, &us}, Clients: 2}

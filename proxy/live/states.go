@@ -198,7 +198,7 @@ const alsoSuspect = ", and suspect: "
 // byPerson describes an operator's override.
 func byPerson(order string) string {
 	if order == health.Down.String() {
-		return "taken down by a person"
+		return "taken down by an operator"
 	}
-	return "drained by a person"
+	return "drained by an operator"
 }

@@ -331,7 +331,7 @@ parts.servers = {box: 'servers', draw() {
   const up = s.st.filter(x => x === 'up').length; text($('serverswhat'), `${up} of ${n} up`);
 }};
 
-// ---- what a person may do
+// ---- what an operator may do
 const menuBox = $('menu');
 function menu(i, at) {
   const s = S.topo.servers[i], st = S.tick.s.st[i], can = S.hello.control, item = (label, f, always) => { const b = el('button', {type: 'button', role: 'menuitem', disabled: !can && !always, title: can || always ? '' : 'This page may not give orders: see admin.control'}, label); b.onclick = () => { close(); f(); }; return b; };
