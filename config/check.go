@@ -105,11 +105,11 @@ func (d *document) checkCircle(f *File) {
 			s := &f.Pools[i].Servers[j]
 			for k := range f.Listen {
 				if l := &f.Listen[k].Address; l.takes(s.Address) {
-					d.failAt(d.place(&s.Address, s), "pools.%s: the server %s is this Ringside itself, which listens on %s", f.Pools[i].Name, s.Address.text(), l.text())
+					d.failAt(d.place(&s.Address, s), "pools.%s: the server %s is this instance itself, which listens on %s", f.Pools[i].Name, s.Address.text(), l.text())
 				}
 			}
 			if a := &f.Admin.Address; a.takes(s.Address) {
-				d.failAt(d.place(&s.Address, s), "pools.%s: the server %s is this Ringside's admin interface", f.Pools[i].Name, s.Address.text())
+				d.failAt(d.place(&s.Address, s), "pools.%s: the server %s is this instance's admin interface", f.Pools[i].Name, s.Address.text())
 			}
 		}
 	}
@@ -403,7 +403,7 @@ func (d *document) checkNear(f *File, r *Route) {
 	})
 	switch {
 	case r.Preset == presetSessions:
-		d.failAt(at, "near has no place beside preset: sessions: a session that is read must be the one that was written last, here or at another Ringside; give them different prefixes")
+		d.failAt(at, "near has no place beside preset: sessions: a session that is read must be the one that was written last, here or at another instance; give them different prefixes")
 	case r.Preset == presetCounters || r.counts():
 		d.failAt(at, "near has no place beside preset: counters, autocreate or buffer: a counter that is read must be of now; give them different prefixes")
 	case strict >= 0:

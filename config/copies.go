@@ -341,7 +341,7 @@ func (d *document) checkCopies(f *File, r *Route) {
 	}
 	switch {
 	case c.Read == replicate.Nearest && f.Zone == "":
-		d.failAt(d.place(&c.Read, r), "read: nearest needs zone at the top of the file: the zone this Ringside is in")
+		d.failAt(d.place(&c.Read, r), "read: nearest needs zone at the top of the file: the zone this instance is in")
 	case c.Read == replicate.Fastest && d.where[&c.Hedge] != nil && c.Hedge > 0:
 		d.failAt(d.place(&c.Hedge), "hedge has no effect with read: fastest, which asks all copies at once")
 	case c.Read == replicate.Fastest && d.where[&c.ReadThrough] != nil && c.ReadThrough:

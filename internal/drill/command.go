@@ -53,10 +53,10 @@ func Command(version string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drill",
 		Short: "Break a server on purpose and see what clients see",
-		Long: `Send checked traffic through a running Ringside, let it break its connections to
-one of its servers for a while, and report what clients saw. The Ringside must
+		Long: `Send checked traffic through a running instance, let it break its connections to
+one of its servers for a while, and report what clients saw. The instance must
 have admin.allow_faults: true; ringside demo has. The servers themselves are not
-touched: only this Ringside treats one of them as if it
+touched: only this instance treats one of them as if it
 
   refuse     had ended: connections are refused
   hang       had stopped: nothing moves, and goes on afterwards
@@ -65,7 +65,7 @@ touched: only this Ringside treats one of them as if it
   reset      broke each connection in the middle of an answer
   partition  were cut off: what is sent is lost
 
-With --through the traffic goes through other Ringsides of the same servers too, each
+With --through the traffic goes through other instances of the same servers too, each
 client through all of them in turn: what they see of a server that only the first one
 can't reach, and what one of them reads of what another one wrote.
 
@@ -74,7 +74,7 @@ locks. Where keys have one copy, a server that is gone takes its locks with it: 
 second client gets one. With -c drill knows whether the keys that begin with --prefix
 have copies; locks held twice are a failure there.
 
-Clients of that Ringside suffer too. The traffic's keys begin with --prefix, are
+Clients of that instance are affected too. The traffic's keys begin with --prefix, are
 never those of somebody else, and are deleted at the end.
 
 Of each fault it reports the requests, and how many of them failed: errors,
@@ -107,7 +107,7 @@ func (f *drillFlags) addFlags(cmd *cobra.Command) {
 	f.Add(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.to, "to", "", "the `address` for clients: host:port or unix:/path (default "+cli.DefaultAddress+")")
-	flags.StringVar(&f.through, "through", "", "`addresses` of other Ringsides to send through as well, with commas")
+	flags.StringVar(&f.through, "through", "", "`addresses` of other instances to send through as well, with commas")
 	flags.StringVar(&f.fault, "fault", "all", "the `kind` of fault, several with commas, or all")
 	flags.StringVar(&f.Server, "server", "", "the `name` or address of the server (default: the first one)")
 	flags.StringVar(&f.Pool, "pool", "", "the `pool` of the server")
@@ -136,7 +136,7 @@ func (f *drillFlags) addFlags(cmd *cobra.Command) {
 	flags.DurationVar(&f.Limits.Eject, "max-eject", 0, "limit: until the server is taken for down; 0: none")
 	flags.DurationVar(&f.Limits.Return, "max-return", 0, "limit: from the end of the fault until all is well; 0: none")
 	flags.BoolVar(&f.table, "table", false, "instead: run clusters of every mode in this process, and print when the last error was answered (some six minutes)")
-	flags.BoolVar(&f.yes, "yes", false, "do it though that Ringside is not on this machine only")
+	flags.BoolVar(&f.yes, "yes", false, "run even if that instance serves other hosts")
 	cli.JSONFlag(cmd, &f.asJSON, cli.EachJSON)
 }
 
@@ -304,7 +304,7 @@ func (f *drillFlags) clients(file *config.File) ([]Address, error) {
 			return nil, err
 		}
 		if slices.ContainsFunc(all, func(a Address) bool { return a.Address == address }) {
-			return nil, cli.Usage(fmt.Errorf("--through %s: it is asked already; name other Ringsides of the same servers", text))
+			return nil, cli.Usage(fmt.Errorf("--through %s: it is asked already; name other instances of the same servers", text))
 		}
 		all = append(all, Address{Network: network, Address: address})
 	}

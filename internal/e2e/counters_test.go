@@ -201,7 +201,7 @@ func TestBufferedCounters(t *testing.T) {
 		c.send("incr killed 1\r\n")
 		counted++
 		if line := c.line(); line != strconv.Itoa(counted) {
-			t.Fatalf("increment %d got %q: the estimate of one Ringside alone is exact", counted, line)
+			t.Fatalf("increment %d got %q: the estimate of one instance alone is exact", counted, line)
 		}
 	}
 	has := func() int {

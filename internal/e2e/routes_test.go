@@ -48,7 +48,7 @@ func TestRoutesSeen(t *testing.T) {
 	// A client invalidates a tag.
 	c.store("t:1;tags=a", "x")
 	c.ask("delete tag:a", "DELETED")
-	b.says(t, "#tagwhat", "1 invalidation by this Ringside")
+	b.says(t, "#tagwhat", "1 invalidation by this instance")
 	b.says(t, "#lacks", "All servers have what they should")
 
 	// A server restarts empty and is refilled with one key a second.

@@ -69,10 +69,10 @@ func TestCheckSaysGuards(t *testing.T) {
 		{"pool: main, guard: on", guard + "wait up to 1.8s; then it is a miss\n", "tags:"},
 		{"pool: main, guard: {wait: 1s, late: error, stale: 30s}", guard + "get the old one for 30s, or wait up to 1s; then it is an error\n", "tags:"},
 		{"pool: main, guard: {wait: off}", guard + "miss\n", "tags:"},
-		{"pool: main, guard: hide", "    guard: only hides what other Ringsides", guard},
+		{"pool: main, guard: hide", "    guard: only hides what other instances", guard},
 		{"pool: main, preset: cache", guard, none},
 		{"pool: main, tags: on", "    tags: a value is gone once one of its tags is invalidated; a key and", "only understands"},
-		{"pool: main, tags: read", "    tags: only understands what other Ringsides", "is gone"},
+		{"pool: main, tags: read", "    tags: only understands what other instances", "is gone"},
 	} {
 		file := "listen: 127.0.0.1:1\npools: {main: {distribution: ketama, servers: [a, b, c]}}\nroutes: [{" + c.route + "}]\n"
 		out, _ := runFile(t, file, "check")

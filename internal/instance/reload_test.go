@@ -365,7 +365,7 @@ func TestReloadMovesKeys(t *testing.T) {
 			append(at[:3:3], weight)...)
 	}
 	s := serveFile(t, filepath.Join(t.TempDir(), "ringside.yaml"), text(1))
-	const moves = "keys with copies go to other servers when all Ringsides have this configuration"
+	const moves = "keys with copies go to other servers when all instances have this configuration"
 	for weight := 2; weight < 5; weight++ {
 		s.write(text(weight))
 		out, _ := s.reloads(0)

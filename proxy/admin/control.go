@@ -306,14 +306,14 @@ type Reloaded struct {
 }
 
 // ErrStopping is what Options.ReadAgain returns once the process ends.
-var ErrStopping = errors.New("this Ringside is stopping")
+var ErrStopping = errors.New("this instance is stopping")
 
 func (s *Server) postReload(r *http.Request) (int, any, error) {
 	if err := addressOnly(r); err != nil {
 		return 0, nil, err
 	}
 	if s.options.ReadAgain == nil {
-		return 0, nil, refuse(http.StatusConflict, "this Ringside has no configuration file that could be read again")
+		return 0, nil, refuse(http.StatusConflict, "this instance has no configuration file that could be read again")
 	}
 	switch done, err := s.options.ReadAgain(); {
 	case errors.Is(err, ErrStopping):
@@ -335,7 +335,7 @@ func (s *Server) postHandOver(r *http.Request) (int, any, error) {
 		return 0, nil, err
 	}
 	if s.options.HandOver == nil {
-		return 0, nil, refuse(http.StatusConflict, "this Ringside can't be taken over: it has no configuration file")
+		return 0, nil, refuse(http.StatusConflict, "this instance can't be taken over: it has no configuration file")
 	}
 	socket, err := s.options.HandOver()
 	return http.StatusOK, handOverAnswer{socket}, err

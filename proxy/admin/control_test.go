@@ -299,7 +299,7 @@ func TestClientFindsNoRingside(t *testing.T) {
 		io.WriteString(w, "hello")
 	}))
 	c := NewClient("tcp", h.Listener.Addr().String())
-	if _, err := c.Servers(t.Context()); err == nil || !strings.Contains(err.Error(), "is it a Ringside's?") {
+	if _, err := c.Servers(t.Context()); err == nil || !strings.Contains(err.Error(), "is it a Ringside instance?") {
 		t.Error(err)
 	}
 	h.Close()

@@ -62,7 +62,7 @@ func (e *Copies) takeArrangement() {
 	}
 	e.enter()
 	if e.Keepers.RunsKeepers {
-		e.Log.Info("keys with copies go to other servers, when all Ringsides have this configuration")
+		e.Log.Info("keys with copies go to other servers, when all instances have this configuration")
 	}
 }
 

@@ -158,7 +158,7 @@ func TestWhoCanOnlyBeEmptiedAndCannotLeave(t *testing.T) {
 	}
 	w.cutAll(0, true)
 	w.run(w.now + 10*sec)
-	if v := k.Verdict(0); !v.Suspect || v.Step != "suspect for this Ringside only: a server doesn't know meta commands" {
+	if v := k.Verdict(0); !v.Suspect || v.Step != "suspect for this instance only: a server doesn't know meta commands" {
 		t.Errorf("%+v", v)
 	}
 }

@@ -70,14 +70,14 @@ func describe(is map[string]any) Description {
 			t.Text += to
 		}
 		return t
-	case "another Ringside ejects a server by a pool that does not eject it here":
-		return Description{Tone: Bad, Kind: "suspect", Text: "Another Ringside ejects " + server + " in its pool " + word("other"), More: why}
-	case "no other Ringside ejects a server any more by that pool, which does not eject it here":
-		return Description{Tone: Good, Kind: Up, Text: "No other Ringside ejects " + server + " in its pool " + word("other") + " any more"}
-	case "another Ringside does not eject a server that is ejected here":
-		return Description{Tone: Bad, Kind: "suspect", Text: "Another Ringside has " + server + " in its pool " + word("other") + " and does not eject it", More: why}
-	case "no other Ringside has a server any more in that pool, which does not eject it":
-		return Description{Tone: Good, Kind: Up, Text: "No other Ringside has " + server + " in its pool " + word("other") + " any more"}
+	case "another instance ejects a server by a pool that does not eject it here":
+		return Description{Tone: Bad, Kind: "suspect", Text: "Another instance ejects " + server + " in its pool " + word("other"), More: why}
+	case "no other instance ejects a server any more by that pool, which does not eject it here":
+		return Description{Tone: Good, Kind: Up, Text: "No other instance ejects " + server + " in its pool " + word("other") + " any more"}
+	case "another instance does not eject a server that is ejected here":
+		return Description{Tone: Bad, Kind: "suspect", Text: "Another instance has " + server + " in its pool " + word("other") + " and does not eject it", More: why}
+	case "no other instance has a server any more in that pool, which does not eject it":
+		return Description{Tone: Good, Kind: Up, Text: "No other instance has " + server + " in its pool " + word("other") + " any more"}
 	case "operator drained server":
 		return Description{Tone: Warn, Kind: Drained, Text: "Operator drained " + server}
 	case "operator took server down":

@@ -26,7 +26,7 @@ func logged(t *testing.T, write func(*slog.Logger)) (list []Description) {
 // night of slow commands.
 func TestSlowCommandsPushNothingOut(t *testing.T) {
 	list := logged(t, func(log *slog.Logger) {
-		log.Warn("failover of a server", "pool", "main", "server", "b", "from", "LEAVING", "to", "OUT", "why", "all Ringsides know that it leaves")
+		log.Warn("failover of a server", "pool", "main", "server", "b", "from", "LEAVING", "to", "OUT", "why", "all instances know that it leaves")
 		for i := range 3 * mostEvents {
 			log.Info("slow command", "command", "get", "key", fmt.Sprint(i), "keys", 1, "ms", 120, "phase", "answer")
 		}
@@ -69,14 +69,14 @@ func TestTold(t *testing.T) {
 			Description{Tone: Bad, Kind: Down, Text: "The new configuration was refused; the old one stays", More: "r.yaml:3: no", Mark: true}},
 		{"the configuration was read again and is in force", []any{"file", "/etc/r.yaml", "generation", 2},
 			Description{Tone: Good, Kind: Up, Text: "Configuration 2 is in force", More: "r.yaml", Mark: true}},
-		{"another Ringside ejects a server by a pool that does not eject it here", []any{"server", "b", "address", "10.0.0.1:11211", "pools", []string{"main"}, "other", "o\x00", "why", "it is so"},
-			Description{Tone: Bad, Kind: "suspect", Text: `Another Ringside ejects b in its pool o\x00`, More: "it is so"}},
-		{"no other Ringside ejects a server any more by that pool, which does not eject it here", []any{"server", "b", "other", "o"},
-			Description{Tone: Good, Kind: Up, Text: "No other Ringside ejects b in its pool o any more"}},
-		{"another Ringside does not eject a server that is ejected here", []any{"server", "b", "other", "o", "why", "it is so"},
-			Description{Tone: Bad, Kind: "suspect", Text: "Another Ringside has b in its pool o and does not eject it", More: "it is so"}},
-		{"no other Ringside has a server any more in that pool, which does not eject it", []any{"server", "b", "other", "o"},
-			Description{Tone: Good, Kind: Up, Text: "No other Ringside has b in its pool o any more"}},
+		{"another instance ejects a server by a pool that does not eject it here", []any{"server", "b", "address", "10.0.0.1:11211", "pools", []string{"main"}, "other", "o\x00", "why", "it is so"},
+			Description{Tone: Bad, Kind: "suspect", Text: `Another instance ejects b in its pool o\x00`, More: "it is so"}},
+		{"no other instance ejects a server any more by that pool, which does not eject it here", []any{"server", "b", "other", "o"},
+			Description{Tone: Good, Kind: Up, Text: "No other instance ejects b in its pool o any more"}},
+		{"another instance does not eject a server that is ejected here", []any{"server", "b", "other", "o", "why", "it is so"},
+			Description{Tone: Bad, Kind: "suspect", Text: "Another instance has b in its pool o and does not eject it", More: "it is so"}},
+		{"no other instance has a server any more in that pool, which does not eject it", []any{"server", "b", "other", "o"},
+			Description{Tone: Good, Kind: Up, Text: "No other instance has b in its pool o any more"}},
 		{"listening", []any{"address", "127.0.0.1:11211"}, Description{}},
 		{"something new", []any{"why", "it is so"}, Description{Tone: Good, Kind: "warm", Text: "something new", More: "it is so"}},
 	} {

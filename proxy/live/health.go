@@ -201,7 +201,7 @@ func (w *wording) trouble(bad []int, gone int) Health {
 	case moved:
 		h.Text = fmt.Sprintf("%s, %s ago. %s", why, w.since(i), w.fate(bad, gone, "until it is back; then it starts empty", "until they are back; then they start empty"))
 	case state == "leaving":
-		h.Text = fmt.Sprintf("%s. All Ringsides agree on it first; then its %s of the keys move to %s.", why, w.share(bad), w.standIns(gone))
+		h.Text = fmt.Sprintf("%s. All instances agree on it first; then its %s of the keys move to %s.", why, w.share(bad), w.standIns(gone))
 		return h
 	case w.pool.Failover.Mode == table.FailFast:
 		h.Text = fmt.Sprintf("%s, for %s. %s of the keys miss, and writes to them fail, until %s.", why, w.since(i), w.share(bad), answer)

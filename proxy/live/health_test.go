@@ -51,23 +51,23 @@ func TestHealth(t *testing.T) {
 			Health{Bad, "b refuses connections", "Connection refused, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers or others take over. " + start}},
 		{"suspect for so short", table.Rehash, [3]string{Up, "suspect", Up}, func(k *Tick) { k.S.Next[1] = "next: LEAVING, if it does not answer" },
 			Health{Bad, "b refuses connections", "Connection refused, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers or others take over. " + start}},
-		{"suspect here", table.Rehash, [3]string{Up, "suspect", Up}, func(k *Tick) { k.S.Why[1], k.S.Next[1] = "no answer", "stays: most Ringsides reach it" },
-			Health{Bad, "b does not answer", "No answer, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers. Nobody takes over: most Ringsides reach it. See whether its machine runs and can be reached from here: all else goes by itself."}},
+		{"suspect here", table.Rehash, [3]string{Up, "suspect", Up}, func(k *Tick) { k.S.Why[1], k.S.Next[1] = "no answer", "stays: most instances reach it" },
+			Health{Bad, "b does not answer", "No answer, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers. Nobody takes over: most instances reach it. See whether its machine runs and can be reached from here: all else goes by itself."}},
 		{"two suspect", table.Rehash, [3]string{"suspect", "suspect", Up}, func(k *Tick) {
 			k.S.Since[1] = -20_000
-			k.S.Next[0] = "stays: more than half of the servers are suspect, so it may be this Ringside that is cut off"
+			k.S.Next[0] = "stays: more than half of the servers are suspect, so it may be this instance that is cut off"
 		},
-			Health{Bad, "a and b are not serving", "Connection refused, for 2 min. 66.7 % of the keys miss, and writes to them fail, until they answer. Nobody takes over: more than half of the servers are suspect, so it may be this Ringside that is cut off. " + start}},
+			Health{Bad, "a and b are not serving", "Connection refused, for 2 min. 66.7 % of the keys miss, and writes to them fail, until they answer. Nobody takes over: more than half of the servers are suspect, so it may be this instance that is cut off. " + start}},
 		{"down", table.FailFast, [3]string{Up, Down, Up}, nil,
 			Health{Bad, "b refuses connections", "Connection refused, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers. " + start}},
 		{"silent", table.FailFast, [3]string{Up, Down, Up}, func(k *Tick) { k.S.Why[1] = "3 requests in a row were not answered in time" },
 			Health{Bad, "b does not answer", "3 requests in a row were not answered in time, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers. " + reach}},
 		{"leaving", table.Rehash, [3]string{Up, "leaving", Up}, nil,
-			Health{Bad, "b is leaving", "Connection refused. All Ringsides agree on it first; then its 33.3 % of the keys move to a and c."}},
+			Health{Bad, "b is leaving", "Connection refused. All instances agree on it first; then its 33.3 % of the keys move to a and c."}},
 		{"out", table.Rehash, [3]string{Up, "out", Up}, nil,
 			Health{Bad, "b is out", "Connection refused, 19 s ago. Its 33.3 % of the keys live with a and c until it is back; then it starts empty. " + start}},
-		{"kept out", table.Rehash, [3]string{Up, "out", Up}, func(k *Tick) { k.S.Next[1] = "stays out: most Ringsides don't reach it" },
-			Health{Bad, "b is out", "Connection refused, 19 s ago. Its 33.3 % of the keys live with a and c until it is back; then it starts empty. It stays out: most Ringsides don't reach it."}},
+		{"kept out", table.Rehash, [3]string{Up, "out", Up}, func(k *Tick) { k.S.Next[1] = "stays out: most instances don't reach it" },
+			Health{Bad, "b is out", "Connection refused, 19 s ago. Its 33.3 % of the keys live with a and c until it is back; then it starts empty. It stays out: most instances don't reach it."}},
 		{"gutter", table.Gutter, [3]string{Up, "out", Up}, nil,
 			Health{Bad, "b is out", "Connection refused, 19 s ago. Its 33.3 % of the keys live with pool spare until it is back; then it starts empty. " + start}},
 		{"two out", table.Rehash, [3]string{"out", "out", Up}, nil,
@@ -184,18 +184,18 @@ func TestOverall(t *testing.T) {
 // names the other pool, and only the first servers of many.
 func TestEjectedElsewhere(t *testing.T) {
 	sum := &stats.Snapshot{Shared: []stats.Shared{{Pool: "main", Server: "s1", Other: "o\x1b"}}}
-	const end = ", and flushes a server when it returns, with what this pool has stored there by then. Give all Ringsides the same pools, or each pool its own servers."
+	const end = ", and flushes a server when it returns, with what this pool has stored there by then. Give all instances the same pools, or each pool its own servers."
 	for i, want := range []string{`s1 (in its pool o\x1b)`, `s1 (in its pool o\x1b) and s2 (in its pool o2)`, `s1 (in its pool o\x1b), s2 (in its pool o2) and s2 (in its pool o3)`,
 		`s1 (in its pool o\x1b), s2 (in its pool o2), s2 (in its pool o3) and 1 more`} {
-		if got := ejectedElsewhere(sum, "main"); got != "Another Ringside ejects "+want+end {
+		if got := ejectedElsewhere(sum, "main"); got != "Another instance ejects "+want+end {
 			t.Errorf("%d: it says %q", i, got)
 		}
 		sum.Shared = append(sum.Shared, stats.Shared{Pool: "main", Server: "s2", Other: fmt.Sprint("o", i+2)})
 	}
 	both := &stats.Snapshot{Shared: []stats.Shared{{Pool: "main", Server: "s1", Other: "o1"}, {Pool: "main", Server: "s2", Other: "o2", Keeps: true}}}
-	if got, want := ejectedElsewhere(both, "main"), "Another Ringside ejects s1 (in its pool o1), and flushes a server when it returns, with what this pool has stored there by then. "+
-		"Another Ringside does not eject s2 (in its pool o2), and loses what it has stored there when this one flushes a server that returns. "+
-		"Give all Ringsides the same pools, or each pool its own servers."; got != want {
+	if got, want := ejectedElsewhere(both, "main"), "Another instance ejects s1 (in its pool o1), and flushes a server when it returns, with what this pool has stored there by then. "+
+		"Another instance does not eject s2 (in its pool o2), and loses what it has stored there when this one flushes a server that returns. "+
+		"Give all instances the same pools, or each pool its own servers."; got != want {
 		t.Errorf("it says %q", got)
 	}
 	if ejectedElsewhere(sum, "other") != "" || SharedServers(sum, "other") != 0 || SharedServers(sum, "main") != 2 {

@@ -303,7 +303,7 @@ type Watcher struct {
 }
 
 // ErrCrowded is returned by Watch if there are already MostWatchers watchers.
-var ErrCrowded = errors.New("16 already watch this Ringside: close one of them")
+var ErrCrowded = errors.New("16 already watch this instance: close one of them")
 
 // Watch starts watching a pool of the table in force. The watcher gets the pool, the
 // ticks of the last minutes and the last events at once.

@@ -95,7 +95,7 @@ const on = {
   hot(d) { S.hot = d; mark('hot'); },
   why(d) { S.why = d; mark('why'); },
   routes(d) { S.routes = d; $('guards').hidden = doc.querySelector('nav [href="#guards"]').hidden = !d; mark('guards'); },
-  roll(d) { S.roll = d; $('ringsides').hidden = $('which').hidden = !d; if (d) text($('which'), d.of > 1 ? `${plain(d.me)}, 1 of ${count(d.of)} Ringsides` : plain(d.me)); mark('roll'); },
+  roll(d) { S.roll = d; $('ringsides').hidden = $('which').hidden = !d; if (d) text($('which'), d.of > 1 ? `${plain(d.me)}, 1 of ${count(d.of)} instances` : plain(d.me)); mark('roll'); },
   event(d) { const e = sentence(d); if (e) { S.events.unshift(e); if (S.events.length > 256) { const i = S.events.findLastIndex(x => x.minor); S.events.splice(i > 0 ? i : 256, 1); } mark('events', 'charts'); } },
 };
 function link(state, why) {
@@ -346,7 +346,7 @@ function menu(i, at) {
   menuBox.replaceChildren(about, list); list.append(
     S.tick.s.ord[i] ? item('Restore…', go('restore', `Restore ${s.name}?`, back, 'Restore ' + s.name)) : item('Drain…', go('drain', `Drain ${s.name}?`, `${flow} ${away_}`, 'Drain ' + s.name)),
     item('Take down…', go('down', `Take ${s.name} down at once?`, `What is in flight to it fails. ${flow} ${away_}`, 'Take it down')), el('hr'),
-    ...(S.hello.faults ? [item('Make it hang for 10 s…', go('hang', `Make ${s.name} hang?`, `Only this Ringside sees it. For 10 s nothing that it is asked is answered: now ${count(S.tick.s.rps[i])} requests/s.`, 'Let it hang'))] : []),
+    ...(S.hello.faults ? [item('Make it hang for 10 s…', go('hang', `Make ${s.name} hang?`, `Only this instance is affected. For 10 s it gets no replies from the server: now ${count(S.tick.s.rps[i])} requests/s.`, 'Let it hang'))] : []),
     item('Copy its address', () => navigator.clipboard && navigator.clipboard.writeText(s.addr), true));
   const r = at.getBoundingClientRect(); menuBox.hidden = false; menuBox.style.left = Math.max(8, r.right + scrollX - menuBox.offsetWidth) + 'px'; menuBox.style.top = r.bottom + scrollY + 4 + 'px'; (menuBox.querySelector('button:enabled') || at).focus();
   menuBox.onkeydown = e => { const l = [...menuBox.querySelectorAll('button:enabled')], p = l.indexOf(doc.activeElement); if (e.key === 'Escape') close(); else if (e.key === 'ArrowDown') l[(p + 1) % l.length].focus(); else if (e.key === 'ArrowUp') l[(p + l.length - 1) % l.length].focus(); else return; e.preventDefault(); };
@@ -505,7 +505,7 @@ parts.guards = {box: 'guards', draw() {
     const c = row.cells; c[3].className = 'n opt'; route(c[0], g); put(c[1], r2(g.told)); put(c[2], r2(g.saved + g.old)); text(c[3], count(g.waiting)); put(c[4], g.p50_ms == null ? ['–', ''] : [`${flat(ms(g.p50_ms))}, p99 ${flat(ms(g.p99_ms))}`, '']);
     row.title = `told to rebuild ${flat(r2(g.told))}, of which stored ${flat(r2(g.stored))}\nwaited and got the value ${flat(r2(g.saved))}, in vain ${flat(r2(g.late))}\ngot the old value ${flat(r2(g.old))}\nsets that came too late ${flat(r2(g.refused))}`;
   });
-  text($('tagwhat'), `${plural(v.ever, 'invalidation')} by this Ringside${v.rate ? `, now ${flat(rate(v.rate))}` : ''}${v.p99_ms != null ? `, p99 ${flat(ms(v.p99_ms))}` : ''}${v.bad ? `; ${count(v.bad)} not heard by all servers` : ''}${ofAll(d.tags)}`);
+  text($('tagwhat'), `${plural(v.ever, 'invalidation')} by this instance${v.rate ? `, now ${flat(rate(v.rate))}` : ''}${v.p99_ms != null ? `, p99 ${flat(ms(v.p99_ms))}` : ''}${v.bad ? `; ${count(v.bad)} not heard by all servers` : ''}${ofAll(d.tags)}`);
   fill($('tags').tBodies[0], busiest(d.tags, x => x.hits), '', cells(3), (t, row) => {
     const c = row.cells; c[3].className = 'n opt'; route(c[0], t); put(c[1], r2(t.hits)); put(c[2], r2(t.invalid)); put(c[3], r2(t.unordered));
     row.title = `the tags of ${count(t.known)} keys are remembered${t.broken ? `\n${count(t.broken)} values could not be read: somebody else writes them` : ''}`;
@@ -517,10 +517,10 @@ parts.guards = {box: 'guards', draw() {
   });
   if (!d.copies) return; const w = d.copies;
   text($('copywhat'), `mended ${flat(r2(w.repaired))}, given to emptied servers ${flat(r2(w.refilled))}${w.dropped ? `, put off ${flat(r2(w.dropped))}` : ''}`);
-  $('lacks').replaceChildren(...(d.lacks.length ? d.lacks : [null]).map(l => { const g = mkGlyph(), is = stateOf(l ? 'warm' : 'up'); glyph(g, is); g.setAttribute('class', 'st-' + is[1]); return el('li', {class: l ? '' : 'good'}, g, el('p', {}, l ? el('b', {}, S.topo.servers[l.server].name) : 'All servers have what they should, as far as this Ringside knows.', l && ' ' + l.text + '.')); }));
+  $('lacks').replaceChildren(...(d.lacks.length ? d.lacks : [null]).map(l => { const g = mkGlyph(), is = stateOf(l ? 'warm' : 'up'); glyph(g, is); g.setAttribute('class', 'st-' + is[1]); return el('li', {class: l ? '' : 'good'}, g, el('p', {}, l ? el('b', {}, S.topo.servers[l.server].name) : 'All servers have what they should, as far as this instance knows.', l && ' ' + l.text + '.')); }));
 }};
 
-// ---- which Ringsides there are
+// ---- which instances there are
 parts.roll = {box: 'ringsides', draw() {
   const d = S.roll; if (!d) return; const T = s => plain(s);
   text($('rollwhat'), d.text + (d.of > d.list.length ? ` ${count(d.list.length)} of them are listed.` : '') + (d.bad ? ` ${plural(d.bad, 'entry').replace(/ys$/, 'ies')} could not be read.` : ''));

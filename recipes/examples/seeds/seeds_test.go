@@ -247,7 +247,7 @@ it, for the module is called ringside and is nowhere to be downloaded; then it i
     go mod edit -replace ringside=../ringside
     go get ringside/recipes
 
-This page is what a test has printed, with a Ringside in front of three memcached 1.6.18:
+This page is what a test has printed, with a Ringside instance in front of three memcached 1.6.18:
 
     go test ./recipes/... -run Seeds -v      # prints the table
     go generate ./recipes/examples/seeds     # writes this page
