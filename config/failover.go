@@ -457,7 +457,7 @@ func (d *document) checkGutter(f *File, p *Pool) {
 	g := f.pool(p.Failover.Gutter)
 	switch {
 	case at == nil:
-		d.failAt(mode, "pools.%s.failover: mode gutter needs gutter, the name of the pool that stands in", p.Name)
+		d.failAt(mode, "pools.%s.failover: mode gutter needs gutter, the name of the pool with the substitute servers", p.Name)
 	case p.Failover.Gutter == "": // reported already
 	case g == nil:
 		var names []string
@@ -473,7 +473,7 @@ func (d *document) checkGutter(f *File, p *Pool) {
 		own := distinct(p.Servers, replicate.Servers)
 		for i := range g.Servers {
 			if s := &g.Servers[i]; s.Address.Network != "" && own[s.apart(replicate.Servers)] {
-				d.failAt(at, "pools.%s is the gutter of pools.%s and has the server %s with it: when that one is gone, so is its stand-in, and its return flushes what it holds for others",
+				d.failAt(at, "pools.%s is the gutter of pools.%s and has the server %s with it: when it is unreachable, so is its substitute server, and its return flushes what it stores for others",
 					g.Name, p.Name, s.label())
 				return
 			}

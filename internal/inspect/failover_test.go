@@ -138,7 +138,7 @@ func TestRouteSaysCopiesAndStandIns(t *testing.T) {
 		}
 	}
 	text, _ := runFile(t, failoverFile, "route", "spared:1")
-	if !strings.Contains(text, "\n  interim     ") || !strings.Contains(text, " of pool spare\n") {
+	if !strings.Contains(text, "\n  substitute  ") || !strings.Contains(text, " of pool spare\n") {
 		t.Error(text)
 	}
 	text, code := runFile(t, failoverFile, "route", "__rs_view__:three")

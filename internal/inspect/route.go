@@ -154,7 +154,7 @@ func printPlan(out io.Writer, p table.Plan, why string) error {
 		fmt.Fprintf(out, "  %-10s  %s\n", [...]string{"copies", ""}[min(i, 1)], holderText(m))
 	}
 	if len(p.Substitutes) > 0 {
-		fmt.Fprintf(out, "  interim     %s%s\n", strings.Join(serverNames(p.Substitutes), ", "), gutterText(p))
+		fmt.Fprintf(out, "  substitute  %s%s\n", strings.Join(serverNames(p.Substitutes), ", "), gutterText(p))
 	}
 	return nil
 }

@@ -57,8 +57,8 @@ var nextOf = map[string]string{
 	"leaving":    "it is out when all instances have heard of it",
 	"out":        "it is flushed, and returns, when it answers again",
 	"return":     "it serves when all instances have heard of it",
-	"warm":       "what its stand-ins have of its keys is copied to it",
-	"settle":     "it is up when late answers of its stand-ins can't come any more",
+	"warm":       "the values of its keys are copied to it from their substitute servers",
+	"settle":     "it is up when no late reply of a substitute server can arrive any more",
 }
 
 // opened returns the server that the user has opened, or nil if none is opened or

@@ -258,7 +258,7 @@ func (k *Keeper) ahead(i int, now int64) (n uint32, why string) {
 		}
 	case Settling:
 		if k.settled(i, "next: IN", now) {
-			return s.n + 1, "all instances read from it and delete at its stand-in"
+			return s.n + 1, "all instances read from it and delete on its substitute servers"
 		}
 	}
 	return 0, ""

@@ -42,9 +42,9 @@ func comingBack(state string) string {
 	case "return":
 		return "It answers again and is being emptied, so that nothing old is served."
 	case "warm":
-		return "It is empty and takes writes; keys it does not have yet are asked of their stand-ins."
+		return "It is empty and takes writes; keys that it does not have yet are read from their substitute servers."
 	case "settle":
-		return "It serves its keys again; the stand-ins forget theirs."
+		return "It serves its keys again; the substitute servers delete them."
 	}
 	return ""
 }

@@ -281,8 +281,8 @@ parts.look = {draw() {
   const others = (L.interim || []).map(m => (m.pool === t.pool ? '' : m.pool + '/') + m.server), state = st[o];
   if (away(state)) { const s = stands(L, st); out.push(` ${t.servers[o].name} is ${stateOf(state)[0]}, so now `, s != null ? N(s) : B(others[0] && t.failover === 'gutter' && moved(state) ? others[0] : 'nobody'), ' answers.', s == null && others.length && !moved(state) ? ' If it goes out, others take over.' : ''); }
   else if (back(state) && others.length) out.push(' It is coming back: what it does not have yet is asked of ', B(others[0]), '.');
-  else if (others.length) out.push(' If it is out, ', B(others[0]), ' stands in', ...(others.length > 1 ? [', then ', others[1]] : []), '.');
-  else if (!L.copies) out.push(' If it is out, nobody stands in: its keys miss.');
+  else if (others.length) out.push(' If it is out, ', B(others[0]), ' serves its keys', ...(others.length > 1 ? [', then ', others[1]] : []), '.');
+  else if (!L.copies) out.push(' If it is out, it has no substitute server: its keys miss.');
   box.replaceChildren(...out);
 }};
 function look(key) { $('key').value = key; if (!key) { S.look = null; mark('ring', 'look'); return; } BE.route(key).then(r => { if ($('key').value !== key) return; S.look = r; mark('ring', 'look'); }).catch(e => { text($('reason'), e.message); }); }
