@@ -335,7 +335,7 @@ func (d *document) checkGuard(f *File, r *Route) {
 		d.failAt(at, "guard has no place beside preset: counters, autocreate or buffer: a counter that is missing begins anew, nobody rebuilds it, and an incr does not wait for a set; give them different prefixes")
 		return
 	case r.Copies.Copies != 0 && g.Stale > 0:
-		d.failAt(d.place(&g.Stale, g, r), "guard.stale has no place beside replicas and pools: a deleted value that is kept to be served could be copied back to where it is gone; leave out stale, or keep one copy")
+		d.failAt(d.place(&g.Stale, g, r), "guard.stale has no place beside replicas and pools: a repair could copy a stale value to servers that have deleted it; leave out stale, or keep one replica")
 		return
 	}
 	for _, s := range []struct {

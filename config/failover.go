@@ -361,7 +361,7 @@ func (d *document) checkFailover(f *File) {
 	for _, s := range d.defaults.Failover.needy() {
 		if n := d.where[s.field]; n != nil && !heeded[s.name] && len(f.Pools) > 0 {
 			d.failAt(n, "defaults.failover.%s has no effect: %s", s.name, [...]string{
-				ejection: "every pool is in mode fail_fast and keeps no copies, so no server is ejected",
+				ejection: "every pool is in mode fail_fast and keeps no replicas, so no server is ejected",
 				interim:  "every pool is in mode fail_fast, in which keys stay with their server",
 				gutter:   "no pool is in mode gutter",
 			}[s.need])
@@ -442,7 +442,7 @@ func (d *document) checkShared(f *File) {
 			for k := range p.Servers {
 				if s := &p.Servers[k]; s.Address.Network != "" && addresses[s.apart(replicate.Servers)] {
 					d.failAt(d.where[&s.Address], "pools.%s and pools.%s share the server %s, and %s ejects it and flushes it when it returns, also what %s has stored by then; use one pool with a route for each, "+
-						"or for both mode fail_fast and no copies", p.Name, q.Name, s.label(), q.Name, p.Name)
+						"or for both mode fail_fast and no replicas", p.Name, q.Name, s.label(), q.Name, p.Name)
 					break
 				}
 			}

@@ -195,13 +195,13 @@ func TestServerDrainCopies(t *testing.T) {
 	for i := range keys {
 		ask(listen, fmt.Sprintf("set k%d 0 0 1\r\nx\r\n", i), "STORED\r\n")
 	}
-	if code, _, errs := typed("server", "drain", "two", "-c", path); code != 0 || !strings.Contains(errs, "warning: keys of pool main that have one of their 2 copies on two may be left with one copy") {
+	if code, _, errs := typed("server", "drain", "two", "-c", path); code != 0 || !strings.Contains(errs, "warning: keys of pool main that have one of their 2 replicas on two may be left with one replica") {
 		t.Fatalf("drain: exit %d, %s", code, errs)
 	}
-	if code, _, errs := typed("server", "drain", "one", "-c", path); code != 64 || !strings.Contains(errs, "one may have the only copy of keys of pool main") {
+	if code, _, errs := typed("server", "drain", "one", "-c", path); code != 64 || !strings.Contains(errs, "one may have the only usable replica of keys of pool main") {
 		t.Fatalf("drain of the other: exit %d, %s", code, errs)
 	}
-	if code, _, errs := typed("server", "restore", "two", "-c", path); code != 0 || !strings.HasSuffix(errs, "two is filled: its keys have 2 copies again\n") {
+	if code, _, errs := typed("server", "restore", "two", "-c", path); code != 0 || !strings.HasSuffix(errs, "two is filled: its keys have 2 replicas again\n") {
 		t.Fatalf("restore: exit %d, %s", code, errs)
 	}
 	for i := range keys {

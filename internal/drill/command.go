@@ -70,7 +70,7 @@ client through all of them in turn: what they see of a server that only the firs
 can't reach, and what one of them reads of what another one wrote.
 
 Some keys are set and deleted, some are counters, some are appended to, and some are
-locks. Where keys have one copy, a server that is gone takes its locks with it: then a
+locks. Where keys have one replica, a server that is gone takes its locks with it: then a
 second client gets one. With -c drill knows whether the keys that begin with --prefix
 have copies; locks held twice are a failure there.
 
@@ -129,7 +129,7 @@ func (f *drillFlags) addFlags(cmd *cobra.Command) {
 	flags.IntVar(&f.Limits.Errors, "max-errors", -1, "limit: errors of a fault")
 	flags.IntVar(&f.Limits.Misses, "max-misses", -1, "limit: misses of a fault")
 	flags.IntVar(&f.Limits.Refused, "max-refused", -1, "limit: refused writes of a fault")
-	flags.IntVar(&f.Limits.Twice, "max-locks-twice", -1, "limit: locks held twice in a fault; -1: none (default 0 where -c says that the keys have copies)")
+	flags.IntVar(&f.Limits.Twice, "max-locks-twice", -1, "limit: locks held twice in a fault; -1: none (default 0 if -c says that the keys are replicated)")
 	flags.IntVar(&f.maxFailed, "max-errors-ms", 0, "limit: milliseconds from the first to the last failed request; 0: none")
 	flags.DurationVar(&f.Limits.BelowHalf, "max-below-half", 0, "limit: how long clients get less than half of the answers of before; 0: none")
 	flags.DurationVar(&f.Limits.Notice, "max-notice", 0, "limit: until trouble shows; 0: none")

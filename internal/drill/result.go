@@ -385,7 +385,7 @@ func Verdict(results []*Result, l Limits, planned int) (words string, good bool)
 	}
 	words += "; nobody read anything that was never written, through " + faults
 	if twice > 0 {
-		words += fmt.Sprintf("; %d locks were got by a second client, as the server that is gone takes locks of which it has the only copy with it", twice)
+		words += fmt.Sprintf("; %d locks were got by a second client, as the server that is gone takes locks of which it has the only replica with it", twice)
 	}
 	return words, true
 }

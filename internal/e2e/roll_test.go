@@ -130,7 +130,7 @@ func TestRollCallOfCopies(t *testing.T) {
 			Health struct{ Level, Text string }
 		}
 		json.Unmarshal(out, &now) // on an error, eventually polls again
-		return now.Roll.Of == 2 && now.Roll.Apart == 1 && now.Health.Level != "good" && strings.Contains(now.Health.Text, "keeps copies at other servers than this instance") &&
+		return now.Roll.Of == 2 && now.Roll.Apart == 1 && now.Health.Level != "good" && strings.Contains(now.Health.Text, "keeps replicas on other servers than this instance") &&
 			r.metric(t, `ringside_roll_copies_apart{pool="main"}`) == 1
 	}
 	alike := func(r *ringside) bool {
@@ -158,12 +158,12 @@ func TestRollCallOfCopies(t *testing.T) {
 	for _, c := range variants {
 		all[1].reload(t, c.file)
 		both(c.what, apart)
-		b.says(t, "#health p", "keeps copies at other servers than this instance")
-		b.says(t, "#roll", "copies at other servers")
+		b.says(t, "#health p", "keeps replicas on other servers than this instance")
+		b.says(t, "#roll", "replicas on other servers")
 		all[1].reload(t, usual)
 		both(c.what+", mended", alike)
 	}
 	// The instance that was not reloaded reports that both use the same servers again.
 	x := startTerminal(t, 120, 50, nil, binary, "top", "--admin", all[0].admin)
-	x.shows(t, "all instances keep copies at the same servers")
+	x.shows(t, "all instances keep replicas on the same servers")
 }

@@ -73,7 +73,7 @@ func TestRoutesSeen(t *testing.T) {
 	b.do(t, "document.getElementById('key').value = ''")
 	b.do(t, "document.getElementById('key').focus()")
 	b.keys(t, "c:1"+keyEnter)
-	b.says(t, "#reason", "keeps 2 copies")
+	b.says(t, "#reason", "keeps 2 replicas")
 
 	binary, err := build()
 	if err != nil {

@@ -123,7 +123,7 @@ func printPool(out io.Writer, f *config.File, t *table.Table, i int) error {
 	}
 	fmt.Fprintf(out, "  failover: %s (%s)", o.Mode, o.Why)
 	if p.Failover.Mode == table.FailFast && o.Consistency != "" {
-		fmt.Fprint(out, ", but servers are ejected for the sake of the copies")
+		fmt.Fprint(out, ", but servers are ejected because keys are replicated")
 	}
 	fmt.Fprintf(out, "\n  %s\n", o.AtReturn)
 	if p.DenyFlush {
@@ -159,7 +159,7 @@ func printRoute(out io.Writer, r *table.Route, longest int) {
 		fmt.Fprintf(out, "  keys with the prefix %q%s: %s\n", r.Prefix, how, destination(r))
 	}
 	s := SummaryOf(r, longest)
-	fmt.Fprintf(out, "    class %s, copies %s, consistency %s", s.Class, s.Copies, s.Consistency)
+	fmt.Fprintf(out, "    class %s, replicas %s, consistency %s", s.Class, s.Copies, s.Consistency)
 	if s.Autocreate != "" {
 		fmt.Fprintf(out, "; %s", s.Autocreate)
 	}
@@ -182,14 +182,14 @@ func destination(r *table.Route) string {
 	c, text := &r.Copies, "pool "+r.Pool.Name
 	switch {
 	case len(r.Also) > 0:
-		text = "a copy in each of the pools " + strings.Join(poolNames(r), ", ")
+		text = "a replica in each of the pools " + strings.Join(poolNames(r), ", ")
 		if r.Prefer != nil {
 			text += " (" + r.Prefer.Name + " read first)"
 		}
 	case c.Copies == replicate.All:
-		text += ", a copy on every server"
+		text += ", a replica on every server"
 	case c.Copies > 1:
-		text += fmt.Sprintf(", %d copies", c.Copies)
+		text += fmt.Sprintf(", %d replicas", c.Copies)
 		if c.Apart != replicate.Servers {
 			text += fmt.Sprintf(" on different %ss", c.Apart)
 		}
@@ -382,7 +382,7 @@ func doubtsOf(r *table.Route) (list []string) {
 	several := c.Several()
 	if several && !r.Pool.Failover.Strict && addresses(r.Pool) == 2 {
 		list = append(list, "two servers have no majority: if one instance reaches only the one and another only the other, both continue, a read may be old, "+
-			"a counter give a number twice and a lock be held twice, which a third server ends; and while one is out or being filled, the other has the only copy")
+			"a counter give a number twice and a lock be held twice, which a third server ends; and while one is out or being filled, the other has the only replica")
 	}
 	if len(r.Also) > 0 && !r.Pool.Failover.Strict {
 		list = append(list, "consistency: relaxed goes on with the other pool where no server of one answers: instances that do not agree about that read old values, count twice and grant a lock twice")
@@ -395,10 +395,10 @@ func doubtsOf(r *table.Route) (list []string) {
 		is  bool
 		why string
 	}{
-		{!several, "replicas: 1 keeps one copy: what its server holds is lost with it"},
+		{!several, "replicas: 1 keeps one replica: what its server holds is lost with it"},
 		{!errs, "get_errors: miss says of a key whose servers can't be asked that it is not there, and what is written next takes its place"},
-		{several && !c.ReadThrough && c.Read != replicate.Fastest, "read_through: false believes a miss of one copy, which an eviction or a restart may have emptied"},
-		{several && c.RepairRate == 0, "repair: off leaves a server that comes back without its copies"},
+		{several && !c.ReadThrough && c.Read != replicate.Fastest, "read_through: false returns a miss if one replica misses, also after an eviction or a restart"},
+		{several && c.RepairRate == 0, "repair: off does not fill a server that returns: it lacks its replicas until their keys are written"},
 		{several && !r.Pool.Failover.Strict && addresses(r.Pool) > 2, "consistency: relaxed lets an instance that is cut off from the others, or was paused, continue with old server states: it may read old values, count twice and grant a lock twice"},
 	} {
 		if x.is {

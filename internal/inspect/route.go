@@ -151,7 +151,7 @@ func printPlan(out io.Writer, p table.Plan, why string) error {
 		fmt.Fprintf(out, "  successors  %s\n", strings.Join(p.SuccessorNames(), ", "))
 	}
 	for i, m := range p.Copies {
-		fmt.Fprintf(out, "  %-10s  %s\n", [...]string{"copies", ""}[min(i, 1)], holderText(m))
+		fmt.Fprintf(out, "  %-10s  %s\n", [...]string{"replicas", ""}[min(i, 1)], holderText(m))
 	}
 	if len(p.Substitutes) > 0 {
 		fmt.Fprintf(out, "  substitute  %s%s\n", strings.Join(serverNames(p.Substitutes), ", "), gutterText(p))

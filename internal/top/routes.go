@@ -83,7 +83,7 @@ func (d *drawing) roll(most int) {
 			style, text = Warn, text+", another "+l.Other+" than most"
 		}
 		if l.Apart {
-			style, text = Warn, text+", keeps copies at other servers"
+			style, text = Warn, text+", keeps replicas on other servers"
 		}
 		if l.Suspects != "" {
 			style, text = Warn, text+", suspects "+l.Suspects

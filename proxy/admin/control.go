@@ -191,7 +191,7 @@ func (s *Server) postOrder(r *http.Request) (int, any, error) {
 		case err != nil:
 			return 0, nil, err
 		case len(is) > 0 && keepsLastCopy(&is[0]):
-			return 0, nil, refuse(http.StatusConflict, "%s may have the only copy of keys of pool %s that is in use, for %s: wait until they have theirs, or lose these keys: ringside server %s --force, or force=true",
+			return 0, nil, refuse(http.StatusConflict, "%s may have the only usable replica of keys of pool %s, because %s: wait until they have their replicas, or lose these keys: ringside server %s --force, or force=true",
 				t.Name, pool.Name, cmp.Or(is[0].Copies.Lacking, "no other server has one"), o)
 		}
 	}

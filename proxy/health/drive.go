@@ -314,7 +314,7 @@ func (k *Keeper) leaves(i int, now int64) (why string, ok bool) {
 	case now < ejectAt:
 		s.step, s.until = "next: LEAVING, if it does not answer", ejectAt
 	case k.onlyCopy(i, now) && now < s.suspectSince+onlyTime:
-		s.step, s.until = "stays: another server is not complete, so this one may have the only copy of a key", s.suspectSince+onlyTime
+		s.step, s.until = "stays: another server is not complete, so this one may have the only replica of a key", s.suspectSince+onlyTime
 	case k.open[k.group(i)]:
 		s.step = "stays: more than half of the servers are suspect, so it may be this instance that is cut off"
 	case !k.relieved(i):

@@ -75,7 +75,7 @@ func TestTheOnlyCopyStays(t *testing.T) {
 		down             bool
 		stays            int64
 	}{
-		{"no copies are kept", false, false, false, 0},
+		{"no replicas are kept", false, false, false, 0},
 		{"all are complete", true, true, false, 0},
 		{"one lacks copies", true, false, false, 20 * sec},
 		{"it has none either", true, false, true, 0},

@@ -86,9 +86,9 @@ func describe(is map[string]any) Description {
 		return Description{Tone: Good, Kind: Up, Text: "Operator restored " + server}
 	case "server connection lost with requests in flight":
 		return Description{Tone: Bad, Kind: Down, Text: server + " hung up with " + plural(word("requests"), "request") + " in flight", More: why}
-	case "a server that came back empty is filled":
-		return Description{Tone: Good, Kind: Up, Text: server + " has its copies again", More: plural(word("keys"), "key")}
-	case "a server that came back empty can't be filled now":
+	case "rejoined server is filled":
+		return Description{Tone: Good, Kind: Up, Text: server + " has its replicas again", More: plural(word("keys"), "key")}
+	case "rejoined server can't be filled now":
 		return Description{Tone: Warn, Kind: "warm", Text: server + " can't be filled now", More: why}
 	case "tag invalidated":
 		t := Description{Tone: Good, Kind: Up, Text: "Tag " + word("tag") + " is invalidated", Minor: true}

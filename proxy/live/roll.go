@@ -85,7 +85,7 @@ func RollOf(sum *stats.Snapshot, pool string) *Roll {
 func (is *Roll) trouble() (text []string) {
 	if is.Apart > 0 {
 		text = append(text, is.those(is.Apart, func(r *RollRow) bool { return r.Apart }, "keep")+
-			" copies at other servers than this instance, so what one writes another may not find: give them the same file.")
+			" replicas on other servers than this instance, so one may not find what another writes: give all of them the same file.")
 	}
 	if is.Differ > 0 {
 		text = append(text, is.those(is.Differ, func(r *RollRow) bool { return r.Other == "configuration" }, "run")+" other pools or routes than most.")

@@ -164,7 +164,7 @@ func (is *ServerState) lack(elsewhere, filling bool) string {
 	case filling:
 		return name + " is being filled"
 	}
-	return name + " lacks copies, as another instance says"
+	return name + " lacks replicas, as another instance reports"
 }
 
 // keeperSays sets the fields that come from the pool's keeper.

@@ -55,7 +55,7 @@ func TestCopiesLeft(t *testing.T) {
 		{"all up", []table.Route{inEast(3), inEast(2), inEast(0)}, Up, Up, "", "", Copies{Of: 2, Left: 1}},
 		{"the other server of the pool down", []table.Route{inEast(2)}, Down, Up, "", "", Copies{Of: 2, Lacking: "b is down"}},
 		{"being filled", []table.Route{inEast(2)}, Up, Up, "east b", "", Copies{Of: 2, Lacking: "b is being filled"}},
-		{"being filled, as another instance says", []table.Route{inEast(2)}, Up, Up, "", "east b", Copies{Of: 2, Lacking: "b lacks copies, as another instance says"}},
+		{"being filled, as another instance reports", []table.Route{inEast(2)}, Up, Up, "", "east b", Copies{Of: 2, Lacking: "b lacks replicas, as another instance reports"}},
 		{"itself being filled", []table.Route{inEast(2)}, Up, Up, "east a", "", Copies{Of: 2, Left: 1, Filling: true}},
 		{"one of three down", []table.Route{inEast(3)}, Down, Up, "", "", Copies{Of: 3, Left: 1, Lacking: "b is down"}},
 		{"one in each pool, another of this one down", []table.Route{spread}, Down, Up, "", "", Copies{Of: 2, Left: 1}},

@@ -225,7 +225,7 @@ parts.ring = {box: 'ring', draw() {
   if (who >= 0) { const x = t.servers[who]; line(x.name, cy - 2, '650 19px ' + sans, few() ? hue(who) : C('ink')); line(`${flat(share(x.share))} of the keys`, cy + 18, '12px ' + sans, C('mid')); }
   else if (L && L.order.length) {
     const st = S.tick ? S.tick.s.st : [], live = stands(L, st), o = live == null ? L.order[0] : live; line(plain(L.typed), cy - 26, '12px ' + css('--mono'), C('mid'));
-    line(t.servers[o].name, cy, '650 21px ' + sans, few() ? hue(o) : C('ink')); line(o !== L.order[0] ? `for ${brief(t.servers[L.order[0]].name)}, which is ${stateOf(st[L.order[0]])[0]}` : L.keep > 1 ? `and a copy on ${namesOf(L.order.slice(1, L.copiesWanted).map(i => t.servers[i].name))}` : `hash ${L.hash}`, cy + 20, '12px ' + sans, C('mid'));
+    line(t.servers[o].name, cy, '650 21px ' + sans, few() ? hue(o) : C('ink')); line(o !== L.order[0] ? `for ${brief(t.servers[L.order[0]].name)}, which is ${stateOf(st[L.order[0]])[0]}` : L.keep > 1 ? `and a replica on ${namesOf(L.order.slice(1, L.copiesWanted).map(i => t.servers[i].name))}` : `hash ${L.hash}`, cy + 20, '12px ' + sans, C('mid'));
     const a = R.kind === 'points' ? turn(L.place) : turn((L.index + .5) / (L.of || 1) * 4294967296); if (R.n) { g.save(); g.translate(cx, cy); g.rotate(a);
     g.fillStyle = C('ink'); g.beginPath(); g.moveTo(ro + 2, 0); g.lineTo(ro + 13, -6); g.lineTo(ro + 13, 6); g.closePath(); g.fill(); g.strokeStyle = C('ink'); g.lineWidth = 1.6; g.beginPath(); g.moveTo(R.kind === 'points' ? ri - 9 : ri + 3, 0); g.lineTo(ro + 4, 0); g.stroke(); g.restore(); }
     if (R.kind === 'buckets' && L.hops) { const at = k => turn((L.hops[k] + .5) / R.n * 4294967296); g.strokeStyle = C('mid'); g.fillStyle = C('mid'); g.lineWidth = 1.3; const hops = L.hops.length - 1, from = Math.max(1, hops - 5); for (let i = from; i <= hops; i++) { const r = ri - 30 - (hops - i) * 7, p = at(i - 1), q = at(i); g.beginPath(); g.arc(cx, cy, r, p, q); g.stroke(); g.save(); g.translate(cx + Math.cos(q) * r, cy + Math.sin(q) * r); g.rotate(q + Math.PI / 2); g.beginPath(); g.moveTo(2, 0); g.lineTo(-6, -3.5); g.lineTo(-6, 3.5); g.fill(); g.restore(); g.beginPath(); g.arc(cx + Math.cos(p) * r, cy + Math.sin(p) * r, 2, 0, TAU); g.fill(); } }
@@ -277,7 +277,7 @@ parts.look = {draw() {
   else if (L.hops) out.push(`. The jumps go ${L.hops.slice(-6).join(' → ')} and stop before ${L.of}: bucket ${L.index} is `, B(L.owner), '’s.');
   else if (L.of) out.push(`, ${L.hits} ${L.index} of ${L.of}: `, B(L.owner), '.');
   else out.push(`. The ${L.hits || 'rule'}${L.point ? ' ' + L.point : ''} gives it to `, B(L.owner), '.');
-  if (L.copies) out.push(` The route${L.match || L.prefix ? ' ' + plain(L.match || L.prefix) : ''} keeps ${L.copies.length} copies: `, B(L.copies[0].server), ' decides, ', ...L.copies.slice(1).flatMap((m, i) => [i ? ' and ' : '', B(m.server)]), L.copies.length > 2 ? ' have the others.' : ' has the other.');
+  if (L.copies) out.push(` The route${L.match || L.prefix ? ' ' + plain(L.match || L.prefix) : ''} keeps ${L.copies.length} replicas: `, B(L.copies[0].server), ' is the primary, ', ...L.copies.slice(1).flatMap((m, i) => [i ? ' and ' : '', B(m.server)]), L.copies.length > 2 ? ' have the others.' : ' has the other.');
   const others = (L.interim || []).map(m => (m.pool === t.pool ? '' : m.pool + '/') + m.server), state = st[o];
   if (away(state)) { const s = stands(L, st); out.push(` ${t.servers[o].name} is ${stateOf(state)[0]}, so now `, s != null ? N(s) : B(others[0] && t.failover === 'gutter' && moved(state) ? others[0] : 'nobody'), ' answers.', s == null && others.length && !moved(state) ? ' If it goes out, others take over.' : ''); }
   else if (back(state) && others.length) out.push(' It is coming back: what it does not have yet is asked of ', B(others[0]), '.');
@@ -338,8 +338,8 @@ function menu(i, at) {
   const close = () => { menuBox.hidden = true; at.focus(); }; const share_ = flat(share(s.share)), go = (what, title, words, yes) => () => ask(title, words, yes, () => BE.order(s.name, what).catch(e => tell(title, e.message)));
   const kept = S.topo.routes.filter(r => r.copies > 1).length, all = kept > 0 && kept === S.topo.routes.length, moves = S.topo.failover !== 'fail_fast', flow = `Its ${share_} of the keys, now ${count(S.tick.s.rps[i])} requests/s,`;
   const one = moves ? 'move to other servers and miss once each' : 'miss, and writes to them fail, until it is restored', empties = moves || kept;
-  const away_ = `${kept ? 'are served by their other copies' : one}${kept && !all ? `, where they have some; the others ${one}` : ''}. ${empties ? 'Restore brings it back, emptied.' : 'It keeps what it holds.'}`;
-  const back = !empties ? `It gets its ${share_} of the keys again, with the values that it holds: those written elsewhere meanwhile are not among them.` : `It is emptied first, then takes back its ${share_} of the keys. ${all ? 'Their other copies serve them meanwhile.' : kept ? 'Each that has no other copy misses once.' : 'Each of them misses once.'}`;
+  const away_ = `${kept ? 'are served by their other replicas' : one}${kept && !all ? `, where they have some; the others ${one}` : ''}. ${empties ? 'Restore brings it back, emptied.' : 'It keeps what it holds.'}`;
+  const back = !empties ? `It gets its ${share_} of the keys again, with the values that it holds: those written elsewhere meanwhile are not among them.` : `It is emptied first, then takes back its ${share_} of the keys. ${all ? 'Their other replicas serve them meanwhile.' : kept ? 'Each that has no other replica misses once.' : 'Each of them misses once.'}`;
   const k = S.tick.s, next = k.next[i] || '', about = el('p', {id: 'menuwhy'}, el('b', {}, s.name), s.name === s.addr ? '' : ' ' + s.addr, el('br'), `${stateOf(st)[0]} for ${ago(S.tick.t - k.since[i])}${k.why[i] ? ': ' + bare(k.why[i]) : ''}`);
   if (next) about.append(el('br'), next[0].toUpperCase() + next.slice(1));
   const list = el('div', {role: 'menu', 'aria-label': 'What to do with ' + s.name, 'aria-describedby': 'menuwhy'});
@@ -526,7 +526,7 @@ parts.roll = {box: 'ringsides', draw() {
   text($('rollwhat'), d.text + (d.of > d.list.length ? ` ${count(d.list.length)} of them are listed.` : '') + (d.bad ? ` ${plural(d.bad, 'entry').replace(/ys$/, 'ies')} could not be read.` : ''));
   fill($('roll').tBodies[0], d.list, '', () => el('tr', {}, el('td', {class: 'k'}), el('td'), el('td', {class: 'k opt'}), el('td'), el('td')), (r, row, i) => {
     const c = row.cells; row.className = r.other || r.apart ? 'differs' : ''; text(c[0], T(r.name) + (r === d.list[0] ? ' (this one)' : '')); text(c[1], T(r.version)); text(c[2], r.config); text(c[3], r.suspects ? T(r.suspects) : 'nobody');
-    text(c[4], (r.apart ? 'copies at other servers' : r.other ? 'another ' + r.other : 'yes') + (r.silent > 1 ? `, silent for ${r.silent} rounds` : ''));
+    text(c[4], (r.apart ? 'replicas on other servers' : r.other ? 'another ' + r.other : 'yes') + (r.silent > 1 ? `, silent for ${r.silent} rounds` : ''));
   });
 }};
 
