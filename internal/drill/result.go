@@ -331,7 +331,7 @@ func (r *Result) Words() string {
 		fmt.Fprintf(&b, "; for %v clients had less than half of the %.0f answers a second of before", r.BelowHalf, r.RateBefore)
 	}
 	if r.Eject != Never {
-		fmt.Fprintf(&b, "; the server counted as gone after %v", r.Eject)
+		fmt.Fprintf(&b, "; the server was ejected after %v", r.Eject)
 	}
 	switch {
 	case r.Return != Never:
@@ -385,7 +385,7 @@ func Verdict(results []*Result, l Limits, planned int) (words string, good bool)
 	}
 	words += "; nobody read anything that was never written, through " + faults
 	if twice > 0 {
-		words += fmt.Sprintf("; %d locks were got by a second client, as the server that is gone takes locks of which it has the only replica with it", twice)
+		words += fmt.Sprintf("; %d locks were granted to a second client, because a lock with one replica is lost with its server", twice)
 	}
 	return words, true
 }
