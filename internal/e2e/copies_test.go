@@ -62,7 +62,7 @@ func (r *ringside) members(t testing.TB, servers []*memcached, keys ...string) m
 }
 
 // changes matches the log lines about a server's change of state in a pool.
-var changes = regexp.MustCompile(`msg="failover of a server" pool=(\S+) server=(\S+) from=\S+ to=(\S+)`)
+var changes = regexp.MustCompile(`msg="server state changed" pool=(\S+) server=(\S+) from=\S+ to=(\S+)`)
 
 // calm reports whether, according to the log, every server is in and none is suspect.
 func (r *ringside) calm() bool {

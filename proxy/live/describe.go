@@ -44,7 +44,7 @@ func describe(is map[string]any) Description {
 	}
 	server, why := word("server"), unnamed(word("why"))
 	switch msg := word("msg"); msg {
-	case "failover of a server":
+	case "server state changed":
 		t := steps[word("from")+">"+word("to")]
 		switch {
 		case t.Text == "":
@@ -54,7 +54,7 @@ func describe(is map[string]any) Description {
 		}
 		t.Text, t.More = fmt.Sprintf(t.Text, server), why
 		return t
-	case "failover of a pool":
+	case "pool state changed":
 		t := Description{Tone: Bad, Kind: "suspect", Text: "Pool " + word("pool") + ": ", More: why}
 		switch to := word("to"); to {
 		case "closed", "kept":
@@ -66,6 +66,10 @@ func describe(is map[string]any) Description {
 			t.More = "pool " + word("pool")
 		case "fail-open":
 			t.Text += "no server is ejected now"
+		case "gone":
+			t.Text += "unreachable"
+		case "back":
+			t.Tone, t.Kind, t.Text = Good, Up, t.Text+"reachable again"
 		default:
 			t.Text += to
 		}
@@ -110,12 +114,12 @@ func describe(is map[string]any) Description {
 		return Description{Tone: Good, Kind: Up, Text: "Ringside " + word("version") + " starts", More: word("file"), Mark: true}
 	case "slow command":
 		return slowTold(word, server)
-	case "what happens to keys is written":
-		return Description{Tone: Good, Kind: Up, Text: "What happens to " + word("keys") + " is written", More: word("file"), Mark: true}
-	case "a trace is not written any more: see to its file, and reload":
-		return Description{Tone: Bad, Kind: Down, Text: "What happens to " + word("keys") + " is not written any more: see to its file, and reload", More: word("error")}
-	case "a fault is set":
-		t := Description{Tone: Warn, Kind: "warm", Text: "A fault is set: " + word("kind") + " at " + server, Mark: true}
+	case "trace started":
+		return Description{Tone: Good, Kind: Up, Text: "Trace of " + word("keys") + " started", More: word("file"), Mark: true}
+	case "trace stopped: repair its file, and reload":
+		return Description{Tone: Bad, Kind: Down, Text: "Trace of " + word("keys") + " stopped: repair its file, and reload", More: word("error")}
+	case "fault injected":
+		t := Description{Tone: Warn, Kind: "warm", Text: "Fault injected: " + word("kind") + " at " + server, Mark: true}
 		if long := word("for"); long != "0s" {
 			t.More = "for " + long
 		}

@@ -26,7 +26,7 @@ func logged(t *testing.T, write func(*slog.Logger)) (list []Description) {
 // night of slow commands.
 func TestSlowCommandsPushNothingOut(t *testing.T) {
 	list := logged(t, func(log *slog.Logger) {
-		log.Warn("failover of a server", "pool", "main", "server", "b", "from", "LEAVING", "to", "OUT", "why", "all instances know that it leaves")
+		log.Warn("server state changed", "pool", "main", "server", "b", "from", "LEAVING", "to", "OUT", "why", "all instances know that it leaves")
 		for i := range 3 * mostEvents {
 			log.Info("slow command", "command", "get", "key", fmt.Sprint(i), "keys", 1, "ms", 120, "phase", "answer")
 		}
@@ -42,15 +42,19 @@ func TestTold(t *testing.T) {
 		attrs []any
 		want  Description
 	}{
-		{"failover of a server", []any{"server", "b", "from", "up", "to", "suspect", "why", "server b (10.0.0.1:11211) is down: connection refused"},
+		{"server state changed", []any{"server", "b", "from", "up", "to", "suspect", "why", "server b (10.0.0.1:11211) is down: connection refused"},
 			Description{Tone: Bad, Kind: "suspect", Text: "b refuses connections", More: "connection refused", Mark: true}},
-		{"failover of a server", []any{"server", "b\x1b[2J\u202e", "from", "up", "to", "suspect", "why", "no answer"},
+		{"server state changed", []any{"server", "b\x1b[2J\u202e", "from", "up", "to", "suspect", "why", "no answer"},
 			Description{Tone: Bad, Kind: "suspect", Text: `b\x1b[2J\xe2\x80\xae does not answer`, More: "no answer", Mark: true}},
-		{"failover of a server", []any{"server", "b", "from", "no order", "to", "ordered drain", "why", "by order"}, Description{}},
-		{"failover of a pool", []any{"pool", "main", "from", "closed", "to", "fail-open", "why", "2 of 3 servers are suspect"},
+		{"server state changed", []any{"server", "b", "from", "no order", "to", "ordered drain", "why", "by order"}, Description{}},
+		{"pool state changed", []any{"pool", "main", "from", "closed", "to", "fail-open", "why", "2 of 3 servers are suspect"},
 			Description{Tone: Bad, Kind: "suspect", Text: "Pool main: no server is ejected now", More: "2 of 3 servers are suspect"}},
-		{"failover of a pool", []any{"pool", "main", "from", "fail-open", "to", "closed", "why", ""},
+		{"pool state changed", []any{"pool", "main", "from", "fail-open", "to", "closed", "why", ""},
 			Description{Tone: Good, Kind: Up, Text: "Pool main: its servers are ejected again"}},
+		{"pool state changed", []any{"pool", "main", "from", "fail-open", "to", "gone", "why", "no server of the pool answers"},
+			Description{Tone: Bad, Kind: "suspect", Text: "Pool main: unreachable", More: "no server of the pool answers"}},
+		{"pool state changed", []any{"pool", "main", "from", "gone", "to", "back", "why", "a server of the pool answers"},
+			Description{Tone: Good, Kind: Up, Text: "Pool main: reachable again", More: "a server of the pool answers"}},
 		{"operator drained server", []any{"pool", "main", "server", "b", "order", "drain"},
 			Description{Tone: Warn, Kind: Drained, Text: "Operator drained b"}},
 		{"operator took server down", []any{"pool", "main", "server", "b", "order", "down"},
