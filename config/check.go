@@ -69,7 +69,7 @@ func (d *document) checkListeners(f *File) {
 		case l.AuthFile == "" && l.AllowPlaintext:
 			d.failAt(d.place(&l.AllowPlaintext), "allow_plaintext is about the passwords of an auth_file, and there is none")
 		case l.AuthFile != "" && !l.AllowPlaintext && !l.Address.local():
-			d.failAt(d.place(&l.AuthFile), "passwords would cross a network as they are: listen on a unix socket or a loopback address, or set allow_plaintext: true")
+			d.failAt(d.place(&l.AuthFile), "passwords would cross a network unencrypted: listen on a unix socket or a loopback address, or set allow_plaintext: true")
 		case l.AuthFile != "" && d.others:
 			users, exposed, err := readUsers(l.AuthFile)
 			if err != nil {
@@ -332,7 +332,7 @@ func (d *document) checkGuard(f *File, r *Route) {
 		d.failAt(at, "guard has no place beside preset: sessions: a session is not rebuilt, and a set must not be refused because it came late; give them different prefixes")
 		return
 	case r.Preset == presetCounters || r.counts():
-		d.failAt(at, "guard has no place beside preset: counters, autocreate or buffer: a counter that is missing begins anew, nobody rebuilds it, and an incr does not wait for a set; give them different prefixes")
+		d.failAt(at, "guard has no place beside preset: counters, autocreate or buffer: a missing counter starts again, no client rebuilds it, and an incr does not wait for a set; give them different prefixes")
 		return
 	case r.Copies.Copies != 0 && g.Stale > 0:
 		d.failAt(d.place(&g.Stale, g, r), "guard.stale has no place beside replicas and pools: a repair could copy a stale value to servers that have deleted it; leave out stale, or keep one replica")

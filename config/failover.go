@@ -147,7 +147,7 @@ func (d *document) decide(f *File) {
 			continue
 		}
 		if r.counts() {
-			d.warn(d.place(&r.Preset, r), "preset: cache has no guard beside autocreate or buffer: a counter that is missing begins anew, nobody rebuilds it; say guard: off, or preset: counters")
+			d.warn(d.place(&r.Preset, r), "preset: cache has no guard beside autocreate or buffer: a missing counter starts again, no client rebuilds it; say guard: off, or preset: counters")
 			r.Guard = Guard{}
 		}
 	}
@@ -374,7 +374,7 @@ func (f *Failover) idle(n need) string {
 	mode := fmt.Sprintf("in mode %s (%s)", f.Mode, f.WhyMode)
 	switch n {
 	case ejection:
-		return mode + ": a server that is gone is never ejected; set mode to rehash or gutter, or leave this out"
+		return mode + ": a server that is down is never ejected; set mode to rehash or gutter, or leave this out"
 	case interim:
 		return mode + ": keys stay with their server; set mode to rehash or gutter, or leave this out"
 	}

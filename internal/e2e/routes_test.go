@@ -97,6 +97,6 @@ func TestRoutesSeen(t *testing.T) {
 		t.Errorf("ringside top tells %+v", w)
 	}
 	x := startTerminal(t, 120, 60, nil, binary, "top", "--admin", r.admin)
-	x.shows(t, "LACKS s1 is empty until it is filled", "GUARD <b>p", "TAGS  t:", "COPIES")
+	x.shows(t, "LACKS s1 is empty until it is filled", "GUARD <b>p", "TAGS  t:", "REPLICAS")
 	eventually(t, "no server is said not to answer", func() bool { return !strings.Contains(x.screen(), "no answer") })
 }

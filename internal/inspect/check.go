@@ -358,7 +358,7 @@ func tagsText(tags *table.Tags, longest int) string {
 	case tags.Read:
 		return "tags: only understands what other instances with tags store"
 	}
-	text := "tags: a value is gone once one of its tags is invalidated"
+	text := "tags: a value is no longer served once one of its tags is invalidated"
 	if tags.Suffix == "" {
 		return text
 	}

@@ -71,7 +71,7 @@ func TestCheckSaysGuards(t *testing.T) {
 		{"pool: main, guard: {wait: off}", guard + "miss\n", "tags:"},
 		{"pool: main, guard: hide", "    guard: only hides what other instances", guard},
 		{"pool: main, preset: cache", guard, none},
-		{"pool: main, tags: on", "    tags: a value is gone once one of its tags is invalidated; a key and", "only understands"},
+		{"pool: main, tags: on", "    tags: a value is no longer served once one of its tags is invalidated; a key and", "only understands"},
 		{"pool: main, tags: read", "    tags: only understands what other instances", "is gone"},
 	} {
 		file := "listen: 127.0.0.1:1\npools: {main: {distribution: ketama, servers: [a, b, c]}}\nroutes: [{" + c.route + "}]\n"
@@ -92,8 +92,8 @@ func TestCheckSaysLongestKey(t *testing.T) {
 	out, _ := runFile(t, "listen: 127.0.0.1:1\nlimits: {key: 200}\npools: {main: {distribution: ketama, servers: [a]}}\n"+
 		"routes: [{prefix: \"p:\", pool: main, tags: true}, {pool: main, tags: {suffix: off, patterns: [{match: \"a{n}\", tags: [x]}]}}]\n", "check")
 	for _, want := range []string{
-		"    tags: a value is gone once one of its tags is invalidated; a key and the tags behind it have at most 200 bytes together, so with one name of 16 bytes the longest key has 178\n",
-		"    tags: a value is gone once one of its tags is invalidated\n",
+		"    tags: a value is no longer served once one of its tags is invalidated; a key and the tags behind it have at most 200 bytes together, so with one name of 16 bytes the longest key has 178\n",
+		"    tags: a value is no longer served once one of its tags is invalidated\n",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("check lacks %q:\n%s", want, out)

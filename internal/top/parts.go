@@ -54,9 +54,9 @@ var nextOf = map[string]string{
 	live.Down:    "it is tried again; its keys miss or fail until it answers",
 	live.Drained: "nothing: ringside server restore, or u here, brings it back",
 	"suspect":    "it is up again if it answers, and leaves if not",
-	"leaving":    "it is out when all instances have heard of it",
+	"leaving":    "it is out when all instances know it",
 	"out":        "it is flushed, and returns, when it answers again",
-	"return":     "it serves when all instances have heard of it",
+	"return":     "it serves when all instances know it",
 	"warm":       "the values of its keys are copied to it from their substitute servers",
 	"settle":     "it is up when no late reply of a substitute server can arrive any more",
 }

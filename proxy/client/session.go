@@ -321,7 +321,7 @@ func (s *Session) gone() {
 	}
 	delete(s.e.Sessions, s)
 	if s.e.Debug {
-		s.e.Log.Debug("client gone", "client", s.Peer(), "received", s.BytesIn, "sent", s.BytesOut)
+		s.e.Log.Debug("client disconnected", "client", s.Peer(), "received", s.BytesIn, "sent", s.BytesOut)
 	}
 	s.e.OnGone(s)
 }

@@ -149,7 +149,7 @@ func (f *resync) retry(e *Copies, why string) {
 		f.why = why
 		what := "rejoined server can't be filled now"
 		if f.leaving {
-			what = "what a server is not to have any more can't go to other servers now"
+			what = "keys that a server must give up can't move to other servers now"
 		}
 		e.LogLimited(slog.LevelWarn, f.bp.Pool.Name+" "+f.to.Target.Name, what, "pool", f.bp.Pool.Name, "server", f.to.Target.Name, "why", why)
 	}

@@ -206,7 +206,7 @@ func (w *wording) trouble(bad []int, gone int) Health {
 	case w.pool.Failover.Mode == table.FailFast:
 		h.Text = fmt.Sprintf("%s, for %s. %s of the keys miss, and writes to them fail, until %s.", why, w.since(i), w.share(bad), answer)
 	case kept:
-		h.Text = fmt.Sprintf("%s, for %s. %s of the keys miss, and writes to them fail, until %s. Nobody takes over: %s.", why, w.since(i), w.share(bad), answer, stays)
+		h.Text = fmt.Sprintf("%s, for %s. %s of the keys miss, and writes to them fail, until %s. No other server takes over: %s.", why, w.since(i), w.share(bad), answer, stays)
 	default:
 		h.Text = fmt.Sprintf("%s, for %s. %s of the keys miss, and writes to them fail, until %s or others take over.", why, w.since(i), w.share(bad), answer)
 	}
@@ -215,9 +215,9 @@ func (w *wording) trouble(bad []int, gone int) Health {
 	case keptOut:
 		h.Text += " It stays out: " + out + "."
 	case strings.Contains(w.S.Why[bad[0]], "refused"):
-		h.Text += " Start memcached there: all else goes by itself."
+		h.Text += " Start memcached there: Ringside does the rest."
 	default:
-		h.Text += " See whether its machine runs and can be reached from here: all else goes by itself."
+		h.Text += " Check that its host runs and can be reached from here: Ringside does the rest."
 	}
 	return h
 }

@@ -27,8 +27,8 @@ func poolOf(mode table.Mode) *table.Pool {
 func TestHealth(t *testing.T) {
 	const (
 		flow  = "100 requests/s, 75.0 % of the keys asked for were there, p99 1.5 ms."
-		start = "Start memcached there: all else goes by itself."
-		reach = "See whether its machine runs and can be reached from here: all else goes by itself."
+		start = "Start memcached there: Ringside does the rest."
+		reach = "Check that its host runs and can be reached from here: Ringside does the rest."
 	)
 	for _, test := range []struct {
 		name   string
@@ -52,12 +52,12 @@ func TestHealth(t *testing.T) {
 		{"suspect for so short", table.Rehash, [3]string{Up, "suspect", Up}, func(k *Tick) { k.S.Next[1] = "next: LEAVING, if it does not answer" },
 			Health{Bad, "b refuses connections", "Connection refused, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers or others take over. " + start}},
 		{"suspect here", table.Rehash, [3]string{Up, "suspect", Up}, func(k *Tick) { k.S.Why[1], k.S.Next[1] = "no answer", "stays: most instances reach it" },
-			Health{Bad, "b does not answer", "No answer, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers. Nobody takes over: most instances reach it. See whether its machine runs and can be reached from here: all else goes by itself."}},
+			Health{Bad, "b does not answer", "No answer, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers. No other server takes over: most instances reach it. Check that its host runs and can be reached from here: Ringside does the rest."}},
 		{"two suspect", table.Rehash, [3]string{"suspect", "suspect", Up}, func(k *Tick) {
 			k.S.Since[1] = -20_000
 			k.S.Next[0] = "stays: more than half of the servers are suspect, so it may be this instance that is cut off"
 		},
-			Health{Bad, "a and b are not serving", "Connection refused, for 2 min. 66.7 % of the keys miss, and writes to them fail, until they answer. Nobody takes over: more than half of the servers are suspect, so it may be this instance that is cut off. " + start}},
+			Health{Bad, "a and b are not serving", "Connection refused, for 2 min. 66.7 % of the keys miss, and writes to them fail, until they answer. No other server takes over: more than half of the servers are suspect, so it may be this instance that is cut off. " + start}},
 		{"down", table.FailFast, [3]string{Up, Down, Up}, nil,
 			Health{Bad, "b refuses connections", "Connection refused, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers. " + start}},
 		{"silent", table.FailFast, [3]string{Up, Down, Up}, func(k *Tick) { k.S.Why[1] = "3 requests in a row were not answered in time" },
@@ -133,11 +133,11 @@ func TestOverall(t *testing.T) {
 	}{
 		{"well", [2]server{up, up}, [2]server{up, up}, 0, Health{Good, "All 4 servers of 2 pools serve", flow + " Nothing fails."}, "main", [2]string{Good, Good}},
 		{"one dead in the second", [2]server{up, up}, [2]server{up, dead}, 30,
-			Health{Bad, "Pool sessions: sessions-1 refuses connections", "Connection refused, for 19 s. 50.0 % of the keys miss, and writes to them fail, until it answers. Start memcached there: all else goes by itself."}, "sessions", [2]string{Good, Bad}},
+			Health{Bad, "Pool sessions: sessions-1 refuses connections", "Connection refused, for 19 s. 50.0 % of the keys miss, and writes to them fail, until it answers. Start memcached there: Ringside does the rest."}, "sessions", [2]string{Good, Bad}},
 		{"drained here, dead there", [2]server{{Drained, "", "drain", 0}, up}, [2]server{up, dead}, 30,
-			Health{Bad, "Pool sessions: sessions-1 refuses connections", "Connection refused, for 19 s. 50.0 % of the keys miss, and writes to them fail, until it answers. Start memcached there: all else goes by itself. Also pool main: main-0 is drained."}, "sessions", [2]string{Warn, Bad}},
+			Health{Bad, "Pool sessions: sessions-1 refuses connections", "Connection refused, for 19 s. 50.0 % of the keys miss, and writes to them fail, until it answers. Start memcached there: Ringside does the rest. Also pool main: main-0 is drained."}, "sessions", [2]string{Warn, Bad}},
 		{"out here, suspect there", [2]server{{"out", "connection refused", "", 0}, up}, [2]server{{"suspect", "connection refused", "", 0}, up}, 0,
-			Health{Bad, "Pool sessions: sessions-0 refuses connections", "Connection refused, for 19 s. 50.0 % of the keys miss, and writes to them fail, until it answers. Start memcached there: all else goes by itself. Also pool main: main-0 is out."}, "sessions", [2]string{Bad, Bad}},
+			Health{Bad, "Pool sessions: sessions-0 refuses connections", "Connection refused, for 19 s. 50.0 % of the keys miss, and writes to them fail, until it answers. Start memcached there: Ringside does the rest. Also pool main: main-0 is out."}, "sessions", [2]string{Bad, Bad}},
 		{"fails in the second", [2]server{up, up}, [2]server{up, {Up, "", "", 3}}, 3,
 			Health{Warn, "Pool sessions: 3 requests/s fail", "All 2 servers are up. Most of them are sessions-1's: no answer in time; check its load and the network. " + flow}, "sessions", [2]string{Good, Warn}},
 		{"fails somewhere", [2]server{up, up}, [2]server{up, up}, 3,

@@ -109,7 +109,7 @@ func (c *Conn) desync(what string, buf []byte) {
 	e.Input.Start = e.Input.End
 	if a := c.Head; a != nil && a.Shared(a.Size) && srv.joinGets {
 		srv.joinGets = false
-		e.LogLimited(slog.LevelWarn, srv.Label(), "gets for a server go alone from now on: it answered several of one line, not in their order; set gets: single, or multiget_order: request if it is a Ringside instance", "server", srv.Target.Name, "address", srv.Target.Address)
+		e.LogLimited(slog.LevelWarn, srv.Label(), "server replied to several gets in the wrong order, so it gets one key per request from now on: set gets: single, or multiget_order: request if it is a Ringside instance", "server", srv.Target.Name, "address", srv.Target.Address)
 	}
 	if srv.violated(); !c.greeted && !c.Lingering || srv.violations >= srv.downAfter {
 		was := srv.Down
