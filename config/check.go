@@ -362,7 +362,7 @@ func (d *document) checkGuard(f *File, r *Route) {
 		d.failAt(n, "late: stale has no effect without guard.stale, because no old value is kept; write stale: 30s")
 	}
 	if n := d.where[&g.HoldMany]; n != nil && g.HoldMany && g.Wait == 0 {
-		d.failAt(n, "multiget: hold has no effect with wait: off, which holds nobody")
+		d.failAt(n, "multiget: hold has no effect with wait: off, because no client waits")
 	}
 }
 
@@ -409,7 +409,7 @@ func (d *document) checkNear(f *File, r *Route) {
 	case strict >= 0:
 		d.failAt(at, "near has no place beside consistency: strict of pool %s: what is kept here may be old for near.ttl; use another pool, or consistency: relaxed", r.to()[strict])
 	case !n.All && !f.Admin.Hot:
-		d.failAt(at, "near keeps values of hot keys, and with admin.hot: false nobody knows which these are: say near: {keys: all}, or leave that out")
+		d.failAt(at, "near keeps values of hot keys, and with admin.hot: false hot keys are not known: say near: {keys: all}, or leave that out")
 	}
 }
 

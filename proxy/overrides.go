@@ -149,7 +149,7 @@ func (p *Proxy) overrideByKeeper(w *failover.Agent, server string, o health.Over
 	select {
 	case err := <-done:
 		if err != nil && err != errReplaced {
-			return fmt.Errorf("server %s of pool %s can't be told to %s: %w", server, w.Pool, o, err)
+			return fmt.Errorf("server %s of pool %s: %s failed: %w", server, w.Pool, o, err)
 		}
 		return err
 	case <-time.After(time.Second):

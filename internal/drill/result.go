@@ -305,9 +305,9 @@ func (l Limits) Judge(r *Result) bool {
 	switch {
 	case r.Return != Never:
 	case r.failing != "":
-		r.Exceeded = append(r.Exceeded, "the server came back, but requests failed until the end: "+r.failing)
+		r.Exceeded = append(r.Exceeded, "the server returned, but requests failed until the end: "+r.failing)
 	default:
-		r.Exceeded = append(r.Exceeded, "the server did not come back")
+		r.Exceeded = append(r.Exceeded, "the server did not return")
 	}
 	for _, other := range r.failed {
 		r.Exceeded = append(r.Exceeded, "another server failed meanwhile: "+other)
@@ -337,9 +337,9 @@ func (r *Result) Words() string {
 	case r.Return != Never:
 		fmt.Fprintf(&b, "; all was well %v after the fault", r.Return)
 	case r.failing != "":
-		fmt.Fprintf(&b, "; the server came back, but requests failed until the end: %s", r.failing)
+		fmt.Fprintf(&b, "; the server returned, but requests failed until the end: %s", r.failing)
 	default:
-		b.WriteString("; it did not come back")
+		b.WriteString("; it did not return")
 	}
 	for _, other := range r.Others {
 		b.WriteString("; " + other)

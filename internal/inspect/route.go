@@ -138,7 +138,7 @@ func printPlan(out io.Writer, p table.Plan, why string) error {
 	if p.Hit.Kind != "" {
 		fmt.Fprintf(out, "  hits        %s\n", p.Hit)
 	}
-	owner := "nobody"
+	owner := "none"
 	if p.Owner >= 0 {
 		s := p.Pool.Servers[p.Owner]
 		owner = s.Name

@@ -442,7 +442,7 @@ func (d *drawing) slabs(title string, classes []live.Class) {
 		list = append(list, c)
 	}
 	if len(list) == 0 {
-		d.add(Dim, " "+title+": not told yet")
+		d.add(Dim, " "+title+": not known yet")
 		d.rule()
 		return
 	}

@@ -111,7 +111,7 @@ func (s *Server) maySteer(r *http.Request) error {
 // sayUnsure is the error for an order that may or may not have been executed. It must not look
 // like a rejection, because the operator would then repeat the order.
 func sayUnsure(why error) error {
-	return refuse(http.StatusGatewayTimeout, "nobody knows whether this is carried out: look before you ask again (ringside server list, the log): %w", why)
+	return refuse(http.StatusGatewayTimeout, "it is not known whether this was done: check before you retry (ringside server list, the log): %w", why)
 }
 
 // tell writes answer, or err, as JSON.
@@ -200,7 +200,7 @@ func (s *Server) postOrder(r *http.Request) (int, any, error) {
 	}
 	list, err := s.server(pool, t)
 	if err != nil {
-		err = refuse(http.StatusGatewayTimeout, "the order to %s %s is given, and nobody says how the server is now: see ringside server list: %w", o, t.Name, err)
+		err = refuse(http.StatusGatewayTimeout, "the order to %s %s was accepted, but the state of the server is not known: see ringside server list: %w", o, t.Name, err)
 	}
 	return http.StatusOK, serversAnswer{list}, err
 }

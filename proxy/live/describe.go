@@ -27,10 +27,10 @@ var steps = map[string]Description{
 	"suspect>up":  {Tone: Good, Kind: Up, Text: "%s answers again"},
 	"IN>LEAVING":  {Tone: Bad, Kind: "leaving", Text: "%s leaves the ring"},
 	"LEAVING>OUT": {Tone: Bad, Kind: "out", Text: "%s is out: its keys live elsewhere now", Mark: true},
-	"OUT>RETURN":  {Tone: Warn, Kind: "return", Text: "%s comes back"},
+	"OUT>RETURN":  {Tone: Warn, Kind: "return", Text: "%s rejoins"},
 	"RETURN>WARM": {Tone: Warn, Kind: "warm", Text: "%s is emptied and takes writes"},
 	"WARM>SETTLE": {Tone: Warn, Kind: "settle", Text: "%s is read from again"},
-	"SETTLE>IN":   {Tone: Good, Kind: Up, Text: "%s is back in full", Mark: true},
+	"SETTLE>IN":   {Tone: Good, Kind: Up, Text: "%s is in again", Mark: true},
 }
 
 // describe describes a log record. The parameter `is` has its attributes, including msg and
@@ -97,7 +97,7 @@ func describe(is map[string]any) Description {
 	case "tag invalidated":
 		t := Description{Tone: Good, Kind: Up, Text: "Tag " + word("tag") + " is invalidated", Minor: true}
 		if n := word("count"); n != "" {
-			t.More = n + " invalidations since the last one that was told"
+			t.More = n + " invalidations since the last one that was logged"
 		}
 		return t
 	case "server down":

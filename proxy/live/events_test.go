@@ -64,7 +64,7 @@ func TestTold(t *testing.T) {
 		{"server connection lost with requests in flight", []any{"server", "b", "requests", 1, "why", "connection reset by peer"},
 			Description{Tone: Bad, Kind: Down, Text: "b hung up with 1 request in flight", More: "connection reset by peer"}},
 		{"tag invalidated", []any{"tag", "user7", "servers", 3, "count", 12},
-			Description{Tone: Good, Kind: Up, Text: "Tag user7 is invalidated", More: "12 invalidations since the last one that was told", Minor: true}},
+			Description{Tone: Good, Kind: Up, Text: "Tag user7 is invalidated", More: "12 invalidations since the last one that was logged", Minor: true}},
 		{"server down", []any{"server", "b", "why", "connection refused"},
 			Description{Tone: Bad, Kind: Down, Text: "b is down", More: "connection refused", Mark: true, Only: "fail_fast"}},
 		{"slow command", []any{"command", "get", "key", "home:top", "keys", 3, "server", "b (10.0.0.1:11211)", "ms", 250, "phase", "queue", "error", "timeout"},

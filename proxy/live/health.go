@@ -69,7 +69,7 @@ func (t *Tick) health(p *table.Pool, pools int, failing bool) Health {
 			h.Text += " " + w.names(drained) + oneOrAll(drained, " is ", " are ") + "drained by an operator." + w.alsoSuspect(drained)
 		}
 	case len(back) > 0:
-		h = Health{Warn, w.name(back[0]) + " is coming back", comingBack(t.S.State[back[0]])}
+		h = Health{Warn, w.name(back[0]) + " is rejoining", comingBack(t.S.State[back[0]])}
 	case len(drained) > 0:
 		h = Health{Warn, w.names(drained) + oneOrAll(drained, " is ", " are ") + map[bool]string{true: "taken down", false: "drained"}[w.S.State[drained[0]] == Down],
 			fmt.Sprintf("By an operator, %s ago: ringside server restore brings %s back.%s %s %s", w.since(drained[0]), oneOrAll(drained, "it", "them"), w.alsoSuspect(drained), w.fate(drained, len(drained), "until then; it starts empty", "until then; they start empty"), w.flow())}

@@ -75,7 +75,7 @@ func TestHealth(t *testing.T) {
 		{"out and drained", table.Rehash, [3]string{Drained, "out", Up}, nil,
 			Health{Bad, "b is out", "Connection refused, 19 s ago. Its 33.3 % of the keys live with c until it is back; then it starts empty. " + start + " a is drained by an operator."}},
 		{"returning", table.Rehash, [3]string{Up, "return", Up}, nil,
-			Health{Warn, "b is coming back", "It answers again and is being emptied, so that nothing old is served."}},
+			Health{Warn, "b is rejoining", "It answers again and is being emptied, so that nothing old is served."}},
 		{"drained", table.Rehash, [3]string{Up, Drained, Up}, nil,
 			Health{Warn, "b is drained", "By an operator, 19 s ago: ringside server restore brings it back. Its 33.3 % of the keys live with a and c until then; it starts empty. " + flow}},
 		{"drained and dead", table.Rehash, [3]string{Up, Drained, Up}, func(k *Tick) {

@@ -271,16 +271,16 @@ parts.look = {draw() {
   if (!L) { box.replaceChildren('A key hashes to a place on the ring and belongs to a point there. Type one, or pick one of the hot keys below.'); return; }
   const k = el('code', {class: 'k'}); k.append(shown(enc(L.typed)));
   if (L.error) { box.replaceChildren(k, ': ' + L.error + '.'); return; }
-  if (L.pool !== t.pool) { box.replaceChildren(k, ' goes to pool ', B(L.pool), L.match || L.prefix ? ` by the route ${plain(L.match || L.prefix)}` : '', ', to its server ', B(L.owner || 'nobody'), '.'); return; }
-  const out = [k, ' hashes to ', K(L.hash)], o = L.order[0]; if (o == null) { box.replaceChildren(k, ' belongs to nobody.'); return; }
+  if (L.pool !== t.pool) { box.replaceChildren(k, ' goes to pool ', B(L.pool), L.match || L.prefix ? ` by the route ${plain(L.match || L.prefix)}` : '', ', to its server ', B(L.owner || 'none'), '.'); return; }
+  const out = [k, ' hashes to ', K(L.hash)], o = L.order[0]; if (o == null) { box.replaceChildren(k, ' belongs to no server.'); return; }
   if (L.hits === 'point') out.push(S.ring && S.ring.before ? '. The point before it is ' : '. The next point clockwise is ', K(L.point), `, number ${count(L.index)} of ${count(L.of)}: it is `, B(L.owner), '’s.');
   else if (L.hops) out.push(`. The jumps go ${L.hops.slice(-6).join(' → ')} and stop before ${L.of}: bucket ${L.index} is `, B(L.owner), '’s.');
   else if (L.of) out.push(`, ${L.hits} ${L.index} of ${L.of}: `, B(L.owner), '.');
   else out.push(`. The ${L.hits || 'rule'}${L.point ? ' ' + L.point : ''} gives it to `, B(L.owner), '.');
   if (L.copies) out.push(` The route${L.match || L.prefix ? ' ' + plain(L.match || L.prefix) : ''} keeps ${L.copies.length} replicas: `, B(L.copies[0].server), ' is the primary, ', ...L.copies.slice(1).flatMap((m, i) => [i ? ' and ' : '', B(m.server)]), L.copies.length > 2 ? ' have the others.' : ' has the other.');
   const others = (L.interim || []).map(m => (m.pool === t.pool ? '' : m.pool + '/') + m.server), state = st[o];
-  if (away(state)) { const s = stands(L, st); out.push(` ${t.servers[o].name} is ${stateOf(state)[0]}, so now `, s != null ? N(s) : B(others[0] && t.failover === 'gutter' && moved(state) ? others[0] : 'nobody'), ' answers.', s == null && others.length && !moved(state) ? ' If it goes out, others take over.' : ''); }
-  else if (back(state) && others.length) out.push(' It is coming back: what it does not have yet is asked of ', B(others[0]), '.');
+  if (away(state)) { const s = stands(L, st); out.push(` ${t.servers[o].name} is ${stateOf(state)[0]}, so now `, s != null ? N(s) : B(others[0] && t.failover === 'gutter' && moved(state) ? others[0] : 'no server'), ' replies.', s == null && others.length && !moved(state) ? ' If it goes out, others take over.' : ''); }
+  else if (back(state) && others.length) out.push(' It is rejoining: keys that it does not have yet are read from ', B(others[0]), '.');
   else if (others.length) out.push(' If it is out, ', B(others[0]), ' serves its keys', ...(others.length > 1 ? [', then ', others[1]] : []), '.');
   else if (!L.copies) out.push(' If it is out, it has no substitute server: its keys miss.');
   box.replaceChildren(...out);
@@ -457,7 +457,7 @@ function fill(tb, list, none, make, draw) { // as many rows as there are; withou
   list.forEach((x, i) => draw(x, tb.rows[i]));
 }
 parts.hot = {box: 'keys', draw() {
-  const d = S.hot, t = S.topo; if (!d || !t) return; const st = S.tick ? S.tick.s.st : [], top = Math.max(1e-9, ...d.keys.map(k => k.rps)), none = d.off ? 'Nobody watches which keys are asked for: see admin.hot.' : 'No key has been asked for yet.';
+  const d = S.hot, t = S.topo; if (!d || !t) return; const st = S.tick ? S.tick.s.st : [], top = Math.max(1e-9, ...d.keys.map(k => k.rps)), none = d.off ? 'Hot keys are off: see admin.hot.' : 'No key has been asked for yet.';
   text($('hotwhat'), d.keys.length ? `the last ${count(d.win)}${NB}s, ${d.one_in > 1 ? `one request in ${count(d.one_in)} looked at` : 'every request looked at'}` : '');
   fill($('hot').tBodies[0], d.keys.slice(0, 12), none, () => { const c = el('span', {class: 'chip'}, el('i'), el('span')); return el('tr', {}, keyCell(), barCell(), el('td', {class: 'n opt'}), el('td', {class: 'n'}), el('td', {class: 'n opt'}), el('td', {class: 'opt'}, c)); }, (k, r) => {
     const c = r.cells, bar = c[1].firstChild, chip = c[5].firstChild, o = k.server; setKey(c[0].firstChild, k.key); r.title = `± ${flat(rate(k.off))}`;
@@ -479,7 +479,7 @@ const label = (b64, other) => b64 ? shown(b64) : other, ms = v => v == null ? ['
 const MOSTROUTES = 12; // in a table: those of which there is most
 const busiest = (l, by) => l.length > MOSTROUTES ? [...l].sort((a, b) => by(b) - by(a)).slice(0, MOSTROUTES) : l, ofAll = l => l.length > MOSTROUTES ? `; ${MOSTROUTES} of ${count(l.length)} routes` : '';
 parts.why = {box: 'why', draw() {
-  const d = S.why; if (!d) return; const none = d.off ? 'Nobody looks: see admin.misses.' : 'No key has missed yet.', rows = d.routes.filter(r => Object.keys(r.why).length || r.saved != null), saved = sum(d.routes.map(r => r.saved || 0));
+  const d = S.why; if (!d) return; const none = d.off ? 'Miss reasons are off: see admin.misses.' : 'No key has missed yet.', rows = d.routes.filter(r => Object.keys(r.why).length || r.saved != null), saved = sum(d.routes.map(r => r.saved || 0));
   text($('whywhat'), d.off ? '' : `the last minutes, ${d.chosen < 1 ? `one key in ${count(1 / d.chosen)} is remembered` : 'all keys are remembered'}, for ${ago(1000 * d.reach)}${ofAll(rows)}`);
   text($('worthwhat'), rows.some(r => r.saved != null) ? `hits save ${flat(work(saved))}` : 'from a miss to the set that follows');
   fill($('whys').tBodies[0], busiest(rows, r => r.miss), none, () => el('tr', {}, el('td', {class: 'k'}), el('td', {class: 'n'}), el('td', {}, el('span', {class: 'whys'}, el('span', {class: 'bar'}), el('span'))), el('td', {class: 'n opt'})), (r, row) => {
@@ -531,8 +531,8 @@ parts.roll = {box: 'ringsides', draw() {
 }};
 
 // ---- traces: a row for each key, a letter for each event
-const LETTERS = {M: 'miss', L: 'lock won by add', l: 'lock refused', W: 'written', U: 'unlocked by delete', H: 'hit', D: 'deleted', I: 'counted', T: 'touched', S: 'stale served', R: 'rebuild granted', E: 'error', w: 'write refused', d: 'nothing to delete', X: 'memcached threw it away', F: 'its server was flushed or out, or it has another now'};
-const LEGEND = [['M', 'miss'], ['L', 'lock won by add'], ['l', 'lock refused'], ['Ww', 'written, refused'], ['U', 'unlocked by delete'], ['H', 'hit'], ['Dd', 'deleted, not there'], ['IT', 'counted, touched'], ['S', 'stale served'], ['R', 'rebuild granted'], ['E', 'error'], ['XF', 'why M: gone early, flushed']];
+const LETTERS = {M: 'miss', L: 'lock won by add', l: 'lock refused', W: 'written', U: 'unlocked by delete', H: 'hit', D: 'deleted', I: 'counted', T: 'touched', S: 'stale served', R: 'rebuild granted', E: 'error', w: 'write refused', d: 'nothing to delete', X: 'memcached evicted it', F: 'its server was flushed or out, or it has another now'};
+const LEGEND = [['M', 'miss'], ['L', 'lock won by add'], ['l', 'lock refused'], ['Ww', 'written, refused'], ['U', 'unlocked by delete'], ['H', 'hit'], ['Dd', 'deleted, not there'], ['IT', 'counted, touched'], ['S', 'stale served'], ['R', 'rebuild granted'], ['E', 'error'], ['XF', 'why M: evicted, flushed']];
 $('tkey').append(...LEGEND.map(([l, n]) => el('span', {}, el('span', {class: 'pairl'}, ...[...l].map(x => el('span', {class: 'l l-' + x}, x))), n)));
 const MOSTROWS = 12, traces = new Map(), others = new Set(); let tseen = 0, tdrop = 0, tsaid = '';
 const lockOf = k64 => { const raw = atob(k64); return raw.startsWith('lock:') ? btoa(raw.slice(5)) : k64; }; // a lock stands in the row of what it locks
