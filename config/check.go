@@ -69,7 +69,7 @@ func (d *document) checkListeners(f *File) {
 		case l.AuthFile == "" && l.AllowPlaintext:
 			d.failAt(d.place(&l.AllowPlaintext), "allow_plaintext is about the passwords of an auth_file, and there is none")
 		case l.AuthFile != "" && !l.AllowPlaintext && !l.Address.local():
-			d.failAt(d.place(&l.AuthFile), "passwords would cross a network as they are: listen on a unix socket or a loopback address, or set allow_plaintext: true")
+			d.failAt(d.place(&l.AuthFile), "passwords would cross a network unencrypted: listen on a unix socket or a loopback address, or set allow_plaintext: true")
 		case l.AuthFile != "" && d.others:
 			users, exposed, err := readUsers(l.AuthFile)
 			if err != nil {
@@ -105,11 +105,11 @@ func (d *document) checkCircle(f *File) {
 			s := &f.Pools[i].Servers[j]
 			for k := range f.Listen {
 				if l := &f.Listen[k].Address; l.takes(s.Address) {
-					d.failAt(d.place(&s.Address, s), "pools.%s: the server %s is this Ringside itself, which listens on %s", f.Pools[i].Name, s.Address.text(), l.text())
+					d.failAt(d.place(&s.Address, s), "pools.%s: the server %s is this instance itself, which listens on %s", f.Pools[i].Name, s.Address.text(), l.text())
 				}
 			}
 			if a := &f.Admin.Address; a.takes(s.Address) {
-				d.failAt(d.place(&s.Address, s), "pools.%s: the server %s is this Ringside's admin interface", f.Pools[i].Name, s.Address.text())
+				d.failAt(d.place(&s.Address, s), "pools.%s: the server %s is this instance's admin interface", f.Pools[i].Name, s.Address.text())
 			}
 		}
 	}
@@ -332,10 +332,10 @@ func (d *document) checkGuard(f *File, r *Route) {
 		d.failAt(at, "guard has no place beside preset: sessions: a session is not rebuilt, and a set must not be refused because it came late; give them different prefixes")
 		return
 	case r.Preset == presetCounters || r.counts():
-		d.failAt(at, "guard has no place beside preset: counters, autocreate or buffer: a counter that is missing begins anew, nobody rebuilds it, and an incr does not wait for a set; give them different prefixes")
+		d.failAt(at, "guard has no place beside preset: counters, autocreate or buffer: a missing counter starts again, no client rebuilds it, and an incr does not wait for a set; give them different prefixes")
 		return
 	case r.Copies.Copies != 0 && g.Stale > 0:
-		d.failAt(d.place(&g.Stale, g, r), "guard.stale has no place beside replicas and pools: a deleted value that is kept to be served could be copied back to where it is gone; leave out stale, or keep one copy")
+		d.failAt(d.place(&g.Stale, g, r), "guard.stale has no place beside replicas and pools: a repair could copy a stale value to servers that have deleted it; leave out stale, or keep one replica")
 		return
 	}
 	for _, s := range []struct {
@@ -362,7 +362,7 @@ func (d *document) checkGuard(f *File, r *Route) {
 		d.failAt(n, "late: stale has no effect without guard.stale, because no old value is kept; write stale: 30s")
 	}
 	if n := d.where[&g.HoldMany]; n != nil && g.HoldMany && g.Wait == 0 {
-		d.failAt(n, "multiget: hold has no effect with wait: off, which holds nobody")
+		d.failAt(n, "multiget: hold has no effect with wait: off, because no client waits")
 	}
 }
 
@@ -403,13 +403,13 @@ func (d *document) checkNear(f *File, r *Route) {
 	})
 	switch {
 	case r.Preset == presetSessions:
-		d.failAt(at, "near has no place beside preset: sessions: a session that is read must be the one that was written last, here or at another Ringside; give them different prefixes")
+		d.failAt(at, "near has no place beside preset: sessions: a session that is read must be the one that was written last, here or at another instance; give them different prefixes")
 	case r.Preset == presetCounters || r.counts():
 		d.failAt(at, "near has no place beside preset: counters, autocreate or buffer: a counter that is read must be of now; give them different prefixes")
 	case strict >= 0:
 		d.failAt(at, "near has no place beside consistency: strict of pool %s: what is kept here may be old for near.ttl; use another pool, or consistency: relaxed", r.to()[strict])
 	case !n.All && !f.Admin.Hot:
-		d.failAt(at, "near keeps values of hot keys, and with admin.hot: false nobody knows which these are: say near: {keys: all}, or leave that out")
+		d.failAt(at, "near keeps values of hot keys, and with admin.hot: false hot keys are not known: say near: {keys: all}, or leave that out")
 	}
 }
 

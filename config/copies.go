@@ -331,25 +331,25 @@ func (d *document) checkCopies(f *File, r *Route) {
 			field any
 		}{{"replicas_on", &c.Apart}, {"read", &c.Read}, {"ack", &c.Ack}, {"read_through", &c.ReadThrough}, {"hedge", &c.Hedge}, {"repair", &c.RepairRate}} {
 			if n := d.where[s.field]; n != nil {
-				d.failAt(n, "%s has no effect: the route keeps one copy of a key; give it replicas: 2, pools, or preset: counters or sessions, or leave this out", s.name)
+				d.failAt(n, "%s has no effect: the route keeps one replica of a key; give it replicas: 2, pools, or preset: counters or sessions, or leave this out", s.name)
 			}
 		}
 		return
 	}
 	if n := d.where[&c.Apart]; n != nil && c.Copies == replicate.All {
-		d.failAt(n, "replicas_on has no effect with replicas: all, which keeps a copy on every server")
+		d.failAt(n, "replicas_on has no effect with replicas: all, which keeps a replica on every server")
 	}
 	switch {
 	case c.Read == replicate.Nearest && f.Zone == "":
-		d.failAt(d.place(&c.Read, r), "read: nearest needs zone at the top of the file: the zone this Ringside is in")
+		d.failAt(d.place(&c.Read, r), "read: nearest needs zone at the top of the file: the zone this instance is in")
 	case c.Read == replicate.Fastest && d.where[&c.Hedge] != nil && c.Hedge > 0:
-		d.failAt(d.place(&c.Hedge), "hedge has no effect with read: fastest, which asks all copies at once")
+		d.failAt(d.place(&c.Hedge), "hedge has no effect with read: fastest, which asks all replicas at once")
 	case c.Read == replicate.Fastest && d.where[&c.ReadThrough] != nil && c.ReadThrough:
-		d.failAt(d.place(&c.ReadThrough), "read_through has no effect with read: fastest, which asks all copies at once")
+		d.failAt(d.place(&c.ReadThrough), "read_through has no effect with read: fastest, which asks all replicas at once")
 	}
 	for _, name := range r.to() {
 		if p := f.pool(name); p != nil && c.Hedge >= p.Timeouts.Request {
-			d.failAt(d.place(&c.Hedge, r), "hedge (%s) must be less than pools.%s.timeouts.request (%s), after which the next copy is asked anyway",
+			d.failAt(d.place(&c.Hedge, r), "hedge (%s) must be less than pools.%s.timeouts.request (%s), after which the next replica is asked anyway",
 				short(c.Hedge), name, short(p.Timeouts.Request))
 			break
 		}
@@ -376,15 +376,15 @@ func (d *document) checkPools(f *File, r *Route) {
 	for i := range r.Pools {
 		exists(r.Pools[i], d.place(&r.Pools[i]))
 		if r.Pools[i] != "" && slices.Contains(r.Pools[:i], r.Pools[i]) {
-			d.failAt(d.place(&r.Pools[i]), "%s stands twice in pools; each keeps one copy", quote(r.Pools[i]))
+			d.failAt(d.place(&r.Pools[i]), "%s is listed twice in pools; each pool keeps one replica", quote(r.Pools[i]))
 		}
 	}
 	pools := d.where[&r.Pools]
 	switch {
 	case d.where[&r.Pool] != nil && pools != nil:
-		d.failAt(pools, "a route has a pool, or pools that each keep a copy, not both")
+		d.failAt(pools, "a route has a pool, or pools that each keep a replica, not both")
 	case pools != nil && d.where[&r.Copies.Copies] != nil:
-		d.failAt(d.place(&r.Copies.Copies), "replicas has no place beside pools, which says that there is a copy in each")
+		d.failAt(d.place(&r.Copies.Copies), "replicas has no place beside pools, which says that there is a replica in each")
 	}
 	switch n := d.where[&r.Prefer]; {
 	case n == nil || r.Prefer == "":
@@ -406,14 +406,14 @@ func (d *document) checkCopiesInPool(p *Pool, r *Route) {
 	at, servers := d.place(&c.Copies, &r.Preset, r), p.addresses()
 	wants := fmt.Sprintf("replicas: %d", c.Copies)
 	if d.where[&c.Copies] == nil {
-		wants = fmt.Sprintf("preset: %s keeps %d copies, which", r.Preset, c.Copies)
+		wants = fmt.Sprintf("preset: %s keeps %d replicas, which", r.Preset, c.Copies)
 	}
 	switch {
 	case c.Copies == replicate.All && servers == 1:
 		d.failAt(at, "replicas: all needs a pool of at least two servers; pools.%s has one", p.Name)
 		return
 	case c.Copies == replicate.All && servers > maxCopies:
-		d.failAt(at, "replicas: all would be %d copies in pools.%s; at most %d are kept", servers, p.Name, maxCopies)
+		d.failAt(at, "replicas: all would be %d replicas in pools.%s; at most %d are kept", servers, p.Name, maxCopies)
 		return
 	case c.Copies > servers:
 		d.failAt(at, "%s is more than pools.%s has servers: at most %d", wants, p.Name, servers)
@@ -433,14 +433,14 @@ func (d *document) checkCopiesInPool(p *Pool, r *Route) {
 		case other == nil:
 			first[s.Address] = s
 		case other.apart(c.Apart) != s.apart(c.Apart): // an address keeps one replica, so some keys would have too few replicas, and the counts below would be wrong
-			d.failAt(d.place(s), "pools.%s has %s as %s in %s %s, and as %s in %s %s: an address is one place, or some keys would have a copy too few",
+			d.failAt(d.place(s), "pools.%s has %s as %s in %s %s, and as %s in %s %s: an address is one place, or some keys would have one replica too few",
 				p.Name, s.Address.Address, s.label(), c.Apart, s.apart(c.Apart), other.label(), c.Apart, other.apart(c.Apart))
 			return
 		}
 	}
 	if n := len(distinct(p.Servers, c.Apart)); c.Copies > n && c.Apart != replicate.Servers {
 		in := map[replicate.Apart]string{replicate.Hosts: "on", replicate.Zones: "in"}[c.Apart]
-		d.failAt(d.place(&c.Apart, &c.Copies, &r.Preset, r), "%d copies can't be %s different %ss: the servers of pools.%s are %s %s; lower replicas, add servers elsewhere, or set replicas_on: server on the route where one machine is enough",
+		d.failAt(d.place(&c.Apart, &c.Copies, &r.Preset, r), "%d replicas can't be %s different %ss: the servers of pools.%s are %s %s; lower replicas, add servers elsewhere, or set replicas_on: server on the route where one machine is enough",
 			c.Copies, in, c.Apart, p.Name, in, count(n, c.Apart.String()))
 	}
 }
@@ -457,7 +457,7 @@ func count(n int, what string) string {
 func (d *document) checkCopiesOverPools(f *File, r *Route) {
 	c := &r.Copies
 	if len(r.Pools) > maxCopies {
-		d.failAt(d.place(&r.Pools), "%d pools would keep a copy; at most %d are kept", len(r.Pools), maxCopies)
+		d.failAt(d.place(&r.Pools), "%d pools would keep a replica; at most %d are kept", len(r.Pools), maxCopies)
 		return
 	}
 	for i, name := range r.Pools {
@@ -487,7 +487,7 @@ func (d *document) checkCopiesOverPools(f *File, r *Route) {
 					if a == replicate.Servers {
 						hint = ""
 					}
-					d.failAt(d.place(&r.Pools), "pools.%s and pools.%s share the %s of %s, so two copies of a key could be lost at once%s", before, name, a, s.label(), hint)
+					d.failAt(d.place(&r.Pools), "pools.%s and pools.%s share the %s of %s, so two replicas of a key could be lost at once%s", before, name, a, s.label(), hint)
 					return
 				}
 			}
@@ -536,11 +536,11 @@ func (d *document) checkSameCopies(listA, listB []Route, a, b *Route) {
 		at = d.place(&b.Copies.Copies, &b.Preset, &b.Pools, b)
 	}
 	if a.Strip || b.Strip {
-		d.failAt(at, "the routes for %s and %s lead to one pool with different copies, and strip_prefix lets both name the same key there: use another pool, or the same copies", a.keys(), b.keys())
+		d.failAt(at, "the routes for %s and %s lead to one pool with different replicas, and strip_prefix lets both name the same key there: use another pool, or the same replicas", a.keys(), b.keys())
 		return
 	}
 	if key, ok := keyOfBoth(a.pattern(), b.pattern()); ok && taker(listA, key) == a && taker(listB, key) == b {
-		d.failAt(at, "two listeners keep different copies of keys such as %s, in one pool: the routes for %s and %s", shownKey(key), a.keys(), b.keys())
+		d.failAt(at, "two listeners keep different replicas of keys such as %s, in one pool: the routes for %s and %s", shownKey(key), a.keys(), b.keys())
 	}
 }
 

@@ -147,7 +147,7 @@ func (d *document) decide(f *File) {
 			continue
 		}
 		if r.counts() {
-			d.warn(d.place(&r.Preset, r), "preset: cache has no guard beside autocreate or buffer: a counter that is missing begins anew, nobody rebuilds it; say guard: off, or preset: counters")
+			d.warn(d.place(&r.Preset, r), "preset: cache has no guard beside autocreate or buffer: a missing counter starts again, no client rebuilds it; say guard: off, or preset: counters")
 			r.Guard = Guard{}
 		}
 	}
@@ -361,7 +361,7 @@ func (d *document) checkFailover(f *File) {
 	for _, s := range d.defaults.Failover.needy() {
 		if n := d.where[s.field]; n != nil && !heeded[s.name] && len(f.Pools) > 0 {
 			d.failAt(n, "defaults.failover.%s has no effect: %s", s.name, [...]string{
-				ejection: "every pool is in mode fail_fast and keeps no copies, so no server is ejected",
+				ejection: "every pool is in mode fail_fast and keeps no replicas, so no server is ejected",
 				interim:  "every pool is in mode fail_fast, in which keys stay with their server",
 				gutter:   "no pool is in mode gutter",
 			}[s.need])
@@ -374,7 +374,7 @@ func (f *Failover) idle(n need) string {
 	mode := fmt.Sprintf("in mode %s (%s)", f.Mode, f.WhyMode)
 	switch n {
 	case ejection:
-		return mode + ": a server that is gone is never ejected; set mode to rehash or gutter, or leave this out"
+		return mode + ": a server that is down is never ejected; set mode to rehash or gutter, or leave this out"
 	case interim:
 		return mode + ": keys stay with their server; set mode to rehash or gutter, or leave this out"
 	}
@@ -442,7 +442,7 @@ func (d *document) checkShared(f *File) {
 			for k := range p.Servers {
 				if s := &p.Servers[k]; s.Address.Network != "" && addresses[s.apart(replicate.Servers)] {
 					d.failAt(d.where[&s.Address], "pools.%s and pools.%s share the server %s, and %s ejects it and flushes it when it returns, also what %s has stored by then; use one pool with a route for each, "+
-						"or for both mode fail_fast and no copies", p.Name, q.Name, s.label(), q.Name, p.Name)
+						"or for both mode fail_fast and no replicas", p.Name, q.Name, s.label(), q.Name, p.Name)
 					break
 				}
 			}
@@ -457,7 +457,7 @@ func (d *document) checkGutter(f *File, p *Pool) {
 	g := f.pool(p.Failover.Gutter)
 	switch {
 	case at == nil:
-		d.failAt(mode, "pools.%s.failover: mode gutter needs gutter, the name of the pool that stands in", p.Name)
+		d.failAt(mode, "pools.%s.failover: mode gutter needs gutter, the name of the pool with the substitute servers", p.Name)
 	case p.Failover.Gutter == "": // reported already
 	case g == nil:
 		var names []string
@@ -473,7 +473,7 @@ func (d *document) checkGutter(f *File, p *Pool) {
 		own := distinct(p.Servers, replicate.Servers)
 		for i := range g.Servers {
 			if s := &g.Servers[i]; s.Address.Network != "" && own[s.apart(replicate.Servers)] {
-				d.failAt(at, "pools.%s is the gutter of pools.%s and has the server %s with it: when that one is gone, so is its stand-in, and its return flushes what it holds for others",
+				d.failAt(at, "pools.%s is the gutter of pools.%s and has the server %s with it: when it is unreachable, so is its substitute server, and its return flushes what it stores for others",
 					g.Name, p.Name, s.label())
 				return
 			}

@@ -151,6 +151,6 @@ func TestFingerprintIsOfTheRule(t *testing.T) {
 		}
 	}
 	if got, want := prints("distribution: ketama, "+servers), "2pmakzlx9y1yn"; got != want {
-		t.Errorf("the fingerprint is %s, want %s as always: Ringsides of two builds would take each other's lists for different ones", got, want)
+		t.Errorf("the fingerprint is %s, want %s as always: instances of two builds would take each other's lists for different ones", got, want)
 	}
 }

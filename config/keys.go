@@ -183,7 +183,7 @@ func stranger(n *node) string {
 	}
 	switch {
 	case mcrouter:
-		return "this looks like an mcrouter file: write its pools anew, with distribution: mcrouter"
+		return "this looks like an mcrouter file: write its pools again, with distribution: mcrouter"
 	case twemproxy && !pools:
 		return "this looks like a twemproxy file: ringside import makes one of Ringside of it"
 	}

@@ -329,7 +329,7 @@ func (p *twemproxyPool) compare() {
 	}
 	switch {
 	case p.ejects():
-		note("auto_eject_hosts is failover mode rehash: the ring is built again without a server that is gone, as under twemproxy;" +
+		note("auto_eject_hosts is failover mode rehash: the ring is built again without a server that is down, as under twemproxy;" +
 			" but that takes some seconds, and " + flushedAtReturn + ", also of what others keep there" +
 			" (server_retry_timeout has no equivalent); mode fail_fast flushes nothing")
 	case p.eject:

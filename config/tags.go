@@ -103,7 +103,7 @@ func (d *document) checkTags(f *File, r *Route) {
 	at := d.place(t, r)
 	switch {
 	case r.Copies.Copies != 0 || len(r.Pools) > 0:
-		d.failAt(at, "tags have no place beside replicas and pools: the version of a tag is worth something only on the server of its values, so a copy could not be checked, and what can be rebuilt needs none; leave out one of them")
+		d.failAt(at, "tags have no place beside replicas and pools: the version of a tag is worth something only on the server of its values, so a replica could not be checked, and a value that can be rebuilt needs none; leave out one of them")
 	case r.Preset == presetSessions:
 		d.failAt(at, "tags have no place beside preset: sessions: a session is not rebuilt; give them different prefixes")
 	case r.Guard.On && r.Guard.Hide && !t.Read:

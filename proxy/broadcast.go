@@ -174,7 +174,7 @@ func (v *versions) Add(srv *upstream.Server, _ []byte, failed string) {
 
 func (v *versions) Answer(dst []byte) ([]byte, stats.Outcome) {
 	if v.low == nil {
-		return wire.AppendServerError(dst, "no server has told its version: "+v.why), stats.Unavailable
+		return wire.AppendServerError(dst, "no server has reported its version: "+v.why), stats.Unavailable
 	}
 	return fmt.Appendf(dst, "VERSION %s\r\n", v.low.Version), stats.Okay
 }

@@ -33,7 +33,7 @@ func (p *Proxy) AskStats(t table.Target, what []string, done func(answers [][]by
 			done(nil, "no pool names it any more")
 			return
 		case srv.Draining():
-			done(nil, "drained by a person")
+			done(nil, "drained by an operator")
 			return
 		case srv.Down:
 			done(nil, srv.Why)

@@ -96,7 +96,7 @@ func TestLogErrorsOfReads(t *testing.T) {
 			if test.route != "" {
 				s.Line("route - main " + test.route)
 			}
-			const line = `msg="a server answered a read with an error" server=s1 error="SERVER_ERROR out of memory"`
+			const line = `msg="server replied to a read with an error" server=s1 error="SERVER_ERROR out of memory"`
 			ask := func() {
 				s.Line(test.asks)
 				s.Line(test.sent)

@@ -524,7 +524,7 @@ c1 > set a1 0 0 1\r\nA\r\nget a1
 wait 1s
 c2 > set a1 0 0 1\r\nB
 wait 1010ms
-c1 < SERVER_ERROR a server that keeps a copy of the key can't be reached, and it is not sure yet that nobody else reads there
+c1 < SERVER_ERROR a server with a replica of the key can't be reached, and other instances may still read there
 c1 < END
 s1 leased
 wait 20ms

@@ -64,7 +64,7 @@ func (p *Proxy) Override(pool, server string, o health.Override) error {
 	if !changed {
 		return nil
 	}
-	p.Log.Warn("a person gives an order", "pool", pool, "server", server, "order", o.String(), "before", before.String())
+	p.logOverride(o, "pool", pool, "server", server, "order", o.String(), "before", before.String())
 	engines := p.Engines()
 	obeyed := make(chan struct{}, len(engines))
 	for _, e := range engines {
@@ -94,6 +94,19 @@ var (
 	errReplaced = errors.New("the keeper is no longer in use")
 )
 
+// logOverride writes an operator's override to the log. The end of an override is a return
+// to normal, so its level is INFO.
+func (p *Proxy) logOverride(o health.Override, args ...any) {
+	switch o {
+	case health.Drain:
+		p.Log.Warn("operator drained server", args...)
+	case health.Down:
+		p.Log.Warn("operator took server down", args...)
+	default:
+		p.Log.Info("operator restored server", args...)
+	}
+}
+
 // setOverride stores o as the override of a server in a pool without a keeper. It does
 // not notify the engines.
 func (p *Proxy) setOverride(pool, server string, o health.Override) (before health.Override, changed bool) {
@@ -122,7 +135,7 @@ func (p *Proxy) setOverride(pool, server string, o health.Override) (before heal
 // and restarts.
 func (p *Proxy) overrideByKeeper(w *failover.Agent, server string, o health.Override) error {
 	i := slices.IndexFunc(w.Members, func(t table.Target) bool { return t.Name == server })
-	p.Log.Warn("a person gives an order", "pool", w.Pool, "server", server, "order", o.String())
+	p.logOverride(o, "pool", w.Pool, "server", server, "order", o.String())
 	done := make(chan error, 1)
 	p.keeperLoop().Post(func(e *Engine) {
 		if p.published.Load().Agent(w.Pool) != w {
@@ -136,7 +149,7 @@ func (p *Proxy) overrideByKeeper(w *failover.Agent, server string, o health.Over
 	select {
 	case err := <-done:
 		if err != nil && err != errReplaced {
-			return fmt.Errorf("server %s of pool %s can't be told to %s: %w", server, w.Pool, o, err)
+			return fmt.Errorf("server %s of pool %s: %s failed: %w", server, w.Pool, o, err)
 		}
 		return err
 	case <-time.After(time.Second):
@@ -154,7 +167,7 @@ func (e *Engine) handOverrides(w *failover.Agent) {
 		}
 		w.HasWork = true
 		e.Shared.setOverride(w.Pool, m.Name, health.Restore)
-		e.Shared.Log.Warn("an order goes on as one for all Ringsides: the pool moves keys now", "pool", w.Pool, "server", m.Name, "order", o.String())
+		e.Shared.Log.Warn("override applies to all instances from now on: the pool moves keys now", "pool", w.Pool, "server", m.Name, "order", o.String())
 	}
 }
 

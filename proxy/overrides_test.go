@@ -82,7 +82,7 @@ func TestOrderMeetsReload(t *testing.T) {
 	}
 	close(done)
 	reloads.Wait()
-	gone, waits := `no server "s3" in a pool "main"`, "server s3 of pool main can't be told to drain: "
+	gone, waits := `no server "s3" in a pool "main"`, "server s3 of pool main: drain failed: "
 	for answer, n := range answers {
 		if answer != gone && answer != "<nil>" && !strings.HasPrefix(answer, waits) {
 			t.Errorf("%d times: %s", n, answer)

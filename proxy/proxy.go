@@ -215,7 +215,7 @@ func (p *Proxy) InvalidateTags(names []string, pool string) ([]tags.Answer, erro
 			return nil, fmt.Errorf("no pool %q has routes with tags", pool)
 		}
 		bad := slices.DeleteFunc(slices.Clone(answers), func(a tags.Answer) bool { return a.Why == "" })
-		p.Log.Info("a person invalidates tags", "tags", names, "servers", len(answers), "failed", len(bad))
+		p.Log.Info("operator invalidated tags", "tags", names, "servers", len(answers), "failed", len(bad))
 		return answers, nil
 	case <-time.After(invalidationPatience):
 		return nil, fmt.Errorf("the servers have not answered: %w", ErrUnsure)

@@ -116,7 +116,7 @@ func (e *Engine) takeFromLargest() {
 		need -= h.held
 		if s, ok := h.link.End.(*client.Session); ok {
 			e.Count.MemoryClosed++
-			e.Log.Debug("closed the client that held most: limits.memory reached", "client", s.Peer(), "held", h.held, "limit", e.MemoryLimit)
+			e.Log.Debug("client closed: it had the most buffered bytes, limits.memory reached", "client", s.Peer(), "held", h.held, "limit", e.MemoryLimit)
 			s.Abort()
 		} else {
 			h.link.End.(*upstream.Conn).Shed(h.held)

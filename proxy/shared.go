@@ -154,20 +154,20 @@ func (e *Engine) logShared(srv *upstream.Server, before, now []string) {
 		switch {
 		case slices.Contains(before, other):
 		case strings.HasPrefix(other, roll.Keeps):
-			log(slog.LevelWarn, other, "another Ringside does not eject a server that is ejected here",
-				"why", "this Ringside flushes the server when it returns, with what that pool has stored there by then: give all Ringsides the same pools, or each pool its own servers")
+			log(slog.LevelWarn, other, "another instance does not eject a server that is ejected here",
+				"why", "this instance flushes the server when it returns, with what that pool has stored there by then: give all instances the same pools, or each pool its own servers")
 		default:
-			log(slog.LevelWarn, other, "another Ringside ejects a server by a pool that does not eject it here",
-				"why", "that pool flushes the server when it returns, with what these pools have stored there by then: give all Ringsides the same pools, or each pool its own servers")
+			log(slog.LevelWarn, other, "another instance ejects a server by a pool that does not eject it here",
+				"why", "that pool flushes the server when it returns, with what these pools have stored there by then: give all instances the same pools, or each pool its own servers")
 		}
 	}
 	for _, other := range before {
 		switch {
 		case slices.Contains(now, other):
 		case strings.HasPrefix(other, roll.Keeps):
-			log(slog.LevelInfo, other, "no other Ringside has a server any more in that pool, which does not eject it")
+			log(slog.LevelInfo, other, "no other instance has a server any more in that pool, which does not eject it")
 		default:
-			log(slog.LevelInfo, other, "no other Ringside ejects a server any more by that pool, which does not eject it here")
+			log(slog.LevelInfo, other, "no other instance ejects a server any more by that pool, which does not eject it here")
 		}
 	}
 }

@@ -71,7 +71,7 @@ s3 <`, len("rp1 e.=1 old=1"), round))
 			t.Errorf("after round %d it reports %q, want %q", round, got, want)
 		}
 	}
-	if n := strings.Count(logs.String(), "another Ringside ejects a server"); n != 1 || !strings.Contains(logs.String(), `server=s2 address=s2 pools="[stays also]" other="e\x00"`) {
+	if n := strings.Count(logs.String(), "another instance ejects a server"); n != 1 || !strings.Contains(logs.String(), `server=s2 address=s2 pools="[stays also]" other="e\x00"`) {
 		t.Errorf("%d lines:\n%s", n, logs.String())
 	}
 	for round := range 4 { // invalid items and errors are ignored

@@ -123,7 +123,7 @@ func TestServerDrainIsSeen(t *testing.T) {
 	path := startFile(t, fmt.Sprintf("listen: %s\nadmin: %s\npools: {main: {distribution: ketama, servers: [{address: \"%s\", name: one}, {address: \"%s\", name: two}]}}\n",
 		listen, free(t), memcached(t), memcached(t)))
 	for _, name := range []string{"one", "two"} {
-		if code, out, errs := typed("server", "drain", name, "-c", path); code != 0 || !strings.Contains(out, "drained by a person") {
+		if code, out, errs := typed("server", "drain", name, "-c", path); code != 0 || !strings.Contains(out, "drained by an operator") {
 			t.Fatal(out, errs)
 		}
 	}
@@ -136,7 +136,7 @@ func TestServerDrainIsSeen(t *testing.T) {
 	buf := make([]byte, 200)
 	fmt.Fprint(c, "set k 0 0 1\r\nx\r\n")
 	n, _ := c.Read(buf)
-	if got := string(buf[:n]); !strings.HasPrefix(got, "SERVER_ERROR server ") || !strings.Contains(got, "is drained by a person: ringside server restore ") {
+	if got := string(buf[:n]); !strings.HasPrefix(got, "SERVER_ERROR server ") || !strings.Contains(got, "is drained by an operator: ringside server restore ") {
 		t.Errorf("set: %q", got)
 	}
 	fmt.Fprint(c, "get k\r\n")
@@ -165,9 +165,9 @@ func TestServerDrainedDies(t *testing.T) {
 			t.Fatal(errs)
 		}
 	}
-	lists("drained by a person\n")
+	lists("drained by an operator\n")
 	process.Kill()
-	lists("drained by a person, and suspect: ")
+	lists("drained by an operator, and suspect: ")
 }
 
 // TestServerDrainCopies drains and restores servers of keys with two replicas. The first drain
@@ -195,13 +195,13 @@ func TestServerDrainCopies(t *testing.T) {
 	for i := range keys {
 		ask(listen, fmt.Sprintf("set k%d 0 0 1\r\nx\r\n", i), "STORED\r\n")
 	}
-	if code, _, errs := typed("server", "drain", "two", "-c", path); code != 0 || !strings.Contains(errs, "warning: keys of pool main that have one of their 2 copies on two may be left with one copy") {
+	if code, _, errs := typed("server", "drain", "two", "-c", path); code != 0 || !strings.Contains(errs, "warning: keys of pool main that have one of their 2 replicas on two may be left with one replica") {
 		t.Fatalf("drain: exit %d, %s", code, errs)
 	}
-	if code, _, errs := typed("server", "drain", "one", "-c", path); code != 64 || !strings.Contains(errs, "one may have the only copy of keys of pool main") {
+	if code, _, errs := typed("server", "drain", "one", "-c", path); code != 64 || !strings.Contains(errs, "one may have the only usable replica of keys of pool main") {
 		t.Fatalf("drain of the other: exit %d, %s", code, errs)
 	}
-	if code, _, errs := typed("server", "restore", "two", "-c", path); code != 0 || !strings.HasSuffix(errs, "two is filled: its keys have 2 copies again\n") {
+	if code, _, errs := typed("server", "restore", "two", "-c", path); code != 0 || !strings.HasSuffix(errs, "two is filled: its keys have 2 replicas again\n") {
 		t.Fatalf("restore: exit %d, %s", code, errs)
 	}
 	for i := range keys {

@@ -125,7 +125,7 @@ func TestManifests(t *testing.T) {
 			}
 		}
 		if ringsides != 1 {
-			t.Errorf("%s: %d Ringsides in a pod", path, ringsides)
+			t.Errorf("%s: %d instances in a pod", path, ringsides)
 		}
 		for _, s := range m.services {
 			if !within(s.Spec.Selector, labels) {

@@ -56,7 +56,7 @@ func showHerds(address string, out io.Writer, asJSON bool) error {
 	if asJSON {
 		text = io.Discard
 	}
-	fmt.Fprintf(text, "%d clients read one page for %v; it expires after %v, and to make it anew takes %v.\nThe same %d again read another one, on a route with a guard.\n\n",
+	fmt.Fprintf(text, "%d clients read one page for %v; it expires after %v, and a rebuild takes %v.\nThe same %d clients then read another page, on a route with a guard.\n\n",
 		herdClients, herdTime, herdExpiry, herdRebuild, herdClients)
 	plain, guarded := &herd{key: herdPlain + "page"}, &herd{key: herdGuarded + "page"}
 	until := time.Now().Add(herdTime)
@@ -86,7 +86,7 @@ func showHerds(address string, out io.Writer, asJSON bool) error {
 		name          string
 		without, with int64
 	}{
-		{"pages made anew", without.Rebuilds, with.Rebuilds},
+		{"pages rebuilt", without.Rebuilds, with.Rebuilds},
 		{"at the same time", without.AtOnce, with.AtOnce},
 		{"pages read", without.Gets, with.Gets},
 	} {

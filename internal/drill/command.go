@@ -53,43 +53,47 @@ func Command(version string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drill",
 		Short: "Break a server on purpose and see what clients see",
-		Long: `Send checked traffic through a running Ringside, let it break its connections to
-one of its servers for a while, and report what clients saw. The Ringside must
+		Long: `Send checked traffic through a running instance, let it break its connections to
+one of its servers for a while, and report what clients saw. The instance must
 have admin.allow_faults: true; ringside demo has. The servers themselves are not
-touched: only this Ringside treats one of them as if it
+touched: only this instance treats one of them as if it
 
   refuse     had ended: connections are refused
-  hang       had stopped: nothing moves, and goes on afterwards
-  delay      answered later, by --delay
+  hang       had stopped: nothing moves until the fault ends
+  delay      replied late, by --delay
   drop       lost --percent of the segments, which TCP then sends again
-  reset      broke each connection in the middle of an answer
-  partition  were cut off: what is sent is lost
+  reset      broke each connection in the middle of a reply
+  partition  were cut off: everything sent to it is lost
 
-With --through the traffic goes through other Ringsides of the same servers too, each
-client through all of them in turn: what they see of a server that only the first one
-can't reach, and what one of them reads of what another one wrote.
+With --through each client uses other instances of the same servers too, in turn. This
+shows how they treat a server that only the first one cannot reach, and whether one
+instance reads what another has written.
 
 Some keys are set and deleted, some are counters, some are appended to, and some are
-locks. Where keys have one copy, a server that is gone takes its locks with it: then a
-second client gets one. With -c drill knows whether the keys that begin with --prefix
-have copies; locks held twice are a failure there.
+locks. If keys have one replica, locks are lost with their server, and a second client
+gets them. With -c drill knows whether the keys that begin with --prefix are
+replicated; then a lock held twice is a failure.
 
-Clients of that Ringside suffer too. The traffic's keys begin with --prefix, are
-never those of somebody else, and are deleted at the end.
+Clients of that instance are affected too. The traffic uses only its own keys, which
+begin with --prefix, and deletes them at the end.
 
-Of each fault it reports the requests, and how many of them failed: errors,
-misses of keys that should be there, refused writes; when a client or the
-server's state first showed trouble (noticed), when its keys were elsewhere or,
-where keys never move, it was held for down (ejected), how long after the end of
-the fault all was well again (returned), the slowest request, for how long at a
-time there were fewer than half of the answers of before (each client waits for
-one before it asks again), and stale reads (older than what was acknowledged),
-wrong values, counters that came to a number twice, journals without an
-acknowledged append or with one twice, and locks held twice. What that comes to
-stands below it in words. Times count from errors and refused writes, not from
-misses. It exits 1 when a limit is exceeded; wrong values, clients without any
-answer, a server that does not come back, and another server that fails meanwhile
-always do. It does not begin while another server of the pool is not up.`,
+For each fault it reports:
+
+  - the requests, and how many failed: errors, misses of keys that should exist,
+    rejected writes
+  - noticed: when a client or the state of the server first showed the fault
+  - ejected: when other servers had its keys or, if keys never move, when it was down
+  - returned: how long after the end of the fault everything worked again
+  - the slowest request, and the longest time with less than half of the replies of
+    before (each client waits for a reply before its next request)
+  - stale reads (older than the last acknowledged write), wrong values, counters that
+    returned a number twice, journals without an acknowledged append or with one twice,
+    and locks held twice
+
+A sentence below sums this up. Times are measured from errors and rejected writes, not
+from misses. The exit status is 1 if a limit is exceeded, and always after wrong
+values, if clients get no reply, if the server does not return, or if another server
+fails meanwhile. The drill does not begin while another server of the pool is not up.`,
 		Example: `  ringside drill                              every fault in turn, on ringside demo
   ringside drill --fault hang --for 10s --server cache3 -c ringside.yaml
   ringside drill --through 10.0.0.8:11211,10.0.0.9:11211 --yes -c ringside.yaml
@@ -107,7 +111,7 @@ func (f *drillFlags) addFlags(cmd *cobra.Command) {
 	f.Add(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.to, "to", "", "the `address` for clients: host:port or unix:/path (default "+cli.DefaultAddress+")")
-	flags.StringVar(&f.through, "through", "", "`addresses` of other Ringsides to send through as well, with commas")
+	flags.StringVar(&f.through, "through", "", "`addresses` of other instances to send through as well, with commas")
 	flags.StringVar(&f.fault, "fault", "all", "the `kind` of fault, several with commas, or all")
 	flags.StringVar(&f.Server, "server", "", "the `name` or address of the server (default: the first one)")
 	flags.StringVar(&f.Pool, "pool", "", "the `pool` of the server")
@@ -116,27 +120,27 @@ func (f *drillFlags) addFlags(cmd *cobra.Command) {
 		return f.Complete(cmd, func(s *live.ServerState) string { return s.Server })
 	})
 	flags.DurationVar(&f.For, "for", 0, "how long each fault lasts (default 3s, or 8s where keys move to other servers)")
-	flags.DurationVar(&f.delay, "delay", time.Second, "of the fault delay")
-	flags.IntVar(&f.percent, "percent", 20, "of the fault drop")
-	flags.DurationVar(&f.Before, "before", 500*time.Millisecond, "traffic before each fault, which must be in order")
-	flags.DurationVar(&f.Settle, "settle", time.Second, "time without a failure after which all is well")
-	flags.DurationVar(&f.Options.Return, "wait", 30*time.Second, "how long the server may take to come back")
+	flags.DurationVar(&f.delay, "delay", time.Second, "the delay of replies, for the fault delay")
+	flags.IntVar(&f.percent, "percent", 20, "the percentage of lost segments, for the fault drop")
+	flags.DurationVar(&f.Before, "before", 500*time.Millisecond, "how long the traffic before each fault lasts; it must not fail")
+	flags.DurationVar(&f.Settle, "settle", time.Second, "the time without a failure after which everything works again")
+	flags.DurationVar(&f.Options.Return, "wait", 30*time.Second, "how long the server may take to return")
 	flags.IntVar(&f.Clients, "clients", 16, "connections")
 	flags.IntVar(&f.Rate, "rate", 1000, "requests a second at most, of all clients")
 	flags.IntVar(&f.Keys, "keys", 256, "keys")
-	flags.StringVar(&f.Prefix, "prefix", "drill:", "what every key begins with")
+	flags.StringVar(&f.Prefix, "prefix", "drill:", "the prefix of every key")
 	flags.IntVar(&f.Limits.Stale, "max-stale", 0, "limit: stale reads of a fault; -1: none")
 	flags.IntVar(&f.Limits.Errors, "max-errors", -1, "limit: errors of a fault")
 	flags.IntVar(&f.Limits.Misses, "max-misses", -1, "limit: misses of a fault")
 	flags.IntVar(&f.Limits.Refused, "max-refused", -1, "limit: refused writes of a fault")
-	flags.IntVar(&f.Limits.Twice, "max-locks-twice", -1, "limit: locks held twice in a fault; -1: none (default 0 where -c says that the keys have copies)")
+	flags.IntVar(&f.Limits.Twice, "max-locks-twice", -1, "limit: locks held twice in a fault; -1: none (default 0 if -c says that the keys are replicated)")
 	flags.IntVar(&f.maxFailed, "max-errors-ms", 0, "limit: milliseconds from the first to the last failed request; 0: none")
-	flags.DurationVar(&f.Limits.BelowHalf, "max-below-half", 0, "limit: how long clients get less than half of the answers of before; 0: none")
-	flags.DurationVar(&f.Limits.Notice, "max-notice", 0, "limit: until trouble shows; 0: none")
-	flags.DurationVar(&f.Limits.Eject, "max-eject", 0, "limit: until the server is taken for down; 0: none")
-	flags.DurationVar(&f.Limits.Return, "max-return", 0, "limit: from the end of the fault until all is well; 0: none")
-	flags.BoolVar(&f.table, "table", false, "instead: run clusters of every mode in this process, and print when the last error was answered (some six minutes)")
-	flags.BoolVar(&f.yes, "yes", false, "do it though that Ringside is not on this machine only")
+	flags.DurationVar(&f.Limits.BelowHalf, "max-below-half", 0, "limit: how long clients get less than half of the replies of before; 0: none")
+	flags.DurationVar(&f.Limits.Notice, "max-notice", 0, "limit: time until the fault is noticed; 0: none")
+	flags.DurationVar(&f.Limits.Eject, "max-eject", 0, "limit: time until the server is ejected; 0: none")
+	flags.DurationVar(&f.Limits.Return, "max-return", 0, "limit: time from the end of the fault until everything works again; 0: none")
+	flags.BoolVar(&f.table, "table", false, "instead: run clusters of every mode in this process, and print when clients got the last error (takes some six minutes)")
+	flags.BoolVar(&f.yes, "yes", false, "run even if that instance serves other hosts")
 	cli.JSONFlag(cmd, &f.asJSON, cli.EachJSON)
 }
 
@@ -304,7 +308,7 @@ func (f *drillFlags) clients(file *config.File) ([]Address, error) {
 			return nil, err
 		}
 		if slices.ContainsFunc(all, func(a Address) bool { return a.Address == address }) {
-			return nil, cli.Usage(fmt.Errorf("--through %s: it is asked already; name other Ringsides of the same servers", text))
+			return nil, cli.Usage(fmt.Errorf("--through %s: it is asked already; name other instances of the same servers", text))
 		}
 		all = append(all, Address{Network: network, Address: address})
 	}

@@ -339,11 +339,11 @@ func TestOtherRingsideEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	none := Limits{Stale: -1, Errors: -1, Misses: -1, Refused: -1, Twice: -1}
-	if bad := none.Judge(r); !bad || len(r.Exceeded) != 1 || !strings.Contains(r.Exceeded[0], "the server came back, but requests failed until the end: ") ||
+	if bad := none.Judge(r); !bad || len(r.Exceeded) != 1 || !strings.Contains(r.Exceeded[0], "the server returned, but requests failed until the end: ") ||
 		!strings.Contains(r.Exceeded[0], other.Addr().String()) {
 		t.Errorf("%q", r.Exceeded)
 	}
-	if words := r.Words(); strings.Contains(words, "did not come back") || !strings.Contains(words, other.Addr().String()) {
+	if words := r.Words(); strings.Contains(words, "did not return") || !strings.Contains(words, other.Addr().String()) {
 		t.Error(words)
 	}
 }
@@ -511,7 +511,7 @@ func TestLimits(t *testing.T) {
 		{Result{Notice: second}, Limits{Notice: time.Millisecond}, "noticed after 1s"},
 		{Result{Eject: second}, Limits{Eject: time.Millisecond}, "ejected after 1s"},
 		{Result{Return: second}, Limits{Return: time.Millisecond}, "returned after 1s"},
-		{Result{Return: Never}, none, "did not come back"},
+		{Result{Return: Never}, none, "did not return"},
 	} {
 		bad := c.l.Judge(&c.r)
 		if got := strings.Join(c.r.Exceeded, "; "); bad != (c.want != "") || !strings.Contains(got, c.want) {

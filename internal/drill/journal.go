@@ -123,7 +123,7 @@ func (k *journal) judge(value string, found bool, acked uint64, entries []uint64
 	if n == acked {
 		for _, e := range entries {
 			if !has[e] {
-				return torn, fmt.Sprintf("torn: the entry %d of %s was acknowledged and is gone: %.200q", e, k.name, value)
+				return torn, fmt.Sprintf("torn: the entry %d of %s was acknowledged and is lost: %.200q", e, k.name, value)
 			}
 		}
 	}

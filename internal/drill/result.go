@@ -305,9 +305,9 @@ func (l Limits) Judge(r *Result) bool {
 	switch {
 	case r.Return != Never:
 	case r.failing != "":
-		r.Exceeded = append(r.Exceeded, "the server came back, but requests failed until the end: "+r.failing)
+		r.Exceeded = append(r.Exceeded, "the server returned, but requests failed until the end: "+r.failing)
 	default:
-		r.Exceeded = append(r.Exceeded, "the server did not come back")
+		r.Exceeded = append(r.Exceeded, "the server did not return")
 	}
 	for _, other := range r.failed {
 		r.Exceeded = append(r.Exceeded, "another server failed meanwhile: "+other)
@@ -331,15 +331,15 @@ func (r *Result) Words() string {
 		fmt.Fprintf(&b, "; for %v clients had less than half of the %.0f answers a second of before", r.BelowHalf, r.RateBefore)
 	}
 	if r.Eject != Never {
-		fmt.Fprintf(&b, "; the server counted as gone after %v", r.Eject)
+		fmt.Fprintf(&b, "; the server was ejected after %v", r.Eject)
 	}
 	switch {
 	case r.Return != Never:
 		fmt.Fprintf(&b, "; all was well %v after the fault", r.Return)
 	case r.failing != "":
-		fmt.Fprintf(&b, "; the server came back, but requests failed until the end: %s", r.failing)
+		fmt.Fprintf(&b, "; the server returned, but requests failed until the end: %s", r.failing)
 	default:
-		b.WriteString("; it did not come back")
+		b.WriteString("; it did not return")
 	}
 	for _, other := range r.Others {
 		b.WriteString("; " + other)
@@ -385,7 +385,7 @@ func Verdict(results []*Result, l Limits, planned int) (words string, good bool)
 	}
 	words += "; nobody read anything that was never written, through " + faults
 	if twice > 0 {
-		words += fmt.Sprintf("; %d locks were got by a second client, as the server that is gone takes locks of which it has the only copy with it", twice)
+		words += fmt.Sprintf("; %d locks were granted to a second client, because a lock with one replica is lost with its server", twice)
 	}
 	return words, true
 }

@@ -74,7 +74,7 @@ func (f *drillFlags) printTable(ctx context.Context, out, errs io.Writer) error 
 	if f.asJSON {
 		text, errs = io.Discard, io.Discard
 	}
-	fmt.Fprintf(text, "Seconds from the fault until the last answer that was an error, reads / writes (%d Ringsides, %d requests a second, one server of three gone, or of two):\n\n|", tableRingsides, o.Rate)
+	fmt.Fprintf(text, "Seconds from the fault until the last answer that was an error, reads / writes (%d instances, %d requests a second, one server of three down, or of two):\n\n|", tableRingsides, o.Rate)
 	for _, c := range tableFaults {
 		fmt.Fprintf(text, " | %s", c.name)
 	}

@@ -276,7 +276,7 @@ func (h *clientele) moved(t testing.TB) {
 	eventually(t, "keys are where the reload wants them", func() bool {
 		return !slices.ContainsFunc(h.fronts, func(r *ringside) bool {
 			log := r.out.String()
-			return strings.LastIndex(log, "keys with copies are all where") < strings.LastIndex(log, "keys with copies go to other servers")
+			return strings.LastIndex(log, "replicated keys have all moved") < strings.LastIndex(log, "replicated keys move to other servers")
 		})
 	})
 }

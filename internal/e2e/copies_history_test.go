@@ -460,7 +460,7 @@ func (h *clientele) breaches() (found []breach) {
 		}
 	}
 	for _, k := range h.unmended {
-		found = append(found, breach{k.kind, k.key + ": has one copy alone, or one too many, and nobody mends that\n"})
+		found = append(found, breach{k.kind, k.key + ": has one replica alone, or one too many, and nobody mends that\n"})
 	}
 	return found
 }

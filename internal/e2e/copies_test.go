@@ -62,7 +62,7 @@ func (r *ringside) members(t testing.TB, servers []*memcached, keys ...string) m
 }
 
 // changes matches the log lines about a server's change of state in a pool.
-var changes = regexp.MustCompile(`msg="failover of a server" pool=(\S+) server=(\S+) from=\S+ to=(\S+)`)
+var changes = regexp.MustCompile(`msg="server state changed" pool=(\S+) server=(\S+) from=\S+ to=(\S+)`)
 
 // calm reports whether, according to the log, every server is in and none is suspect.
 func (r *ringside) calm() bool {
@@ -267,8 +267,8 @@ func converse(t testing.TB, r *ringside, plain *memcached, members []*memcached,
 		if said[got] != said[want] {
 			t.Errorf("%s: ringside says\n%smemcached says\n%s", what, said[got], said[want])
 		}
-		alike(t, what+": the first copy", want, one, key)
-		alike(t, what+": the second copy", want, two, key)
+		alike(t, what+": the first replica", want, one, key)
+		alike(t, what+": the second replica", want, two, key)
 	}
 }
 
@@ -361,7 +361,7 @@ func TestCopiesOfModes(t *testing.T) {
 			}
 			break
 		}
-		r.logged(t, "a server that came back empty is filled")
+		r.logged(t, "rejoined server is filled")
 		at := dial(t, servers[1].address)
 		for _, key := range keys {
 			if slices.Contains(holders[key], servers[1]) {
@@ -467,14 +467,14 @@ func TestCopiesInTwoPools(t *testing.T) {
 			for _, key := range keys {
 				client.holds(key, valueOf(key))
 				// The write that detects the failure of a server fails.
-				eventually(t, key+" is written without a copy", func() bool { return client.set(key, valueOf(key)) == "STORED" })
+				eventually(t, key+" is written without a replica", func() bool { return client.set(key, valueOf(key)) == "STORED" })
 				client.ask("append "+key+" 0 0 1\r\n+", "STORED")
 				client.ask("prepend "+key+" 0 0 1\r\n+", "STORED")
 				client.store(key, valueOf(key))
 			}
 			// No client uses the keys during the refill, because memcached before 1.6.19
 			// leaves items in use out of its listing.
-			filled := func() int { return strings.Count(r.out.String(), "a server that came back empty is filled") }
+			filled := func() int { return strings.Count(r.out.String(), "rejoined server is filled") }
 			goal := filled() + len(pool)
 			for _, s := range pool {
 				s.restart(t)

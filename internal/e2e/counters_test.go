@@ -74,7 +74,7 @@ func TestFirstViews(t *testing.T) {
 	for _, c := range []struct {
 		name, route string
 		ringsides   int
-	}{{"one copy", "", 2}, {"two copies", copies, 1}, {"two copies of two", copies, 2}} {
+	}{{"one replica", "", 2}, {"two replicas", copies, 1}, {"two replicas of two", copies, 2}} {
 		t.Run(c.name, func(t *testing.T) {
 			config := front(startMemcacheds(t, 3)) + fmt.Sprintf("routes: [{pool: main, autocreate: {initial: 5, ttl: 1h}%s}]\n", c.route)
 			var fronts []*ringside
@@ -201,7 +201,7 @@ func TestBufferedCounters(t *testing.T) {
 		c.send("incr killed 1\r\n")
 		counted++
 		if line := c.line(); line != strconv.Itoa(counted) {
-			t.Fatalf("increment %d got %q: the estimate of one Ringside alone is exact", counted, line)
+			t.Fatalf("increment %d got %q: the estimate of one instance alone is exact", counted, line)
 		}
 	}
 	has := func() int {

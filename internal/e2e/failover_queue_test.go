@@ -56,7 +56,7 @@ func TestFailoverOverload(t *testing.T) {
 		for i := range clients {
 			go func() { done <- flood(t, r.address, i, stop, &refused, &silent) }()
 		}
-		doubted := func() bool { return strings.Contains(r.out.String(), "failover of a server") }
+		doubted := func() bool { return strings.Contains(r.out.String(), "server state changed") }
 		for _, s := range servers {
 			direct := dial(t, s.address)
 			eventually(t, "a server is pinged, while clients are refused", func() bool {

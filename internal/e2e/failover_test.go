@@ -163,7 +163,7 @@ func (r *ringside) phase(server string) string {
 // went returns the phases of a server that r has logged. It skips the start of the log:
 // the parameter `since` is a number of bytes.
 func (r *ringside) went(server string, since int) (phases []string) {
-	line := regexp.MustCompile(fmt.Sprintf(`"failover of a server" pool=main server=%s from=[A-Z]+ to=([A-Z]+)`, server))
+	line := regexp.MustCompile(fmt.Sprintf(`"server state changed" pool=main server=%s from=[A-Z]+ to=([A-Z]+)`, server))
 	for _, change := range line.FindAllStringSubmatch(r.out.String()[since:], -1) {
 		phases = append(phases, change[1])
 	}

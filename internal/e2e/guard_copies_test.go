@@ -111,7 +111,7 @@ func TestGuardCopiesHerd(t *testing.T) {
 	killing.Wait()
 	for k := range keys {
 		if n := o.rounds[fmt.Sprint("page", k)]; n > 1+len(rs) {
-			t.Errorf("page%d was made %d times, want at most %d: once, and once more by each Ringside when a server was killed", k, n, 1+len(rs))
+			t.Errorf("page%d was made %d times, want at most %d: once, and once more by each instance when a server was killed", k, n, 1+len(rs))
 		}
 	}
 	t.Logf("made: %v", o.rounds)

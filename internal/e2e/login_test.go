@@ -63,7 +63,7 @@ print(good.get("k"))
 		if want := "True v\nMemcachedException\nv\n"; out != want {
 			t.Errorf("python-binary-memcached with passwords: %q, want %q", out, want)
 		}
-		failure := regexp.MustCompile(`a client gave a wrong user or password.* client=127\.0\.0\.1:\d+`)
+		failure := regexp.MustCompile(`client rejected: wrong user or password.* client=127\.0\.0\.1:\d+`)
 		eventually(t, "each wrong password, at least one of each protocol, is counted, and logged once in a while", func() bool {
 			return failure.MatchString(r.out.String()) && r.metric(t, "ringside_client_logins_failed_total") >= 2
 		})

@@ -96,11 +96,11 @@ var storms = []storm{
 		clients: 150, sends: func(keys []string) string { return strings.Repeat("get "+keys[0]+"\r\n", 4000) },
 	},
 	{
-		name: "sets to two copies with a stopped server", config: twoCopies, stop: true, reads: true,
+		name: "sets to two replicas with a stopped server", config: twoCopies, stop: true, reads: true,
 		clients: 100, sends: manySets,
 	},
 	{
-		name: "reads of many keys from two copies with a stopped server", config: twoCopies, stop: true, reads: true,
+		name: "reads of many keys from two replicas with a stopped server", config: twoCopies, stop: true, reads: true,
 		memory:  64,
 		clients: 20, sends: func(keys []string) string {
 			return strings.Repeat("get"+strings.Repeat(" "+strings.Join(keys, " "), 1000/len(keys))+"\r\n", 5)

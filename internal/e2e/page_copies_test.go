@@ -9,8 +9,8 @@ import "testing"
 func TestPageOfCopies(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ what, routes, says string }{
-		{"some", "routes: [{prefix: 's:', pool: main, replicas: 2, replicas_on: server}, {pool: main}]", "are served by their other copies, where they have some; the others m"},
-		{"all", "routes: [{pool: main, replicas: 2, replicas_on: server}]", "are served by their other copies. Restore brings it back, emptied."},
+		{"some", "routes: [{prefix: 's:', pool: main, replicas: 2, replicas_on: server}, {pool: main}]", "are served by their other replicas, where they have some; the others m"},
+		{"all", "routes: [{pool: main, replicas: 2, replicas_on: server}]", "are served by their other replicas. Restore brings it back, emptied."},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			t.Parallel()
@@ -32,7 +32,7 @@ func TestPageOfCopies(t *testing.T) {
 			drain("s0")
 			b.says(t, "#health h1", "s0 is drained")
 			drain("s1")
-			b.says(t, "#ask p", "s1 may have the only copy of keys of pool main")
+			b.says(t, "#ask p", "s1 may have the only usable replica of keys of pool main")
 		})
 	}
 }

@@ -135,8 +135,8 @@ func TestPage(t *testing.T) {
 	b.keys(t, keyEnter)
 	b.until(t, "document.getElementById('ask').open")
 	b.keys(t, keyTab+keyEnter)
-	b.until(t, `/s0 is coming back|All 3 servers serve/.test(document.querySelector("#health h1").textContent)`) // the first text is only shown for a short time
-	b.says(t, "#log", "A person orders: drain s0")
+	b.until(t, `/s0 is rejoining|All 3 servers serve/.test(document.querySelector("#health h1").textContent)`) // the first text is only shown for a short time
+	b.says(t, "#log", "Operator drained s0")
 
 	// A server dies. Layout shifts shortly after a key press or click do not count,
 	// because the browser marks them. So the test sends no more input until still is

@@ -41,7 +41,7 @@ func TestRefillOfServers(t *testing.T) {
 			single += len(got)
 		}
 		if single > 1 {
-			t.Errorf("a key of one copy is on %d servers", single)
+			t.Errorf("a key of one replica is on %d servers", single)
 		}
 	})
 }

@@ -52,7 +52,7 @@ func TestRollCall(t *testing.T) {
 			return is.Of == 5 && len(is.List) == 5 && is.Differ == 0
 		})
 	}
-	b.says(t, "#which", "1 of 5 Ringsides")
+	b.says(t, "#which", "1 of 5 instances")
 
 	// One instance is reloaded with another file.
 	text, err := os.ReadFile(all[3].file)
@@ -77,7 +77,7 @@ func TestRollCall(t *testing.T) {
 				ok = ok && (one.Other == "configuration") == (one.Name == me.Me)
 			}
 			if i == 3 {
-				ok = ok && strings.Contains(health, "This Ringside runs")
+				ok = ok && strings.Contains(health, "This instance runs")
 			}
 			return ok
 		})
@@ -88,7 +88,7 @@ func TestRollCall(t *testing.T) {
 		})
 	}
 	x := startTerminal(t, 120, 50, nil, binary, "top", "--admin", all[1].admin)
-	x.shows(t, "1 of 5 Ringsides", "another configuration than most")
+	x.shows(t, "1 of 5 instances", "another configuration than most")
 
 	// An instance that is killed disappears from the list, although it could not announce
 	// its end.
@@ -97,7 +97,7 @@ func TestRollCall(t *testing.T) {
 		is, _ := ask(all[0])
 		return is.Of == 4 && len(is.List) == 4
 	})
-	b.says(t, "#which", "1 of 4 Ringsides")
+	b.says(t, "#which", "1 of 4 instances")
 }
 
 // TestRollCallOfCopies runs two instances that place replicas of the same pool on
@@ -130,7 +130,7 @@ func TestRollCallOfCopies(t *testing.T) {
 			Health struct{ Level, Text string }
 		}
 		json.Unmarshal(out, &now) // on an error, eventually polls again
-		return now.Roll.Of == 2 && now.Roll.Apart == 1 && now.Health.Level != "good" && strings.Contains(now.Health.Text, "keeps copies at other servers than this Ringside") &&
+		return now.Roll.Of == 2 && now.Roll.Apart == 1 && now.Health.Level != "good" && strings.Contains(now.Health.Text, "keeps replicas on other servers than this instance") &&
 			r.metric(t, `ringside_roll_copies_apart{pool="main"}`) == 1
 	}
 	alike := func(r *ringside) bool {
@@ -158,12 +158,12 @@ func TestRollCallOfCopies(t *testing.T) {
 	for _, c := range variants {
 		all[1].reload(t, c.file)
 		both(c.what, apart)
-		b.says(t, "#health p", "keeps copies at other servers than this Ringside")
-		b.says(t, "#roll", "copies at other servers")
+		b.says(t, "#health p", "keeps replicas on other servers than this instance")
+		b.says(t, "#roll", "replicas on other servers")
 		all[1].reload(t, usual)
 		both(c.what+", mended", alike)
 	}
 	// The instance that was not reloaded reports that both use the same servers again.
 	x := startTerminal(t, 120, 50, nil, binary, "top", "--admin", all[0].admin)
-	x.shows(t, "all Ringsides keep copies at the same servers")
+	x.shows(t, "all instances keep replicas on the same servers")
 }

@@ -48,7 +48,7 @@ func TestRoutesSeen(t *testing.T) {
 	// A client invalidates a tag.
 	c.store("t:1;tags=a", "x")
 	c.ask("delete tag:a", "DELETED")
-	b.says(t, "#tagwhat", "1 invalidation by this Ringside")
+	b.says(t, "#tagwhat", "1 invalidation by this instance")
 	b.says(t, "#lacks", "All servers have what they should")
 
 	// A server restarts empty and is refilled with one key a second.
@@ -73,7 +73,7 @@ func TestRoutesSeen(t *testing.T) {
 	b.do(t, "document.getElementById('key').value = ''")
 	b.do(t, "document.getElementById('key').focus()")
 	b.keys(t, "c:1"+keyEnter)
-	b.says(t, "#reason", "keeps 2 copies")
+	b.says(t, "#reason", "keeps 2 replicas")
 
 	binary, err := build()
 	if err != nil {
@@ -97,6 +97,6 @@ func TestRoutesSeen(t *testing.T) {
 		t.Errorf("ringside top tells %+v", w)
 	}
 	x := startTerminal(t, 120, 60, nil, binary, "top", "--admin", r.admin)
-	x.shows(t, "LACKS s1 is empty until it is filled", "GUARD <b>p", "TAGS  t:", "COPIES")
+	x.shows(t, "LACKS s1 is empty until it is filled", "GUARD <b>p", "TAGS  t:", "REPLICAS")
 	eventually(t, "no server is said not to answer", func() bool { return !strings.Contains(x.screen(), "no answer") })
 }

@@ -23,8 +23,8 @@ func TestServerOfTwoFiles(t *testing.T) {
 		r          *ringside
 		pool, says string
 	}{
-		{keeps, "keeps", "another Ringside ejects a server by a pool that does not eject it here"},
-		{ejects, "ejects", "another Ringside does not eject a server that is ejected here"},
+		{keeps, "keeps", "another instance ejects a server by a pool that does not eject it here"},
+		{ejects, "ejects", "another instance does not eject a server that is ejected here"},
 	} {
 		for range 5 { // minutes
 			if strings.Contains(c.r.out.String(), c.says) {

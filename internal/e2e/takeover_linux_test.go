@@ -57,7 +57,7 @@ if what == "give":  # it hands over sockets of its own
     answer(lambda: json.dumps({"socket": "@" + name}).encode())
 elif what == "name":  # it names a socket that is not its own
     answer(lambda: json.dumps({"socket": more}).encode())
-elif what == "other":  # it names the socket of another Ringside
+elif what == "other":  # it names the socket of another instance
     answer(lambda: json.dumps({"socket": ask(more)}).encode())
 elif what == "text":
     answer(lambda: b"hello")
@@ -156,7 +156,7 @@ func TestTakeOverFromStranger(t *testing.T) {
 		})
 	}
 	if c := dial(t, other.address); !other.running() {
-		t.Error("the other Ringside ended")
+		t.Error("the other instance ended")
 	} else {
 		c.store("a", "b")
 		c.holds("a", "b")
@@ -179,7 +179,7 @@ func TestTakeOverUnderAttack(t *testing.T) {
 	next := start(t, old.cmd.Path, "serve", "--take-over", "-c", old.file)
 	old.logged(t, "handed over")
 	if n := openDescriptors(t, old.cmd.Process.Pid); n > before+300 {
-		t.Errorf("the old Ringside has %d descriptors, %d before", n, before)
+		t.Errorf("the old instance has %d descriptors, %d before", n, before)
 	}
 	stay.holds("a", "b")
 	dial(t, old.address).holds("a", "b")

@@ -193,7 +193,7 @@ func TestTrace(t *testing.T) {
 	if n := eval[int](t, b, "document.images.length + document.querySelectorAll('#rows img').length"); n != 0 {
 		t.Error("a key has become a part of the page")
 	}
-	b.says(t, "#log", "What happens to home:* is written")
+	b.says(t, "#log", "Trace of home:* started")
 	b.shot(t, "trace")
 	stop()
 	if err := cmd.Wait(); err != nil {

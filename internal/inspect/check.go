@@ -123,7 +123,7 @@ func printPool(out io.Writer, f *config.File, t *table.Table, i int) error {
 	}
 	fmt.Fprintf(out, "  failover: %s (%s)", o.Mode, o.Why)
 	if p.Failover.Mode == table.FailFast && o.Consistency != "" {
-		fmt.Fprint(out, ", but servers are ejected for the sake of the copies")
+		fmt.Fprint(out, ", but servers are ejected because keys are replicated")
 	}
 	fmt.Fprintf(out, "\n  %s\n", o.AtReturn)
 	if p.DenyFlush {
@@ -159,7 +159,7 @@ func printRoute(out io.Writer, r *table.Route, longest int) {
 		fmt.Fprintf(out, "  keys with the prefix %q%s: %s\n", r.Prefix, how, destination(r))
 	}
 	s := SummaryOf(r, longest)
-	fmt.Fprintf(out, "    class %s, copies %s, consistency %s", s.Class, s.Copies, s.Consistency)
+	fmt.Fprintf(out, "    class %s, replicas %s, consistency %s", s.Class, s.Copies, s.Consistency)
 	if s.Autocreate != "" {
 		fmt.Fprintf(out, "; %s", s.Autocreate)
 	}
@@ -182,14 +182,14 @@ func destination(r *table.Route) string {
 	c, text := &r.Copies, "pool "+r.Pool.Name
 	switch {
 	case len(r.Also) > 0:
-		text = "a copy in each of the pools " + strings.Join(poolNames(r), ", ")
+		text = "a replica in each of the pools " + strings.Join(poolNames(r), ", ")
 		if r.Prefer != nil {
 			text += " (" + r.Prefer.Name + " read first)"
 		}
 	case c.Copies == replicate.All:
-		text += ", a copy on every server"
+		text += ", a replica on every server"
 	case c.Copies > 1:
-		text += fmt.Sprintf(", %d copies", c.Copies)
+		text += fmt.Sprintf(", %d replicas", c.Copies)
 		if c.Apart != replicate.Servers {
 			text += fmt.Sprintf(" on different %ss", c.Apart)
 		}
@@ -300,13 +300,13 @@ func SummaryOf(r *table.Route, longest int) routeSummary {
 		}
 	}
 	if n := r.Near; n != nil {
-		s.Near = fmt.Sprintf("values of hot keys are kept here for %v: what is written past this Ringside is seen that much later", n.TTL)
+		s.Near = fmt.Sprintf("values of hot keys are kept here for %v: what is written past this instance is seen that much later", n.TTL)
 		if n.All {
-			s.Near = fmt.Sprintf("all values are kept here for %v: what is written past this Ringside is seen that much later", n.TTL)
+			s.Near = fmt.Sprintf("all values are kept here for %v: what is written past this instance is seen that much later", n.TTL)
 		}
 	}
 	if b := r.Buffer; b != nil {
-		s.Buffer = fmt.Sprintf("increments wait %v: numbers are not for ids, tickets, stock or limits that must be exact, and a crash of this Ringside loses what came in that time", b.Every)
+		s.Buffer = fmt.Sprintf("increments wait %v: numbers are not for ids, tickets, stock or limits that must be exact, and a crash of this instance loses what came in that time", b.Every)
 	}
 	s.Guard, s.Tags = guardText(r.Guard), tagsText(r.Tags, longest)
 	switch c := &r.Copies; {
@@ -330,7 +330,7 @@ func guardText(g *table.Guard) string {
 	case g == nil:
 		return ""
 	case g.Hide:
-		return "guard: only hides what other Ringsides with a guard leave on the servers"
+		return "guard: only hides what other instances with a guard leave on the servers"
 	}
 	text := "guard: one client at a time rebuilds a value, the others"
 	if g.Stale > 0 && g.Late != table.LateStale {
@@ -356,9 +356,9 @@ func tagsText(tags *table.Tags, longest int) string {
 	case tags == nil:
 		return ""
 	case tags.Read:
-		return "tags: only understands what other Ringsides with tags store"
+		return "tags: only understands what other instances with tags store"
 	}
-	text := "tags: a value is gone once one of its tags is invalidated"
+	text := "tags: a value is no longer served once one of its tags is invalidated"
 	if tags.Suffix == "" {
 		return text
 	}
@@ -381,11 +381,11 @@ func doubtsOf(r *table.Route) (list []string) {
 	c := &r.Copies
 	several := c.Several()
 	if several && !r.Pool.Failover.Strict && addresses(r.Pool) == 2 {
-		list = append(list, "two servers have no majority: where one Ringside reaches only the one and another only the other, both go on, a read may be old, "+
-			"a counter give a number twice and a lock be held twice, which a third server ends; and while one is out or being filled, the other has the only copy")
+		list = append(list, "two servers have no majority: if one instance reaches only the one and another only the other, both continue, a read may be old, "+
+			"a counter give a number twice and a lock be held twice, which a third server ends; and while one is out or being filled, the other has the only replica")
 	}
 	if len(r.Also) > 0 && !r.Pool.Failover.Strict {
-		list = append(list, "consistency: relaxed goes on with the other pool where no server of one answers: Ringsides that do not agree about that read old values, count twice and grant a lock twice")
+		list = append(list, "consistency: relaxed goes on with the other pool where no server of one answers: instances that do not agree about that read old values, count twice and grant a lock twice")
 	}
 	if r.Class == "" || r.Class == "cache" {
 		return list
@@ -395,11 +395,11 @@ func doubtsOf(r *table.Route) (list []string) {
 		is  bool
 		why string
 	}{
-		{!several, "replicas: 1 keeps one copy: what its server holds is lost with it"},
+		{!several, "replicas: 1 keeps one replica: what its server holds is lost with it"},
 		{!errs, "get_errors: miss says of a key whose servers can't be asked that it is not there, and what is written next takes its place"},
-		{several && !c.ReadThrough && c.Read != replicate.Fastest, "read_through: false believes a miss of one copy, which an eviction or a restart may have emptied"},
-		{several && c.RepairRate == 0, "repair: off leaves a server that comes back without its copies"},
-		{several && !r.Pool.Failover.Strict && addresses(r.Pool) > 2, "consistency: relaxed lets a Ringside that is cut off from the others, or has stood still, go on by what it knew: it may read old values, count twice and grant a lock twice"},
+		{several && !c.ReadThrough && c.Read != replicate.Fastest, "read_through: false returns a miss if one replica misses, also after an eviction or a restart"},
+		{several && c.RepairRate == 0, "repair: off does not fill a server that returns: it lacks its replicas until their keys are written"},
+		{several && !r.Pool.Failover.Strict && addresses(r.Pool) > 2, "consistency: relaxed lets an instance that is cut off from the others, or was paused, continue with old server states: it may read old values, count twice and grant a lock twice"},
 	} {
 		if x.is {
 			list = append(list, x.why)

@@ -26,16 +26,16 @@ func TestCheckSaysClasses(t *testing.T) {
 	for _, want := range []string{
 		"  flush_all: denied\n  consistency: strict (by preset counters, with 3 view servers)\n",
 		"  consistency: relaxed (preset counters is strict from three view servers on; here: 2)\n",
-		"  keys with the prefix \"views:\": pool main, 2 copies on different hosts, read first, ack all\n" +
-			"    class counters (would rather not be lost), copies 2, consistency strict; a counter that is missing begins at 7 and lives 1h0m0s\n" +
+		"  keys with the prefix \"views:\": pool main, 2 replicas on different hosts, read first, ack all\n" +
+			"    class counters (would rather not be lost), replicas 2, consistency strict; a counter that is missing begins at 7 and lives 1h0m0s\n" +
 			"    when one server dies: nothing that was acknowledged; writes of its keys wait until it is out\n",
-		"    class sessions (must not be lost), copies 2, consistency strict\n",
+		"    class sessions (must not be lost), replicas 2, consistency strict\n",
 		"    when one server dies: no key; but writes that it had acknowledged before the others had them, with ack one\n",
 		"  keys that match \"*:alloptions\": pool pages\n" +
-			"    class cache (may be lost), copies 1, consistency relaxed\n" +
+			"    class cache (may be lost), replicas 1, consistency relaxed\n" +
 			"    when one server dies: its part of the keys, up to ",
 		"%; counters begin again; until it is out they miss and can't be written, then others keep them\n",
-		"    class none (a preset says it: cache, counters or sessions), copies 1, consistency relaxed\n",
+		"    class none (a preset says it: cache, counters or sessions), replicas 1, consistency relaxed\n",
 		"%, and until it is back they can't be read or written\n",
 	} {
 		if !strings.Contains(out, want) {
@@ -69,10 +69,10 @@ func TestCheckSaysGuards(t *testing.T) {
 		{"pool: main, guard: on", guard + "wait up to 1.8s; then it is a miss\n", "tags:"},
 		{"pool: main, guard: {wait: 1s, late: error, stale: 30s}", guard + "get the old one for 30s, or wait up to 1s; then it is an error\n", "tags:"},
 		{"pool: main, guard: {wait: off}", guard + "miss\n", "tags:"},
-		{"pool: main, guard: hide", "    guard: only hides what other Ringsides", guard},
+		{"pool: main, guard: hide", "    guard: only hides what other instances", guard},
 		{"pool: main, preset: cache", guard, none},
-		{"pool: main, tags: on", "    tags: a value is gone once one of its tags is invalidated; a key and", "only understands"},
-		{"pool: main, tags: read", "    tags: only understands what other Ringsides", "is gone"},
+		{"pool: main, tags: on", "    tags: a value is no longer served once one of its tags is invalidated; a key and", "only understands"},
+		{"pool: main, tags: read", "    tags: only understands what other instances", "is gone"},
 	} {
 		file := "listen: 127.0.0.1:1\npools: {main: {distribution: ketama, servers: [a, b, c]}}\nroutes: [{" + c.route + "}]\n"
 		out, _ := runFile(t, file, "check")
@@ -92,8 +92,8 @@ func TestCheckSaysLongestKey(t *testing.T) {
 	out, _ := runFile(t, "listen: 127.0.0.1:1\nlimits: {key: 200}\npools: {main: {distribution: ketama, servers: [a]}}\n"+
 		"routes: [{prefix: \"p:\", pool: main, tags: true}, {pool: main, tags: {suffix: off, patterns: [{match: \"a{n}\", tags: [x]}]}}]\n", "check")
 	for _, want := range []string{
-		"    tags: a value is gone once one of its tags is invalidated; a key and the tags behind it have at most 200 bytes together, so with one name of 16 bytes the longest key has 178\n",
-		"    tags: a value is gone once one of its tags is invalidated\n",
+		"    tags: a value is no longer served once one of its tags is invalidated; a key and the tags behind it have at most 200 bytes together, so with one name of 16 bytes the longest key has 178\n",
+		"    tags: a value is no longer served once one of its tags is invalidated\n",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("check lacks %q:\n%s", want, out)
@@ -118,8 +118,8 @@ func TestCheckSaysDoubts(t *testing.T) {
 		{"a, b, c", "", "preset: counters", nil},
 		{"a, b, c", ", get_errors: miss", "preset: sessions", nil}, // the preset sets get_errors of the route
 		{"a, b, c", "", "preset: sessions, get_errors: miss, read_through: false, repair: off",
-			[]string{voided + "get_errors: miss says", voided + "read_through: false believes", voided + "repair: off leaves"}},
-		{"a, b, c", "", "preset: sessions, replicas: 1", []string{voided + "replicas: 1 keeps one copy"}},
+			[]string{voided + "get_errors: miss says", voided + "read_through: false returns a miss", voided + "repair: off does not fill"}},
+		{"a, b, c", "", "preset: sessions, replicas: 1", []string{voided + "replicas: 1 keeps one replica"}},
 		{"a, b, c", ", failover: {consistency: relaxed}", "preset: counters", []string{voided + "consistency: relaxed lets"}},
 	} {
 		file := "listen: 127.0.0.1:1\npools:\n  main: {distribution: ketama, servers: [" + c.servers + "]" + c.pool + "}\nroutes: [{pool: main, " + c.route + "}]\n"

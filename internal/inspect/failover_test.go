@@ -53,14 +53,14 @@ func TestCheckSaysFailoverAndCopies(t *testing.T) {
 	out, _ := runFile(t, failoverFile, "check")
 	for _, want := range []string{
 		"pool three: jump, 3 servers\n  failover: rehash (the default of jump from three servers on)\n  a server that returns is flushed before it serves again\n  consistency: strict (by preset sessions, with 3 view servers)\n",
-		"pool two: ketama, 2 servers\n  failover: fail_fast (the default of ketama, which stands for an existing client), but servers are ejected for the sake of the copies\n  a server that returns is flushed before it serves again\n  consistency: relaxed (preset sessions is strict from three view servers on; here: 2)\n",
+		"pool two: ketama, 2 servers\n  failover: fail_fast (the default of ketama, which stands for an existing client), but servers are ejected because keys are replicated\n  a server that returns is flushed before it serves again\n  consistency: relaxed (preset sessions is strict from three view servers on; here: 2)\n",
 		"pool rebuilt: ketama, 5 servers\n  failover: rehash (as the file says)\n  a server that returns is flushed before it serves again\n  consistency: strict (as the file says)\n",
 		"pool spared: ketama, 2 servers\n  failover: gutter spare (as the file says)\n  a server that returns is flushed before it serves again\n  consistency: relaxed (the default)\n",
 		"pool spare: ketama, 2 servers\n  failover: fail_fast (the default of ketama, which stands for an existing client), but",
-		`"sess:": pool three, 2 copies on different hosts, read first, ack all` + "\n",
-		`"pair:": pool two, 2 copies on different hosts, read nearest (which is first here: no server is in zone z9), ack all, hedged after 20ms, no repair`,
-		`"all:": pool three, a copy on every server, read fastest, ack all` + "\n",
-		`"both:": a copy in each of the pools two, spare (spare read first), read first, ack all` + "\n",
+		`"sess:": pool three, 2 replicas on different hosts, read first, ack all` + "\n",
+		`"pair:": pool two, 2 replicas on different hosts, read nearest (which is first here: no server is in zone z9), ack all, hedged after 20ms, no repair`,
+		`"all:": pool three, a replica on every server, read fastest, ack all` + "\n",
+		`"both:": a replica in each of the pools two, spare (spare read first), read first, ack all` + "\n",
 		"all other keys: pool three\n",
 	} {
 		if !strings.Contains(out, want) {
@@ -138,7 +138,7 @@ func TestRouteSaysCopiesAndStandIns(t *testing.T) {
 		}
 	}
 	text, _ := runFile(t, failoverFile, "route", "spared:1")
-	if !strings.Contains(text, "\n  interim     ") || !strings.Contains(text, " of pool spare\n") {
+	if !strings.Contains(text, "\n  substitute  ") || !strings.Contains(text, " of pool spare\n") {
 		t.Error(text)
 	}
 	text, code := runFile(t, failoverFile, "route", "__rs_view__:three")

@@ -138,7 +138,7 @@ func printPlan(out io.Writer, p table.Plan, why string) error {
 	if p.Hit.Kind != "" {
 		fmt.Fprintf(out, "  hits        %s\n", p.Hit)
 	}
-	owner := "nobody"
+	owner := "none"
 	if p.Owner >= 0 {
 		s := p.Pool.Servers[p.Owner]
 		owner = s.Name
@@ -151,10 +151,10 @@ func printPlan(out io.Writer, p table.Plan, why string) error {
 		fmt.Fprintf(out, "  successors  %s\n", strings.Join(p.SuccessorNames(), ", "))
 	}
 	for i, m := range p.Copies {
-		fmt.Fprintf(out, "  %-10s  %s\n", [...]string{"copies", ""}[min(i, 1)], holderText(m))
+		fmt.Fprintf(out, "  %-10s  %s\n", [...]string{"replicas", ""}[min(i, 1)], holderText(m))
 	}
 	if len(p.Substitutes) > 0 {
-		fmt.Fprintf(out, "  interim     %s%s\n", strings.Join(serverNames(p.Substitutes), ", "), gutterText(p))
+		fmt.Fprintf(out, "  substitute  %s%s\n", strings.Join(serverNames(p.Substitutes), ", "), gutterText(p))
 	}
 	return nil
 }

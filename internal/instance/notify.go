@@ -16,7 +16,7 @@ import (
 // the supervisor will consider the start failed after its timeout.
 func (r *Instance) tellSupervisor(states ...string) {
 	if _, err := daemon.SdNotify(false, strings.Join(states, "\n")); err != nil {
-		r.log.Warn("the supervisor could not be told", "of", strings.Join(states, " "), "error", err)
+		r.log.Warn("cannot notify the supervisor", "of", strings.Join(states, " "), "error", err)
 	}
 }
 

@@ -365,7 +365,7 @@ func TestReloadMovesKeys(t *testing.T) {
 			append(at[:3:3], weight)...)
 	}
 	s := serveFile(t, filepath.Join(t.TempDir(), "ringside.yaml"), text(1))
-	const moves = "keys with copies go to other servers when all Ringsides have this configuration"
+	const moves = "replicated keys move to other servers when all instances have this configuration"
 	for weight := 2; weight < 5; weight++ {
 		s.write(text(weight))
 		out, _ := s.reloads(0)
@@ -383,7 +383,7 @@ func TestReloadMovesKeys(t *testing.T) {
 		out, _ := s.reloads(0)
 		return !strings.Contains(out, moves)
 	})
-	if log := s.journal.String(); !strings.Contains(log, "keys with copies are all where") {
+	if log := s.journal.String(); !strings.Contains(log, "replicated keys have all moved") {
 		t.Error(log)
 	}
 }

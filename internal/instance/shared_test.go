@@ -43,10 +43,10 @@ func TestPoolsShareAServer(t *testing.T) {
 	named := serve(sharing("a", "fail_fast", s[2]))
 	foreign := serve(sharing("c", "rehash", s[2], s[4], s[5]))
 	told := func(r *served, other string) bool {
-		message := "another Ringside ejects a server by a pool that does not eject it here\" server=s2 "
+		message := "another instance ejects a server by a pool that does not eject it here\" server=s2 "
 		name, keeps := strings.CutPrefix(other, "!")
 		if keeps {
-			message = "another Ringside does not eject a server that is ejected here\" server=s2 "
+			message = "another instance does not eject a server that is ejected here\" server=s2 "
 		}
 		for line := range strings.Lines(r.journal.String()) {
 			if strings.Contains(line, message) && strings.Contains(line, " other="+name+" ") {
@@ -95,11 +95,11 @@ func TestPoolsShareAServer(t *testing.T) {
 	})
 	eventually(t, "server list reports a pool that ejects nothing", func() bool {
 		_, out, _ := typed("server", "list", "--admin", first.admin)
-		return strings.Contains(out, "Another Ringside does not eject s2 (in its pool a) and s2 (in its pool b), and loses what it has stored there")
+		return strings.Contains(out, "Another instance does not eject s2 (in its pool a) and s2 (in its pool b), and loses what it has stored there")
 	})
 	eventually(t, "server list reports both", func() bool {
 		_, out, _ := typed("server", "list", "--admin", stays.admin)
-		return strings.Contains(out, "Another Ringside ejects s2 (in its pool a) and s2 (in its pool c), and flushes a server when it returns")
+		return strings.Contains(out, "Another instance ejects s2 (in its pool a) and s2 (in its pool c), and flushes a server when it returns")
 	})
 
 	// All instances that eject now use the same file.
@@ -109,15 +109,15 @@ func TestPoolsShareAServer(t *testing.T) {
 		eventually(t, "those that eject agree", shared(r, "!a !b"))
 	}
 	eventually(t, "the other pool is gone", shared(stays, "a"))
-	wants(t, first.journal.String(), "no other Ringside ejects a server any more by that pool, which does not eject it here\" server=s2 ")
+	wants(t, first.journal.String(), "no other instance ejects a server any more by that pool, which does not eject it here\" server=s2 ")
 	for _, r := range []*served{first, second} {
 		if told(r, "a") {
-			t.Error("Ringsides with the same pool report each other")
+			t.Error("instances with the same pool report each other")
 		}
 	}
 	for _, r := range []*served{stays, named} {
 		if told(r, "!a") || told(r, "!b") {
-			t.Error("Ringsides that eject nothing report each other")
+			t.Error("instances that eject nothing report each other")
 		}
 	}
 	first.write(sharing("b", "fail_fast", s[2], s[3]))

@@ -66,7 +66,7 @@ func printReloaded(out io.Writer, r admin.Reloaded) error {
 		fmt.Fprintf(out, "  at the next start: %s\n", c)
 	}
 	if r.Moves {
-		fmt.Fprintln(out, "  keys with copies go to other servers when all Ringsides have this configuration: give it to them now, and let none start anew before their logs say that the keys are where they are to be")
+		fmt.Fprintln(out, "  replicated keys move to other servers when all instances have this configuration: reload all of them now, and restart none before its log says that the replicated keys have moved")
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 // filling returns a text if s lacks replicas, or "".
 func filling(s *live.ServerState) string {
 	if s.Copies != nil && s.Copies.Filling {
-		return "is being filled: some keys have a copy less"
+		return "is being filled: some keys have one replica less"
 	}
 	return ""
 }
@@ -25,14 +25,14 @@ func filling(s *live.ServerState) string {
 // says how many replicas of these keys remain.
 func warnOfCopies(say cli.Remarks, out *live.ServerState) {
 	left := out.Copies.Left
-	copies := fmt.Sprintf("%d copies", left)
+	copies := fmt.Sprintf("%d replicas", left)
 	switch {
 	case left == 0:
-		copies = "no copy that is in use"
+		copies = "no usable replica"
 	case left == 1:
-		copies = "one copy"
+		copies = "one replica"
 	}
-	text := fmt.Sprintf("keys of pool %s that have one of their %d copies on %s may be left with %s, until it is restored and filled",
+	text := fmt.Sprintf("keys of pool %s that have one of their %d replicas on %s may be left with %s, until it is restored and filled",
 		out.Pool, out.Copies.Of, out.Server, copies)
 	if why := out.Copies.Lacking; why != "" {
 		text += ": " + why
@@ -55,11 +55,11 @@ const (
 // waitForCopies waits until a restored server has its replicas again.
 func waitForCopies(ctx context.Context, c *admin.Client, say cli.Remarks, back *live.ServerState) error {
 	if !back.Copies.Repair {
-		say.Note(back.Server + " comes back empty, and repair is off: a key has its copy there again when it is written")
+		say.Note(back.Server + " returns empty, and repair is off: a key has its replica there again when it is written")
 		return nil
 	}
 	if back.Failover == nil || back.Failover.Phase != health.In.String() { // a server in phase IN was not out, so it is not empty
-		say.Note(back.Server + " comes back empty and is filled from the others; until then some keys have a copy less")
+		say.Note(back.Server + " returns empty and is filled from the others; until then some keys have one replica less")
 	}
 	stuck, before := 0, [2]string{}
 	for {
@@ -84,16 +84,16 @@ func waitForCopies(ctx context.Context, c *admin.Client, say cli.Remarks, back *
 			case stuck == looksUntilOver:
 				return fmt.Errorf("%s. The order is in force: it is filled once it serves, see ringside server list", waits)
 			case s.Order != "":
-				return fmt.Errorf("%s is not filled: a person has ordered %s", s.Server, s.Order)
+				return fmt.Errorf("%s is not filled: an operator has ordered %s", s.Server, s.Order)
 			case s.Copies == nil:
-				say.Note(s.Server + " has nothing to wait for: by a reload no route keeps copies in pool " + s.Pool + " any more")
+				say.Note(s.Server + " has nothing to wait for: since a reload no route keeps replicas in pool " + s.Pool + " any more")
 				return nil
 			case s.State == live.Up && filling(s) == "":
 				if s.Copies.Left < s.Copies.Of-1 {
-					say.Note(s.Server + " is filled; but other servers are not up, or lack copies, and keys that have one there have a copy less")
+					say.Note(s.Server + " is filled; but other servers are not up, or lack replicas, so some keys have fewer replicas")
 					return nil
 				}
-				say.Note(fmt.Sprintf("%s is filled: its keys have %d copies again", s.Server, s.Copies.Of))
+				say.Note(fmt.Sprintf("%s is filled: its keys have %d replicas again", s.Server, s.Copies.Of))
 				return nil
 			}
 		}

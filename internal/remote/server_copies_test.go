@@ -38,9 +38,9 @@ func TestRestoreEnds(t *testing.T) {
 		{"drained, and dead meanwhile", []live.ServerState{is("out", "connection refused", "next: RETURN, when it answers", false)},
 			"two is out: connection refused; next: RETURN, when it answers. The order is in force", "next: RETURN, when it answers\n"},
 		{"filled for long", append(many(is("out", "", "next: RETURN", false), 5), append(many(is(live.Up, "", "", true), 2*looksUntilOver), is(live.Up, "", "", false))...),
-			"", "two is filled: its keys have 2 copies again\n"},
-		{"a reload took the copies away meanwhile", []live.ServerState{is(live.Up, "", "", true), {Pool: "main", Server: "two", State: live.Up}},
-			"", "by a reload no route keeps copies in pool main any more\n"},
+			"", "two is filled: its keys have 2 replicas again\n"},
+		{"a reload ended the replication meanwhile", []live.ServerState{is(live.Up, "", "", true), {Pool: "main", Server: "two", State: live.Up}},
+			"", "since a reload no route keeps replicas in pool main any more\n"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			n := 0

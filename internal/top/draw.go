@@ -220,7 +220,7 @@ func (d *drawing) head() {
 		right += fmt.Sprintf(", %d not up", gone)
 	}
 	if r := d.now.Roll; r != nil && r.Of > 1 && d.width >= wideWidth {
-		right = fmt.Sprintf("%s, 1 of %d Ringsides   ", r.Me, r.Of) + right
+		right = fmt.Sprintf("%s, 1 of %d instances   ", r.Me, r.Of) + right
 	}
 	name := d.Topo.Pool
 	if len(d.now.Pools) > 1 {
@@ -442,7 +442,7 @@ func (d *drawing) slabs(title string, classes []live.Class) {
 		list = append(list, c)
 	}
 	if len(list) == 0 {
-		d.add(Dim, " "+title+": not told yet")
+		d.add(Dim, " "+title+": not known yet")
 		d.rule()
 		return
 	}

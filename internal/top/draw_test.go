@@ -32,7 +32,7 @@ func viewOf(t *testing.T, n int) *View {
 		m.Used, m.Held, m.Limit, m.Items = append(m.Used, &used), append(m.Held, &used), append(m.Limit, &limit), append(m.Items, &us)
 		m.Evicted, m.Unread, m.Hit = append(m.Evicted, &ev), append(m.Unread, &ev), append(m.Hit, &hit)
 	}
-	slabs := live.Slabs{Page: 1 << 20, Servers: [][]live.Class{}, Warnings: []live.Warning{{Server: "cache-0", Text: "throws away 69 items/s", Command: "slabs automove 1"}}}
+	slabs := live.Slabs{Page: 1 << 20, Servers: [][]live.Class{}, Warnings: []live.Warning{{Server: "cache-0", Text: "evicts 69 items/s", Command: "slabs automove 1"}}}
 	for i := range 24 {
 		slabs.Sum = append(slabs.Sum, live.Class{Chunk: float64(96 + 100*i), Pages: float64(1 + i%5), PerPage: 100, Used: 100, Asked: 5000, Evicted: float64(i)})
 	}

@@ -28,7 +28,7 @@ func (d *drawing) misses(most int) {
 		l := &list[i]
 		text := fmt.Sprintf(" WHY %s %s/s miss: %s", pad(routeName(l.Name), 12, true), live.Count(l.Misses), reasons(l.Why))
 		if l.P50 != nil {
-			text += fmt.Sprintf("; made anew in p50 %s p99 %s", live.Micros(1000**l.P50), live.Micros(1000**l.P99))
+			text += fmt.Sprintf("; rebuilt in p50 %s p99 %s", live.Micros(1000**l.P50), live.Micros(1000**l.P99))
 		}
 		if l.Saved != nil {
 			text += "; hits save " + live.Work(*l.Saved) + "/s"

@@ -41,7 +41,7 @@ func (d *drawing) part(room int) {
 		d.routes(room)
 		d.roll(room)
 		if len(d.lines) == before {
-			d.add(Dim, " nothing to tell: no key has missed lately, and no other Ringside is known")
+			d.add(Dim, " nothing to tell: no key has missed lately, and no other instance is known")
 		}
 	}
 	d.lines = d.lines[:min(len(d.lines), end)]
@@ -54,11 +54,11 @@ var nextOf = map[string]string{
 	live.Down:    "it is tried again; its keys miss or fail until it answers",
 	live.Drained: "nothing: ringside server restore, or u here, brings it back",
 	"suspect":    "it is up again if it answers, and leaves if not",
-	"leaving":    "it is out when all Ringsides have heard of it",
+	"leaving":    "it is out when all instances know it",
 	"out":        "it is flushed, and returns, when it answers again",
-	"return":     "it serves when all Ringsides have heard of it",
-	"warm":       "what its stand-ins have of its keys is copied to it",
-	"settle":     "it is up when late answers of its stand-ins can't come any more",
+	"return":     "it serves when all instances know it",
+	"warm":       "the values of its keys are copied to it from their substitute servers",
+	"settle":     "it is up when no late reply of a substitute server can arrive any more",
 }
 
 // opened returns the server that the user has opened, or nil if none is opened or
@@ -129,7 +129,7 @@ func (d *drawing) event(e *event) {
 // help draws what the keys do.
 func (d *drawing) help() {
 	for _, line := range strings.Split(`1 servers  2 keys  3 memory  4 trace  5 events
-6 why keys miss, routes, other Ringsides; again: all
+6 why keys miss, routes, other instances; again: all
 
 up and down choose a server, Enter opens it
 d drains it, u restores it; both ask first

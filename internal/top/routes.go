@@ -50,7 +50,7 @@ func (d *drawing) routes(most int) {
 		say(Plain, fmt.Sprintf("%s; %s values, %s", text, live.Count(float64(n.Values)), live.Bytes(float64(n.Bytes))))
 	}
 	if c := r.Copies; c != nil {
-		say(Plain, fmt.Sprintf(" COPIES %s/s mended, %s/s given to emptied servers, %s/s put off", live.Count(c.Repaired), live.Count(c.Refilled), live.Count(c.Dropped)))
+		say(Plain, fmt.Sprintf(" REPLICAS %s/s repaired, %s/s resynced, %s/s dropped", live.Count(c.Repaired), live.Count(c.Refilled), live.Count(c.Dropped)))
 	}
 }
 
@@ -83,7 +83,7 @@ func (d *drawing) roll(most int) {
 			style, text = Warn, text+", another "+l.Other+" than most"
 		}
 		if l.Apart {
-			style, text = Warn, text+", keeps copies at other servers"
+			style, text = Warn, text+", keeps replicas on other servers"
 		}
 		if l.Suspects != "" {
 			style, text = Warn, text+", suspects "+l.Suspects

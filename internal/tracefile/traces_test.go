@@ -156,7 +156,7 @@ func TestFullDiskAndReload(t *testing.T) {
 	if first.put(&live.Traced{Rows: []live.Row{{Key: []byte("home:a"), Letter: "H", Times: 1}}}, traces.log) {
 		t.Error("it goes on though its disk is full")
 	}
-	if is := said.String(); strings.Count(is, "a trace is not written any more") != 1 || !strings.Contains(is, "no space left") || !strings.Contains(is, path) {
+	if is := said.String(); strings.Count(is, "trace stopped") != 1 || !strings.Contains(is, "no space left") || !strings.Contains(is, path) {
 		t.Errorf("it is said:\n%s", is)
 	}
 	load(settings(path))
@@ -167,7 +167,7 @@ func TestFullDiskAndReload(t *testing.T) {
 	if len(traces.list) > 0 {
 		t.Error("it goes on though nobody wants it")
 	}
-	if n := strings.Count(said.String(), "what happens to keys is written"); n != 2 {
+	if n := strings.Count(said.String(), "trace started"); n != 2 {
 		t.Errorf("%d times is said that it begins:\n%s", n, said.String())
 	}
 }

@@ -63,7 +63,7 @@ func (s *Server) mayVisit(r *http.Request) error {
 	return refuse(http.StatusNotFound, "the page is off: see admin.page in the configuration")
 }
 
-const unknownHost = "this Ringside is not known by the name in your request: add it to admin.names, or use its address"
+const unknownHost = "this instance is not known by the name in your request: add it to admin.names, or use its address"
 
 // local reports whether r comes from this machine, with an address or a name of admin.names as
 // its Host.
@@ -99,7 +99,7 @@ func (s *Server) checkOrigin(r *http.Request) error {
 	case !s.knownHost(r):
 		return refuse(http.StatusMisdirectedRequest, unknownHost)
 	case shown != s.token:
-		return refuse(http.StatusForbidden, "this page belongs to a Ringside that has ended: load it again")
+		return refuse(http.StatusForbidden, "this page belongs to an instance that has ended: load it again")
 	}
 	return nil
 }

@@ -261,7 +261,7 @@ func cut(method string, reached bool, err error) error {
 
 // strange returns the error for a reply that no Ringside sends.
 func (c *Client) strange(w *http.Response) error {
-	return &StatusError{w.StatusCode, fmt.Sprintf("the admin interface at %s answers %s: is it a Ringside's?", c.address, w.Status)}
+	return &StatusError{w.StatusCode, fmt.Sprintf("the admin interface at %s answers %s: is it a Ringside instance?", c.address, w.Status)}
 }
 
 // refused returns the error in an error reply.
@@ -291,7 +291,7 @@ func (c *Client) ask(ctx context.Context, method, path string, body, to any) err
 		return nil
 	}
 	if err := json.Unmarshal(answer, to); err != nil {
-		return fmt.Errorf("the admin interface at %s answers what is no JSON: is it a Ringside's?", c.address)
+		return fmt.Errorf("the admin interface at %s answers what is no JSON: is it a Ringside instance?", c.address)
 	}
 	return nil
 }

@@ -111,7 +111,7 @@ func (s *Server) maySteer(r *http.Request) error {
 // sayUnsure is the error for an order that may or may not have been executed. It must not look
 // like a rejection, because the operator would then repeat the order.
 func sayUnsure(why error) error {
-	return refuse(http.StatusGatewayTimeout, "nobody knows whether this is carried out: look before you ask again (ringside server list, the log): %w", why)
+	return refuse(http.StatusGatewayTimeout, "it is not known whether this was done: check before you retry (ringside server list, the log): %w", why)
 }
 
 // tell writes answer, or err, as JSON.
@@ -191,7 +191,7 @@ func (s *Server) postOrder(r *http.Request) (int, any, error) {
 		case err != nil:
 			return 0, nil, err
 		case len(is) > 0 && keepsLastCopy(&is[0]):
-			return 0, nil, refuse(http.StatusConflict, "%s may have the only copy of keys of pool %s that is in use, for %s: wait until they have theirs, or lose these keys: ringside server %s --force, or force=true",
+			return 0, nil, refuse(http.StatusConflict, "%s may have the only usable replica of keys of pool %s, because %s: wait until they have their replicas, or lose these keys: ringside server %s --force, or force=true",
 				t.Name, pool.Name, cmp.Or(is[0].Copies.Lacking, "no other server has one"), o)
 		}
 	}
@@ -200,7 +200,7 @@ func (s *Server) postOrder(r *http.Request) (int, any, error) {
 	}
 	list, err := s.server(pool, t)
 	if err != nil {
-		err = refuse(http.StatusGatewayTimeout, "the order to %s %s is given, and nobody says how the server is now: see ringside server list: %w", o, t.Name, err)
+		err = refuse(http.StatusGatewayTimeout, "the order to %s %s was accepted, but the state of the server is not known: see ringside server list: %w", o, t.Name, err)
 	}
 	return http.StatusOK, serversAnswer{list}, err
 }
@@ -306,14 +306,14 @@ type Reloaded struct {
 }
 
 // ErrStopping is what Options.ReadAgain returns once the process ends.
-var ErrStopping = errors.New("this Ringside is stopping")
+var ErrStopping = errors.New("this instance is stopping")
 
 func (s *Server) postReload(r *http.Request) (int, any, error) {
 	if err := addressOnly(r); err != nil {
 		return 0, nil, err
 	}
 	if s.options.ReadAgain == nil {
-		return 0, nil, refuse(http.StatusConflict, "this Ringside has no configuration file that could be read again")
+		return 0, nil, refuse(http.StatusConflict, "this instance has no configuration file that could be read again")
 	}
 	switch done, err := s.options.ReadAgain(); {
 	case errors.Is(err, ErrStopping):
@@ -335,7 +335,7 @@ func (s *Server) postHandOver(r *http.Request) (int, any, error) {
 		return 0, nil, err
 	}
 	if s.options.HandOver == nil {
-		return 0, nil, refuse(http.StatusConflict, "this Ringside can't be taken over: it has no configuration file")
+		return 0, nil, refuse(http.StatusConflict, "this instance can't be taken over: it has no configuration file")
 	}
 	socket, err := s.options.HandOver()
 	return http.StatusOK, handOverAnswer{socket}, err

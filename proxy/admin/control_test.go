@@ -230,7 +230,7 @@ func TestClient(t *testing.T) {
 			if err != nil || len(list) != 1 || list[0].Server != "sock" || list[0].Pool != "second" || list[0].State != live.Drained || list[0].Order != "drain" {
 				t.Fatalf("%+v, %v", list, err)
 			}
-			if list, err = c.Order(ctx, "second", "a", "down", false); err != nil || list[0].State != live.Down || list[0].Why != "taken down by a person" {
+			if list, err = c.Order(ctx, "second", "a", "down", false); err != nil || list[0].State != live.Down || list[0].Why != "taken down by an operator" {
 				t.Fatalf("%+v, %v", list, err)
 			}
 			got := scrape(t, s.Handler())
@@ -299,7 +299,7 @@ func TestClientFindsNoRingside(t *testing.T) {
 		io.WriteString(w, "hello")
 	}))
 	c := NewClient("tcp", h.Listener.Addr().String())
-	if _, err := c.Servers(t.Context()); err == nil || !strings.Contains(err.Error(), "is it a Ringside's?") {
+	if _, err := c.Servers(t.Context()); err == nil || !strings.Contains(err.Error(), "is it a Ringside instance?") {
 		t.Error(err)
 	}
 	h.Close()

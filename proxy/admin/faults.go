@@ -102,7 +102,7 @@ func (s *Server) postFault(r *http.Request) (int, any, error) {
 	if err != nil {
 		return 0, nil, refuse(http.StatusBadRequest, "%w", err)
 	}
-	s.proxy.Log.Warn("a fault is set", "server", t.Name, "address", t.Address, "kind", string(f.Kind), "delay", f.Delay.String(), "percent", f.Percent, "for", f.For.String())
+	s.proxy.Log.Warn("fault injected", "server", t.Name, "address", t.Address, "kind", string(f.Kind), "delay", f.Delay.String(), "percent", f.Percent, "for", f.For.String())
 	return http.StatusCreated, s.faultState(f), nil
 }
 
@@ -131,7 +131,7 @@ func (s *Server) deleteFaults(*http.Request) (int, any, error) {
 		return 0, nil, err
 	}
 	if n := s.options.FaultSet.LiftAll(); n > 0 {
-		s.proxy.Log.Warn("all faults are lifted", "faults", n)
+		s.proxy.Log.Info("all faults removed", "faults", n)
 	}
 	return http.StatusOK, s.faults(), nil
 }
@@ -144,6 +144,6 @@ func (s *Server) deleteFault(r *http.Request) (int, any, error) {
 	if err != nil || !s.options.FaultSet.Lift(id) {
 		return 0, nil, refuse(http.StatusNotFound, "no fault %.100q: it was lifted, or never was", r.PathValue("id"))
 	}
-	s.proxy.Log.Warn("a fault is lifted", "id", id)
+	s.proxy.Log.Info("fault removed", "id", id)
 	return http.StatusOK, s.faults(), nil
 }

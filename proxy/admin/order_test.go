@@ -102,7 +102,7 @@ func TestOrderNobodyKnows(t *testing.T) {
 		post(f)
 	}
 	w := do(h, request("POST", "/control/servers/one/drain", ""))
-	if w.Code != 504 || !strings.Contains(w.Body.String(), "nobody knows whether this is carried out") || strings.Contains(w.Body.String(), "is given") {
+	if w.Code != 504 || !strings.Contains(w.Body.String(), "it is not known whether this was done") || strings.Contains(w.Body.String(), "was accepted") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	l.e.Post = post
@@ -124,7 +124,7 @@ func TestOrderGiven(t *testing.T) {
 			post(f)
 		}
 	}
-	if w := do(h, request("POST", "/control/servers/one/drain", "")); w.Code != 504 || !strings.Contains(w.Body.String(), "the order to drain one is given") {
+	if w := do(h, request("POST", "/control/servers/one/drain", "")); w.Code != 504 || !strings.Contains(w.Body.String(), "the order to drain one was accepted") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	l.e.Post = post
@@ -145,7 +145,7 @@ func TestUnsureIsNotRefused(t *testing.T) {
 		{refuse(http.StatusConflict, "no route has tags"), 409},
 	} {
 		w := httptest.NewRecorder()
-		if tell(w, 0, nil, c.err); w.Code != c.status || strings.Contains(w.Body.String(), "nobody knows") != (c.status == 504) {
+		if tell(w, 0, nil, c.err); w.Code != c.status || strings.Contains(w.Body.String(), "it is not known") != (c.status == 504) {
 			t.Errorf("%v: %d %s", c.err, w.Code, w.Body)
 		}
 	}
@@ -155,7 +155,7 @@ func TestUnsureIsNotRefused(t *testing.T) {
 // if it has reached no instance, or only sent a query.
 func TestClientHearsNothing(t *testing.T) {
 	unsure := func(err error) bool {
-		return err != nil && strings.Contains(err.Error(), "nobody knows whether this is carried out") && strings.Contains(err.Error(), "the admin interface at ")
+		return err != nil && strings.Contains(err.Error(), "it is not known whether this was done") && strings.Contains(err.Error(), "the admin interface at ")
 	}
 	for what, answer := range map[string]string{"nothing": "", "half": "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

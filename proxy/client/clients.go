@@ -112,11 +112,11 @@ func (e *Clients) SweepIdle() {
 		case at > e.Now:
 			e.At(link.IdleTimer, max(at, e.Now+int64(sweepWait)))
 		case s.Quitting:
-			e.Log.Debug("closed a client that takes nothing of its last answers: limits.unfinished reached", "client", s.Peer(), "held", s.Buffered())
+			e.Log.Debug("client closed: it does not read its last replies, limits.unfinished reached", "client", s.Peer(), "held", s.Buffered())
 			*count++
 			s.Abort()
 		case count == &e.Count.UnfinishedClosed:
-			e.Log.Debug("closed a client in the middle of a command: limits.unfinished reached", "client", s.Peer(), "held", s.Buffered())
+			e.Log.Debug("client closed in the middle of a command: limits.unfinished reached", "client", s.Peer(), "held", s.Buffered())
 			fallthrough
 		default:
 			*count++

@@ -282,7 +282,7 @@ func (x *Exchange) Fail(share int32, why string, o stats.Outcome) {
 // FailByServer is Fail for a read that a server answered with an error line. It is logged,
 // because a client that gets a miss instead does not see the error.
 func (x *Exchange) FailByServer(share int32, server, line string) {
-	x.e.LogLimited(slog.LevelWarn, server, "a server answered a read with an error", "server", server, "error", line)
+	x.e.LogLimited(slog.LevelWarn, server, "server replied to a read with an error", "server", server, "error", line)
 	x.Fail(share, "server "+server+": "+line, stats.ServerFault)
 }
 

@@ -129,7 +129,7 @@ func (s *Session) login(name, password []byte) bool {
 	if !known {
 		s.wrong++
 		s.e.Count.LoginsFailed++
-		s.e.LogLimited(slog.LevelWarn, "", "a client gave a wrong user or password", "client", s.Peer())
+		s.e.LogLimited(slog.LevelWarn, "", "client rejected: wrong user or password", "client", s.Peer())
 		s.revoke()
 		return false
 	}

@@ -304,7 +304,7 @@ func (s *Session) cut(x *Exchange) {
 		return
 	}
 	s.e.Count.CutOff++
-	s.e.LogLimited(slog.LevelWarn, x.trouble, "closed a client in the middle of a value", "client", s.Peer(), "why", x.trouble)
+	s.e.LogLimited(slog.LevelWarn, x.trouble, "client closed in the middle of a value", "client", s.Peer(), "why", x.trouble)
 	s.abandon()
 	s.Quit()
 }
@@ -321,7 +321,7 @@ func (s *Session) gone() {
 	}
 	delete(s.e.Sessions, s)
 	if s.e.Debug {
-		s.e.Log.Debug("client gone", "client", s.Peer(), "received", s.BytesIn, "sent", s.BytesOut)
+		s.e.Log.Debug("client disconnected", "client", s.Peer(), "received", s.BytesIn, "sent", s.BytesOut)
 	}
 	s.e.OnGone(s)
 }
@@ -388,7 +388,7 @@ func (s *Session) boundOutput() {
 	}
 	if s.Out.Size > e.Limits.OutputHard {
 		e.Count.OutputClosed++
-		e.Log.Debug("closed a client that does not read its answers: limits.output_hard reached", "client", s.Peer(), "unsent", s.Out.Size)
+		e.Log.Debug("client closed: it does not read its replies, limits.output_hard reached", "client", s.Peer(), "unsent", s.Out.Size)
 		s.Abort()
 	}
 }

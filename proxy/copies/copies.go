@@ -111,7 +111,7 @@ func (e *Copies) run(t *task.Task) {
 	command.Bound = !e.Unbound
 	c.writes = command.Op > replicate.Gats && command.Op != replicate.Debug || command.Vivify || command.Win
 	if c.writes && t.Req.Letters.Has('E') && t.Req.Dialect == wire.Meta {
-		t.Reject(wire.AppendClientError(nil, "flag E chooses the cas, which is each copy's own on this route: leave it out"))
+		t.Reject(wire.AppendClientError(nil, "flag E sets the cas token, which differs between the replicas of a key on this route: leave it out"))
 		return
 	}
 	if e.handover != nil && !e.rebind(t) {
@@ -467,7 +467,7 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 	case replicate.Absent:
 		t.AnswerKind(task.MissKind(t))
 	case replicate.Held:
-		t.WaitReason = "a server that keeps a copy of the key can't be reached, and it is not sure yet that nobody else reads there"
+		t.WaitReason = "a server with a replica of the key can't be reached, and other instances may still read there"
 		if c.rule.IsDone() && t.Loop.Now < t.Deadline {
 			t.Loop.Park(t, t.Deadline, func() uint64 { return c.outlook(t) })
 			return
@@ -476,9 +476,9 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 	case replicate.Refused:
 		t.Fail("no member of the key is in use", stats.Unavailable)
 	default:
-		why, o := "too few copies have taken the write", stats.ServerFault
+		why, o := "too few replicas have stored the write", stats.ServerFault
 		if t.Op <= wire.Gats {
-			why, o = "no copy that answers has the key, and one that can't be asked may have it", stats.Unavailable
+			why, o = "no replica that replied has the key, and one that can't be reached may have it", stats.Unavailable
 		}
 		if s.Answer >= 0 && c.asks[s.Answer].result.Bytes != nil {
 			t.Answer(&c.asks[s.Answer].result, nil)

@@ -198,7 +198,7 @@ func TestTableAfterTable(t *testing.T) {
 		{"who sees another list in the pause lets all wait", func(r *ringside) { r.sure = true }},
 		{"a pause is decided to end", func(r *ringside) { r.undecided = true }},
 		{"a pause lasts as long as a command", func(r *ringside) { r.hasty = true }},
-		{"who keeps no copies takes no step", func(r *ringside) { r.hurries = true }},
+		{"who keeps no replicas takes no step", func(r *ringside) { r.hurries = true }},
 	} {
 		broken := false
 		for seed := uint64(0); seed < plays && !broken; seed++ {

@@ -58,11 +58,11 @@ func (e *Copies) takeArrangement() {
 	}
 	h, tooMany := newHandover(before, e.handover)
 	if e.handover = h; tooMany {
-		e.Log.Warn("keys with copies have moved so often that what only their first holders have is not looked for any more")
+		e.Log.Warn("replicated keys have moved too often: their first servers are not asked any more")
 	}
 	e.enter()
 	if e.Keepers.RunsKeepers {
-		e.Log.Info("keys with copies go to other servers, when all Ringsides have this configuration")
+		e.Log.Info("replicated keys move to other servers when all instances have this configuration")
 	}
 }
 
@@ -144,7 +144,7 @@ func (e *Copies) endHandover() {
 	e.handover = nil
 	e.enter()
 	if e.Moving.Add(-1) == 0 { // the other loops, which own other keys, are done too
-		e.Log.Info("keys with copies are all where this configuration wants them")
+		e.Log.Info("replicated keys have all moved to the servers of this configuration")
 	}
 }
 

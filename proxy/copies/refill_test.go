@@ -421,7 +421,7 @@ func TestRefillNewServers(t *testing.T) {
 		tr.client(fmt.Sprintf("set %d.%d 0 0 1\r\nx", i, i%2+1))
 	}
 	if n := len(tr.servers["s1"].items); n != 25 {
-		t.Fatalf("s1 has %d keys of one copy, want 25", n)
+		t.Fatalf("s1 has %d keys of one replica, want 25", n)
 	}
 	for _, script := range []string{"pool main servers=s1,s2\nroute - main copies=2", "pool main servers=s1,s2,s3\nroute - main copies=3"} {
 		tr.Line("reload")

@@ -147,9 +147,9 @@ func (f *resync) retry(e *Copies, why string) {
 	e.At(link.ResyncTimer, f.at)
 	if why != "" && why != f.why {
 		f.why = why
-		what := "a server that came back empty can't be filled now"
+		what := "rejoined server can't be filled now"
 		if f.leaving {
-			what = "what a server is not to have any more can't go to other servers now"
+			what = "keys that a server must give up can't move to other servers now"
 		}
 		e.LogLimited(slog.LevelWarn, f.bp.Pool.Name+" "+f.to.Target.Name, what, "pool", f.bp.Pool.Name, "server", f.to.Target.Name, "why", why)
 	}
@@ -382,6 +382,6 @@ func (f *resync) passed(e *Copies) {
 		e.At(link.ResyncTimer, e.Now)
 	default:
 		m.Incomplete, m.Resync = false, nil
-		e.LogLimited(slog.LevelInfo, f.bp.Pool.Name+" "+f.to.Target.Name, "a server that came back empty is filled", "pool", f.bp.Pool.Name, "server", f.to.Target.Name, "keys", f.filled)
+		e.LogLimited(slog.LevelInfo, f.bp.Pool.Name+" "+f.to.Target.Name, "rejoined server is filled", "pool", f.bp.Pool.Name, "server", f.to.Target.Name, "keys", f.filled)
 	}
 }

@@ -367,7 +367,7 @@ func (s *sum) flush(e *Counters, then func()) {
 func (e *Counters) lose(s *sum, why stats.LostCount, n uint64) {
 	if n > 0 {
 		e.Count.Buffer.Lost[why] += n
-		e.LogLimited(slog.LevelWarn, why.String(), "increments that were buffered are lost", "key", string(s.client), "sum", n, "why", why.String())
+		e.LogLimited(slog.LevelWarn, why.String(), "buffered increments lost", "key", string(s.client), "sum", n, "why", why.String())
 	}
 }
 

@@ -318,13 +318,21 @@ func (e *Keepers) noteEvent(w *Agent, ev health.Event) {
 	}
 	w.Events[[2]string{name, ev.To}]++
 	if ev.Server < 0 {
-		e.LogLimited(slog.LevelWarn, w.Pool+" "+ev.From+" "+ev.To, "failover of a pool", "pool", w.Pool, "from", ev.From, "to", ev.To, "why", ev.Why)
+		e.LogLimited(logLevel(ev), w.Pool+" "+ev.From+" "+ev.To, "pool state changed", "pool", w.Pool, "from", ev.From, "to", ev.To, "why", ev.Why)
 		return
 	}
 	if srv := e.ByAddress[w.Members[ev.Server].Network+" "+w.Members[ev.Server].Address]; srv != nil && ev.To == health.Out.String() {
 		e.Gone(srv)
 	}
-	e.LogInOrder(slog.LevelWarn, w.Pool+" "+name, w.Pool+" "+name+" "+ev.From+" "+ev.To, "failover of a server", "pool", w.Pool, "server", name, "from", ev.From, "to", ev.To, "why", ev.Why)
+	e.LogInOrder(logLevel(ev), w.Pool+" "+name, w.Pool+" "+name+" "+ev.From+" "+ev.To, "server state changed", "pool", w.Pool, "server", name, "from", ev.From, "to", ev.To, "why", ev.Why)
+}
+
+// logLevel is INFO for a return to normal, and WARN for all other decisions of a keeper.
+func logLevel(ev health.Event) slog.Level {
+	if ev.IsReturnToNormal() {
+		return slog.LevelInfo
+	}
+	return slog.LevelWarn
 }
 
 // AddTo adds the keepers' decisions to a snapshot.

@@ -412,10 +412,10 @@ func (x *modelExplorer) run(w *modelWorld, i, a int) string {
 			if c.n == 0 {
 				x.tell(w, i, c.main)
 			}
-			return "delete at the interim server"
+			return "delete at the substitute server"
 		}
 		x.perform(w, i, false)
-		return "delete at the interim server"
+		return "delete at the substitute server"
 	case askLook:
 		c.lookCas, c.marked = w.f.cas, w.f.is == placeholder
 		switch shown := uint64(w.f.cas); {
@@ -457,7 +457,7 @@ func (x *modelExplorer) run(w *modelWorld, i, a int) string {
 			c.main, c.seq = wire.Value, w.i.seq
 		}
 		x.tell(w, i, c.main)
-		return "read at the interim server"
+		return "read at the substitute server"
 	case askWait:
 		c.on = false
 		x.begin(w, i)
@@ -789,20 +789,20 @@ func TestWithoutAClauseAPlaceholderIsTakenForAValue(t *testing.T) {
 		return is
 	}
 	for name, a := range map[string]ablation{
-		"G1: gat leaves what it has lengthened":                      {leaves: true},
-		"G1: reads show placeholders":                                {shows: true},
-		"G2: replace runs without the cas of a look":                 {unbound: only(mReplace)},
-		"G2: replace runs, and a look follows it":                    {behind: only(mReplace)},
-		"G2: append with N runs without the cas of a look":           {unbound: only(mMake)},
-		"G2: incr is believed that there is no number":               {trusts: only(mIncr)},
-		"G2: incr is believed after one look":                        {oneLook: true},
-		"G2: add is believed that there is something":                {trusts: only(mAdd)},
-		"G2: cas is believed that there is another value":            {trusts: only(mCas)},
-		"G2: md C is believed that there is another value":           {trusts: only(mDeleteCas)},
-		"G2: touch is believed":                                      {trusts: only(mTouch)},
-		"G2: the placeholder of another instance is believed":        {foreign: true},
-		"G3: a placeholder is removed without its cas":               {anyDrop: true},
-		"G4: the interim server is told before the request was done": {sideSoon: true},
+		"G1: gat leaves what it has lengthened":                         {leaves: true},
+		"G1: reads show placeholders":                                   {shows: true},
+		"G2: replace runs without the cas of a look":                    {unbound: only(mReplace)},
+		"G2: replace runs, and a look follows it":                       {behind: only(mReplace)},
+		"G2: append with N runs without the cas of a look":              {unbound: only(mMake)},
+		"G2: incr is believed that there is no number":                  {trusts: only(mIncr)},
+		"G2: incr is believed after one look":                           {oneLook: true},
+		"G2: add is believed that there is something":                   {trusts: only(mAdd)},
+		"G2: cas is believed that there is another value":               {trusts: only(mCas)},
+		"G2: md C is believed that there is another value":              {trusts: only(mDeleteCas)},
+		"G2: touch is believed":                                         {trusts: only(mTouch)},
+		"G2: the placeholder of another instance is believed":           {foreign: true},
+		"G3: a placeholder is removed without its cas":                  {anyDrop: true},
+		"G4: the substitute server is told before the request was done": {sideSoon: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newModel(a)

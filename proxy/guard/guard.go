@@ -310,7 +310,7 @@ func (g *Guard) turnOff(srv *upstream.Server, is offReason) {
 	before := g.off[srv]
 	g.off[srv] = is
 	if before.why != is.why {
-		g.LogLimited(slog.LevelWarn, srv.Label(), "the guard is off for a server", "server", srv.Label(), "address", srv.Target.Address, "why", is.why)
+		g.LogLimited(slog.LevelWarn, srv.Label(), "guard disabled for a server", "server", srv.Label(), "address", srv.Target.Address, "why", is.why)
 	}
 }
 

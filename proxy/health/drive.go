@@ -67,7 +67,7 @@ func (k *Keeper) judge(now int64) {
 		pool = poolNoMeta
 	case now < k.foreignUntil:
 		pool = poolForeign
-		cause = "a view record was written under another list, by another Ringside or by this one before a reload"
+		cause = "a view record was written under another list, by another instance or by this one before a reload"
 	}
 	if pool != k.pool {
 		k.event(-1, k.pool, pool, cause)
@@ -239,7 +239,7 @@ func (k *Keeper) ahead(i int, now int64) (n uint32, why string) {
 			return s.n + 2, "ablation"
 		}
 		if k.settled(i, "next: OUT", now) || k.off.EjectWait {
-			return s.n + 1, "all Ringsides know that it leaves"
+			return s.n + 1, "all instances know that it leaves"
 		}
 	case Out:
 		if why, ok := k.returns(i, now); ok {
@@ -258,7 +258,7 @@ func (k *Keeper) ahead(i int, now int64) (n uint32, why string) {
 		}
 	case Settling:
 		if k.settled(i, "next: IN", now) {
-			return s.n + 1, "all Ringsides read from it and delete at its stand-in"
+			return s.n + 1, "all instances read from it and delete on its substitute servers"
 		}
 	}
 	return 0, ""
@@ -274,7 +274,7 @@ func (k *Keeper) settled(i int, next string, now int64) bool {
 	case until == 0:
 		s.step = next + ", waits for a server to take its record"
 	default:
-		s.step = next + ", waits until all Ringsides must have read the record"
+		s.step = next + ", waits until all instances must have read the record"
 		s.until = until
 	}
 	return done
@@ -300,7 +300,7 @@ func (k *Keeper) leaves(i int, now int64) (why string, ok bool) {
 	case k.parting:
 		s.step = "stays: by a reload the keys of the pool move no more"
 	case k.pool == poolNoMeta:
-		s.step = "suspect for this Ringside only: " + serverNoMeta
+		s.step = "suspect for this instance only: " + serverNoMeta
 	case unfit && k.onlyCopy(i, now):
 		s.step = "is to be emptied, when the other servers are complete"
 	case (unfit || s.stranger) && !(k.relieved(i) && k.reaches(i, now)):
@@ -314,17 +314,17 @@ func (k *Keeper) leaves(i int, now int64) (why string, ok bool) {
 	case now < ejectAt:
 		s.step, s.until = "next: LEAVING, if it does not answer", ejectAt
 	case k.onlyCopy(i, now) && now < s.suspectSince+onlyTime:
-		s.step, s.until = "stays: another server is not complete, so this one may have the only copy of a key", s.suspectSince+onlyTime
+		s.step, s.until = "stays: another server is not complete, so this one may have the only replica of a key", s.suspectSince+onlyTime
 	case k.open[k.group(i)]:
-		s.step = "stays: more than half of the servers are suspect, so it may be this Ringside that is cut off"
+		s.step = "stays: more than half of the servers are suspect, so it may be this instance that is cut off"
 	case !k.relieved(i):
 		s.step = "stays: no other server could take over"
 	case !k.reaches(i, now):
-		s.step = "stays: this Ringside reaches too few of the others"
+		s.step = "stays: this instance reaches too few of the others"
 	case opinion == noData, opinion == notAsked:
-		s.step = "next: LEAVING, if most Ringsides suspect it too"
+		s.step = "next: LEAVING, if most instances suspect it too"
 	case opinion == reachable:
-		s.step = "stays: most Ringsides reach it"
+		s.step = "stays: most instances reach it"
 	default:
 		s.step = "next: LEAVING"
 		return s.suspectWhy, true
@@ -395,11 +395,11 @@ func (k *Keeper) returns(i int, now int64) (why string, ok bool) {
 	case k.set.OnRejoin == Hold && !s.restored && now < held:
 		s.step, s.until = "next: RETURN, after its hold", held
 	case opinion == rejected:
-		s.step = "stays out: most Ringsides don't reach it"
+		s.step = "stays out: most instances don't reach it"
 	case opinion == noData:
-		s.step = "next: RETURN, when the other Ringsides have said whether they reach it"
+		s.step = "next: RETURN, when the other instances have said whether they reach it"
 	case k.strict() && now >= k.quorum:
-		s.step = "stays out: this Ringside reaches too few of the others"
+		s.step = "stays out: this instance reaches too few of the others"
 	default:
 		s.step = "next: RETURN"
 		return "it answers again", true
@@ -409,7 +409,7 @@ func (k *Keeper) returns(i int, now int64) (why string, ok bool) {
 
 var (
 	errAlone = errors.New("no other server could take over: bring one back first")
-	errFew   = errors.New("this Ringside reaches too few of the other servers: give the order to another one")
+	errFew   = errors.New("this instance reaches too few of the other servers: give the order to another one")
 )
 
 // override applies an operator's override.

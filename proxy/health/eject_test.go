@@ -75,7 +75,7 @@ func TestTheOnlyCopyStays(t *testing.T) {
 		down             bool
 		stays            int64
 	}{
-		{"no copies are kept", false, false, false, 0},
+		{"no replicas are kept", false, false, false, 0},
 		{"all are complete", true, true, false, 0},
 		{"one lacks copies", true, false, false, 20 * sec},
 		{"it has none either", true, false, true, 0},
@@ -158,7 +158,7 @@ func TestWhoCanOnlyBeEmptiedAndCannotLeave(t *testing.T) {
 	}
 	w.cutAll(0, true)
 	w.run(w.now + 10*sec)
-	if v := k.Verdict(0); !v.Suspect || v.Step != "suspect for this Ringside only: a server doesn't know meta commands" {
+	if v := k.Verdict(0); !v.Suspect || v.Step != "suspect for this instance only: a server doesn't know meta commands" {
 		t.Errorf("%+v", v)
 	}
 }

@@ -51,6 +51,15 @@ type Event struct {
 	Why      string
 }
 
+// IsReturnToNormal reports whether the server, or the pool, needs no attention after the
+// event: it replies again, is in again, or is as it should be again.
+func (e Event) IsReturnToNormal() bool {
+	if e.Server >= 0 {
+		return e.To == In.String() || e.To == "up" || e.To == overrideEvent(entry{})
+	}
+	return e.To == poolKept || e.To == "closed" || e.To == "back" || e.To == "alike"
+}
+
 // Keeper decides the phases of the servers of one pool. It is a deterministic state
 // machine without goroutines, clock or sockets: the same calls have the same results.
 // All times are nanoseconds of CLOCK_BOOTTIME, or of another monotonic clock that keeps

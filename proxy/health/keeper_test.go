@@ -171,7 +171,7 @@ func TestOneOfThreeDoesNotEject(t *testing.T) {
 	w.cut[1][0] = true
 	w.stays(0, In, 30*sec)
 	v := w.proxies[1].k.Verdict(0)
-	if !v.Suspect || !strings.Contains(v.Step, "most Ringsides reach it") {
+	if !v.Suspect || !strings.Contains(v.Step, "most instances reach it") {
 		t.Errorf("%+v", v)
 	}
 	w.cut[1][0] = false
@@ -360,7 +360,7 @@ func TestHold(t *testing.T) {
 	}
 	w.run(w.now + 15*sec)
 	if w.phase(0, 0) != In {
-		t.Errorf("restored by a person: %v, %s", w.phase(0, 0), w.proxies[0].k.Verdict(0).Step)
+		t.Errorf("restored by an operator: %v, %s", w.phase(0, 0), w.proxies[0].k.Verdict(0).Step)
 	}
 }
 
@@ -430,7 +430,7 @@ func TestOtherMembershipListSuspends(t *testing.T) {
 	if !p.k.strict() || p.k.Verdict(0).ValidUntil <= w.now {
 		t.Error("the guarantee does not come back")
 	}
-	if !w.logged("server -1: kept -> suspended: Ringsides have different membership lists (a view record was written under another list, by another Ringside or by this one before a reload)") || !w.logged("-> kept") {
+	if !w.logged("server -1: kept -> suspended: Ringsides have different membership lists (a view record was written under another list, by another instance or by this one before a reload)") || !w.logged("-> kept") {
 		t.Error("nobody says so")
 	}
 }

@@ -29,5 +29,5 @@ func (o Override) Refusal(server string) string {
 	if o == Down {
 		how = "taken down"
 	}
-	return fmt.Sprintf("server %s is %s by a person: ringside server restore %s", server, how, server)
+	return fmt.Sprintf("server %s is %s by an operator: ringside server restore %s", server, how, server)
 }

@@ -72,7 +72,7 @@ func TestOrdersThatCannotBe(t *testing.T) {
 	}
 	w.run(w.now + 10*sec)
 	if !w.proxies[0].k.Verdict(1).Suspect {
-		t.Error("good pings have ended what a person wanted")
+		t.Error("good pings have ended what an operator wanted")
 	}
 	if err := w.give(0, 1, Restore); err != nil {
 		t.Fatal(err)

@@ -119,9 +119,9 @@ func (k *Keeper) rolled(a ask, answer []byte, now int64) {
 	k.roll.heard = true
 	if apart := k.roll.Apart(k.roll.self.Copies); (apart == "") != (k.roll.apart == "") {
 		if k.roll.apart = apart; apart != "" {
-			k.event(-1, "alike", "apart", apart+" keeps copies at other servers than this Ringside")
+			k.event(-1, "alike", "apart", apart+" keeps replicas on other servers than this instance")
 		} else {
-			k.event(-1, "apart", "alike", "all Ringsides keep copies at the same servers")
+			k.event(-1, "apart", "alike", "all instances keep replicas on the same servers")
 		}
 	}
 	self := k.describe()

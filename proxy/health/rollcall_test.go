@@ -132,7 +132,7 @@ func TestRollCallOfCopies(t *testing.T) {
 	expect("all alike", 0)
 	w.introduceCopies(2, 8, 80)
 	w.run(w.now + 4*rollTime)
-	expect("one with other copies", 1)
+	expect("one with other replicas", 1)
 	w.introduceCopies(2, 8, 70)
 	w.run(w.now + 2*rollTime)
 	expect("mended", 0)

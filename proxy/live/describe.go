@@ -27,10 +27,10 @@ var steps = map[string]Description{
 	"suspect>up":  {Tone: Good, Kind: Up, Text: "%s answers again"},
 	"IN>LEAVING":  {Tone: Bad, Kind: "leaving", Text: "%s leaves the ring"},
 	"LEAVING>OUT": {Tone: Bad, Kind: "out", Text: "%s is out: its keys live elsewhere now", Mark: true},
-	"OUT>RETURN":  {Tone: Warn, Kind: "return", Text: "%s comes back"},
+	"OUT>RETURN":  {Tone: Warn, Kind: "return", Text: "%s rejoins"},
 	"RETURN>WARM": {Tone: Warn, Kind: "warm", Text: "%s is emptied and takes writes"},
 	"WARM>SETTLE": {Tone: Warn, Kind: "settle", Text: "%s is read from again"},
-	"SETTLE>IN":   {Tone: Good, Kind: Up, Text: "%s is back in full", Mark: true},
+	"SETTLE>IN":   {Tone: Good, Kind: Up, Text: "%s is in again", Mark: true},
 }
 
 // describe describes a log record. The parameter `is` has its attributes, including msg and
@@ -44,7 +44,7 @@ func describe(is map[string]any) Description {
 	}
 	server, why := word("server"), unnamed(word("why"))
 	switch msg := word("msg"); msg {
-	case "failover of a server":
+	case "server state changed":
 		t := steps[word("from")+">"+word("to")]
 		switch {
 		case t.Text == "":
@@ -54,7 +54,7 @@ func describe(is map[string]any) Description {
 		}
 		t.Text, t.More = fmt.Sprintf(t.Text, server), why
 		return t
-	case "failover of a pool":
+	case "pool state changed":
 		t := Description{Tone: Bad, Kind: "suspect", Text: "Pool " + word("pool") + ": ", More: why}
 		switch to := word("to"); to {
 		case "closed", "kept":
@@ -66,30 +66,38 @@ func describe(is map[string]any) Description {
 			t.More = "pool " + word("pool")
 		case "fail-open":
 			t.Text += "no server is ejected now"
+		case "gone":
+			t.Text += "unreachable"
+		case "back":
+			t.Tone, t.Kind, t.Text = Good, Up, t.Text+"reachable again"
 		default:
 			t.Text += to
 		}
 		return t
-	case "another Ringside ejects a server by a pool that does not eject it here":
-		return Description{Tone: Bad, Kind: "suspect", Text: "Another Ringside ejects " + server + " in its pool " + word("other"), More: why}
-	case "no other Ringside ejects a server any more by that pool, which does not eject it here":
-		return Description{Tone: Good, Kind: Up, Text: "No other Ringside ejects " + server + " in its pool " + word("other") + " any more"}
-	case "another Ringside does not eject a server that is ejected here":
-		return Description{Tone: Bad, Kind: "suspect", Text: "Another Ringside has " + server + " in its pool " + word("other") + " and does not eject it", More: why}
-	case "no other Ringside has a server any more in that pool, which does not eject it":
-		return Description{Tone: Good, Kind: Up, Text: "No other Ringside has " + server + " in its pool " + word("other") + " any more"}
-	case "a person gives an order":
-		return Description{Tone: Warn, Kind: Drained, Text: "A person orders: " + word("order") + " " + server}
+	case "another instance ejects a server by a pool that does not eject it here":
+		return Description{Tone: Bad, Kind: "suspect", Text: "Another instance ejects " + server + " in its pool " + word("other"), More: why}
+	case "no other instance ejects a server any more by that pool, which does not eject it here":
+		return Description{Tone: Good, Kind: Up, Text: "No other instance ejects " + server + " in its pool " + word("other") + " any more"}
+	case "another instance does not eject a server that is ejected here":
+		return Description{Tone: Bad, Kind: "suspect", Text: "Another instance has " + server + " in its pool " + word("other") + " and does not eject it", More: why}
+	case "no other instance has a server any more in that pool, which does not eject it":
+		return Description{Tone: Good, Kind: Up, Text: "No other instance has " + server + " in its pool " + word("other") + " any more"}
+	case "operator drained server":
+		return Description{Tone: Warn, Kind: Drained, Text: "Operator drained " + server}
+	case "operator took server down":
+		return Description{Tone: Warn, Kind: Drained, Text: "Operator took " + server + " down"}
+	case "operator restored server":
+		return Description{Tone: Good, Kind: Up, Text: "Operator restored " + server}
 	case "server connection lost with requests in flight":
 		return Description{Tone: Bad, Kind: Down, Text: server + " hung up with " + plural(word("requests"), "request") + " in flight", More: why}
-	case "a server that came back empty is filled":
-		return Description{Tone: Good, Kind: Up, Text: server + " has its copies again", More: plural(word("keys"), "key")}
-	case "a server that came back empty can't be filled now":
+	case "rejoined server is filled":
+		return Description{Tone: Good, Kind: Up, Text: server + " has its replicas again", More: plural(word("keys"), "key")}
+	case "rejoined server can't be filled now":
 		return Description{Tone: Warn, Kind: "warm", Text: server + " can't be filled now", More: why}
 	case "tag invalidated":
 		t := Description{Tone: Good, Kind: Up, Text: "Tag " + word("tag") + " is invalidated", Minor: true}
 		if n := word("count"); n != "" {
-			t.More = n + " invalidations since the last one that was told"
+			t.More = n + " invalidations since the last one that was logged"
 		}
 		return t
 	case "server down":
@@ -106,12 +114,12 @@ func describe(is map[string]any) Description {
 		return Description{Tone: Good, Kind: Up, Text: "Ringside " + word("version") + " starts", More: word("file"), Mark: true}
 	case "slow command":
 		return slowTold(word, server)
-	case "what happens to keys is written":
-		return Description{Tone: Good, Kind: Up, Text: "What happens to " + word("keys") + " is written", More: word("file"), Mark: true}
-	case "a trace is not written any more: see to its file, and reload":
-		return Description{Tone: Bad, Kind: Down, Text: "What happens to " + word("keys") + " is not written any more: see to its file, and reload", More: word("error")}
-	case "a fault is set":
-		t := Description{Tone: Warn, Kind: "warm", Text: "A fault is set: " + word("kind") + " at " + server, Mark: true}
+	case "trace started":
+		return Description{Tone: Good, Kind: Up, Text: "Trace of " + word("keys") + " started", More: word("file"), Mark: true}
+	case "trace stopped: repair its file, and reload":
+		return Description{Tone: Bad, Kind: Down, Text: "Trace of " + word("keys") + " stopped: repair its file, and reload", More: word("error")}
+	case "fault injected":
+		t := Description{Tone: Warn, Kind: "warm", Text: "Fault injected: " + word("kind") + " at " + server, Mark: true}
 		if long := word("for"); long != "0s" {
 			t.More = "for " + long
 		}

@@ -26,7 +26,7 @@ func logged(t *testing.T, write func(*slog.Logger)) (list []Description) {
 // night of slow commands.
 func TestSlowCommandsPushNothingOut(t *testing.T) {
 	list := logged(t, func(log *slog.Logger) {
-		log.Warn("failover of a server", "pool", "main", "server", "b", "from", "LEAVING", "to", "OUT", "why", "all Ringsides know that it leaves")
+		log.Warn("server state changed", "pool", "main", "server", "b", "from", "LEAVING", "to", "OUT", "why", "all instances know that it leaves")
 		for i := range 3 * mostEvents {
 			log.Info("slow command", "command", "get", "key", fmt.Sprint(i), "keys", 1, "ms", 120, "phase", "answer")
 		}
@@ -42,21 +42,29 @@ func TestTold(t *testing.T) {
 		attrs []any
 		want  Description
 	}{
-		{"failover of a server", []any{"server", "b", "from", "up", "to", "suspect", "why", "server b (10.0.0.1:11211) is down: connection refused"},
+		{"server state changed", []any{"server", "b", "from", "up", "to", "suspect", "why", "server b (10.0.0.1:11211) is down: connection refused"},
 			Description{Tone: Bad, Kind: "suspect", Text: "b refuses connections", More: "connection refused", Mark: true}},
-		{"failover of a server", []any{"server", "b\x1b[2J\u202e", "from", "up", "to", "suspect", "why", "no answer"},
+		{"server state changed", []any{"server", "b\x1b[2J\u202e", "from", "up", "to", "suspect", "why", "no answer"},
 			Description{Tone: Bad, Kind: "suspect", Text: `b\x1b[2J\xe2\x80\xae does not answer`, More: "no answer", Mark: true}},
-		{"failover of a server", []any{"server", "b", "from", "no order", "to", "ordered drain", "why", "by order"}, Description{}},
-		{"failover of a pool", []any{"pool", "main", "from", "closed", "to", "fail-open", "why", "2 of 3 servers are suspect"},
+		{"server state changed", []any{"server", "b", "from", "no order", "to", "ordered drain", "why", "by order"}, Description{}},
+		{"pool state changed", []any{"pool", "main", "from", "closed", "to", "fail-open", "why", "2 of 3 servers are suspect"},
 			Description{Tone: Bad, Kind: "suspect", Text: "Pool main: no server is ejected now", More: "2 of 3 servers are suspect"}},
-		{"failover of a pool", []any{"pool", "main", "from", "fail-open", "to", "closed", "why", ""},
+		{"pool state changed", []any{"pool", "main", "from", "fail-open", "to", "closed", "why", ""},
 			Description{Tone: Good, Kind: Up, Text: "Pool main: its servers are ejected again"}},
-		{"a person gives an order", []any{"pool", "main", "server", "b", "order", "drain"},
-			Description{Tone: Warn, Kind: Drained, Text: "A person orders: drain b"}},
+		{"pool state changed", []any{"pool", "main", "from", "fail-open", "to", "gone", "why", "no server of the pool answers"},
+			Description{Tone: Bad, Kind: "suspect", Text: "Pool main: unreachable", More: "no server of the pool answers"}},
+		{"pool state changed", []any{"pool", "main", "from", "gone", "to", "back", "why", "a server of the pool answers"},
+			Description{Tone: Good, Kind: Up, Text: "Pool main: reachable again", More: "a server of the pool answers"}},
+		{"operator drained server", []any{"pool", "main", "server", "b", "order", "drain"},
+			Description{Tone: Warn, Kind: Drained, Text: "Operator drained b"}},
+		{"operator took server down", []any{"pool", "main", "server", "b", "order", "down"},
+			Description{Tone: Warn, Kind: Drained, Text: "Operator took b down"}},
+		{"operator restored server", []any{"pool", "main", "server", "b", "order", "restore"},
+			Description{Tone: Good, Kind: Up, Text: "Operator restored b"}},
 		{"server connection lost with requests in flight", []any{"server", "b", "requests", 1, "why", "connection reset by peer"},
 			Description{Tone: Bad, Kind: Down, Text: "b hung up with 1 request in flight", More: "connection reset by peer"}},
 		{"tag invalidated", []any{"tag", "user7", "servers", 3, "count", 12},
-			Description{Tone: Good, Kind: Up, Text: "Tag user7 is invalidated", More: "12 invalidations since the last one that was told", Minor: true}},
+			Description{Tone: Good, Kind: Up, Text: "Tag user7 is invalidated", More: "12 invalidations since the last one that was logged", Minor: true}},
 		{"server down", []any{"server", "b", "why", "connection refused"},
 			Description{Tone: Bad, Kind: Down, Text: "b is down", More: "connection refused", Mark: true, Only: "fail_fast"}},
 		{"slow command", []any{"command", "get", "key", "home:top", "keys", 3, "server", "b (10.0.0.1:11211)", "ms", 250, "phase", "queue", "error", "timeout"},
@@ -65,14 +73,14 @@ func TestTold(t *testing.T) {
 			Description{Tone: Bad, Kind: Down, Text: "The new configuration was refused; the old one stays", More: "r.yaml:3: no", Mark: true}},
 		{"the configuration was read again and is in force", []any{"file", "/etc/r.yaml", "generation", 2},
 			Description{Tone: Good, Kind: Up, Text: "Configuration 2 is in force", More: "r.yaml", Mark: true}},
-		{"another Ringside ejects a server by a pool that does not eject it here", []any{"server", "b", "address", "10.0.0.1:11211", "pools", []string{"main"}, "other", "o\x00", "why", "it is so"},
-			Description{Tone: Bad, Kind: "suspect", Text: `Another Ringside ejects b in its pool o\x00`, More: "it is so"}},
-		{"no other Ringside ejects a server any more by that pool, which does not eject it here", []any{"server", "b", "other", "o"},
-			Description{Tone: Good, Kind: Up, Text: "No other Ringside ejects b in its pool o any more"}},
-		{"another Ringside does not eject a server that is ejected here", []any{"server", "b", "other", "o", "why", "it is so"},
-			Description{Tone: Bad, Kind: "suspect", Text: "Another Ringside has b in its pool o and does not eject it", More: "it is so"}},
-		{"no other Ringside has a server any more in that pool, which does not eject it", []any{"server", "b", "other", "o"},
-			Description{Tone: Good, Kind: Up, Text: "No other Ringside has b in its pool o any more"}},
+		{"another instance ejects a server by a pool that does not eject it here", []any{"server", "b", "address", "10.0.0.1:11211", "pools", []string{"main"}, "other", "o\x00", "why", "it is so"},
+			Description{Tone: Bad, Kind: "suspect", Text: `Another instance ejects b in its pool o\x00`, More: "it is so"}},
+		{"no other instance ejects a server any more by that pool, which does not eject it here", []any{"server", "b", "other", "o"},
+			Description{Tone: Good, Kind: Up, Text: "No other instance ejects b in its pool o any more"}},
+		{"another instance does not eject a server that is ejected here", []any{"server", "b", "other", "o", "why", "it is so"},
+			Description{Tone: Bad, Kind: "suspect", Text: "Another instance has b in its pool o and does not eject it", More: "it is so"}},
+		{"no other instance has a server any more in that pool, which does not eject it", []any{"server", "b", "other", "o"},
+			Description{Tone: Good, Kind: Up, Text: "No other instance has b in its pool o any more"}},
 		{"listening", []any{"address", "127.0.0.1:11211"}, Description{}},
 		{"something new", []any{"why", "it is so"}, Description{Tone: Good, Kind: "warm", Text: "something new", More: "it is so"}},
 	} {

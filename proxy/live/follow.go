@@ -69,7 +69,7 @@ type Follower struct {
 }
 
 // errFollowed is returned by Follow if there are already mostFollowers followers.
-var errFollowed = errors.New("4 already follow keys on this Ringside: end one of them")
+var errFollowed = errors.New("4 already follow keys on this instance: end one of them")
 
 // Follow adds an interactive follower of the keys that match one of patterns. The
 // patterns must be valid.

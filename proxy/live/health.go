@@ -42,9 +42,9 @@ func comingBack(state string) string {
 	case "return":
 		return "It answers again and is being emptied, so that nothing old is served."
 	case "warm":
-		return "It is empty and takes writes; keys it does not have yet are asked of their stand-ins."
+		return "It is empty and takes writes; keys that it does not have yet are read from their substitute servers."
 	case "settle":
-		return "It serves its keys again; the stand-ins forget theirs."
+		return "It serves its keys again; the substitute servers delete them."
 	}
 	return ""
 }
@@ -66,13 +66,13 @@ func (t *Tick) health(p *table.Pool, pools int, failing bool) Health {
 	case len(bad) > 0:
 		h = w.trouble(bad, len(bad)+len(drained))
 		if len(drained) > 0 {
-			h.Text += " " + w.names(drained) + oneOrAll(drained, " is ", " are ") + "drained, by a person." + w.alsoSuspect(drained)
+			h.Text += " " + w.names(drained) + oneOrAll(drained, " is ", " are ") + "drained by an operator." + w.alsoSuspect(drained)
 		}
 	case len(back) > 0:
-		h = Health{Warn, w.name(back[0]) + " is coming back", comingBack(t.S.State[back[0]])}
+		h = Health{Warn, w.name(back[0]) + " is rejoining", comingBack(t.S.State[back[0]])}
 	case len(drained) > 0:
 		h = Health{Warn, w.names(drained) + oneOrAll(drained, " is ", " are ") + map[bool]string{true: "taken down", false: "drained"}[w.S.State[drained[0]] == Down],
-			fmt.Sprintf("By a person, %s ago: ringside server restore brings %s back.%s %s %s", w.since(drained[0]), oneOrAll(drained, "it", "them"), w.alsoSuspect(drained), w.fate(drained, len(drained), "until then; it starts empty", "until then; they start empty"), w.flow())}
+			fmt.Sprintf("By an operator, %s ago: ringside server restore brings %s back.%s %s %s", w.since(drained[0]), oneOrAll(drained, "it", "them"), w.alsoSuspect(drained), w.fate(drained, len(drained), "until then; it starts empty", "until then; they start empty"), w.flow())}
 	case t.Outcomes.Fail >= 1 && (pools == 1 || !failing || w.failed() > 0):
 		h = Health{Warn, Count(t.Outcomes.Fail) + " requests/s fail", w.servers("The server is", "All %d servers are") + " up. " + w.failing() + w.flow()}
 	case t.Requests() == 0 && t.Clients == 0:
@@ -201,12 +201,12 @@ func (w *wording) trouble(bad []int, gone int) Health {
 	case moved:
 		h.Text = fmt.Sprintf("%s, %s ago. %s", why, w.since(i), w.fate(bad, gone, "until it is back; then it starts empty", "until they are back; then they start empty"))
 	case state == "leaving":
-		h.Text = fmt.Sprintf("%s. All Ringsides agree on it first; then its %s of the keys move to %s.", why, w.share(bad), w.standIns(gone))
+		h.Text = fmt.Sprintf("%s. All instances agree on it first; then its %s of the keys move to %s.", why, w.share(bad), w.standIns(gone))
 		return h
 	case w.pool.Failover.Mode == table.FailFast:
 		h.Text = fmt.Sprintf("%s, for %s. %s of the keys miss, and writes to them fail, until %s.", why, w.since(i), w.share(bad), answer)
 	case kept:
-		h.Text = fmt.Sprintf("%s, for %s. %s of the keys miss, and writes to them fail, until %s. Nobody takes over: %s.", why, w.since(i), w.share(bad), answer, stays)
+		h.Text = fmt.Sprintf("%s, for %s. %s of the keys miss, and writes to them fail, until %s. No other server takes over: %s.", why, w.since(i), w.share(bad), answer, stays)
 	default:
 		h.Text = fmt.Sprintf("%s, for %s. %s of the keys miss, and writes to them fail, until %s or others take over.", why, w.since(i), w.share(bad), answer)
 	}
@@ -215,9 +215,9 @@ func (w *wording) trouble(bad []int, gone int) Health {
 	case keptOut:
 		h.Text += " It stays out: " + out + "."
 	case strings.Contains(w.S.Why[bad[0]], "refused"):
-		h.Text += " Start memcached there: all else goes by itself."
+		h.Text += " Start memcached there: Ringside does the rest."
 	default:
-		h.Text += " See whether its machine runs and can be reached from here: all else goes by itself."
+		h.Text += " Check that its host runs and can be reached from here: Ringside does the rest."
 	}
 	return h
 }

@@ -27,8 +27,8 @@ func poolOf(mode table.Mode) *table.Pool {
 func TestHealth(t *testing.T) {
 	const (
 		flow  = "100 requests/s, 75.0 % of the keys asked for were there, p99 1.5 ms."
-		start = "Start memcached there: all else goes by itself."
-		reach = "See whether its machine runs and can be reached from here: all else goes by itself."
+		start = "Start memcached there: Ringside does the rest."
+		reach = "Check that its host runs and can be reached from here: Ringside does the rest."
 	)
 	for _, test := range []struct {
 		name   string
@@ -51,43 +51,43 @@ func TestHealth(t *testing.T) {
 			Health{Bad, "b refuses connections", "Connection refused, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers or others take over. " + start}},
 		{"suspect for so short", table.Rehash, [3]string{Up, "suspect", Up}, func(k *Tick) { k.S.Next[1] = "next: LEAVING, if it does not answer" },
 			Health{Bad, "b refuses connections", "Connection refused, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers or others take over. " + start}},
-		{"suspect here", table.Rehash, [3]string{Up, "suspect", Up}, func(k *Tick) { k.S.Why[1], k.S.Next[1] = "no answer", "stays: most Ringsides reach it" },
-			Health{Bad, "b does not answer", "No answer, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers. Nobody takes over: most Ringsides reach it. See whether its machine runs and can be reached from here: all else goes by itself."}},
+		{"suspect here", table.Rehash, [3]string{Up, "suspect", Up}, func(k *Tick) { k.S.Why[1], k.S.Next[1] = "no answer", "stays: most instances reach it" },
+			Health{Bad, "b does not answer", "No answer, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers. No other server takes over: most instances reach it. Check that its host runs and can be reached from here: Ringside does the rest."}},
 		{"two suspect", table.Rehash, [3]string{"suspect", "suspect", Up}, func(k *Tick) {
 			k.S.Since[1] = -20_000
-			k.S.Next[0] = "stays: more than half of the servers are suspect, so it may be this Ringside that is cut off"
+			k.S.Next[0] = "stays: more than half of the servers are suspect, so it may be this instance that is cut off"
 		},
-			Health{Bad, "a and b are not serving", "Connection refused, for 2 min. 66.7 % of the keys miss, and writes to them fail, until they answer. Nobody takes over: more than half of the servers are suspect, so it may be this Ringside that is cut off. " + start}},
+			Health{Bad, "a and b are not serving", "Connection refused, for 2 min. 66.7 % of the keys miss, and writes to them fail, until they answer. No other server takes over: more than half of the servers are suspect, so it may be this instance that is cut off. " + start}},
 		{"down", table.FailFast, [3]string{Up, Down, Up}, nil,
 			Health{Bad, "b refuses connections", "Connection refused, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers. " + start}},
 		{"silent", table.FailFast, [3]string{Up, Down, Up}, func(k *Tick) { k.S.Why[1] = "3 requests in a row were not answered in time" },
 			Health{Bad, "b does not answer", "3 requests in a row were not answered in time, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers. " + reach}},
 		{"leaving", table.Rehash, [3]string{Up, "leaving", Up}, nil,
-			Health{Bad, "b is leaving", "Connection refused. All Ringsides agree on it first; then its 33.3 % of the keys move to a and c."}},
+			Health{Bad, "b is leaving", "Connection refused. All instances agree on it first; then its 33.3 % of the keys move to a and c."}},
 		{"out", table.Rehash, [3]string{Up, "out", Up}, nil,
 			Health{Bad, "b is out", "Connection refused, 19 s ago. Its 33.3 % of the keys live with a and c until it is back; then it starts empty. " + start}},
-		{"kept out", table.Rehash, [3]string{Up, "out", Up}, func(k *Tick) { k.S.Next[1] = "stays out: most Ringsides don't reach it" },
-			Health{Bad, "b is out", "Connection refused, 19 s ago. Its 33.3 % of the keys live with a and c until it is back; then it starts empty. It stays out: most Ringsides don't reach it."}},
+		{"kept out", table.Rehash, [3]string{Up, "out", Up}, func(k *Tick) { k.S.Next[1] = "stays out: most instances don't reach it" },
+			Health{Bad, "b is out", "Connection refused, 19 s ago. Its 33.3 % of the keys live with a and c until it is back; then it starts empty. It stays out: most instances don't reach it."}},
 		{"gutter", table.Gutter, [3]string{Up, "out", Up}, nil,
 			Health{Bad, "b is out", "Connection refused, 19 s ago. Its 33.3 % of the keys live with pool spare until it is back; then it starts empty. " + start}},
 		{"two out", table.Rehash, [3]string{"out", "out", Up}, nil,
 			Health{Bad, "a and b are not serving", "Connection refused, 19 s ago. Their 66.7 % of the keys live with c until they are back; then they start empty. " + start}},
 		{"out and drained", table.Rehash, [3]string{Drained, "out", Up}, nil,
-			Health{Bad, "b is out", "Connection refused, 19 s ago. Its 33.3 % of the keys live with c until it is back; then it starts empty. " + start + " a is drained, by a person."}},
+			Health{Bad, "b is out", "Connection refused, 19 s ago. Its 33.3 % of the keys live with c until it is back; then it starts empty. " + start + " a is drained by an operator."}},
 		{"returning", table.Rehash, [3]string{Up, "return", Up}, nil,
-			Health{Warn, "b is coming back", "It answers again and is being emptied, so that nothing old is served."}},
+			Health{Warn, "b is rejoining", "It answers again and is being emptied, so that nothing old is served."}},
 		{"drained", table.Rehash, [3]string{Up, Drained, Up}, nil,
-			Health{Warn, "b is drained", "By a person, 19 s ago: ringside server restore brings it back. Its 33.3 % of the keys live with a and c until then; it starts empty. " + flow}},
+			Health{Warn, "b is drained", "By an operator, 19 s ago: ringside server restore brings it back. Its 33.3 % of the keys live with a and c until then; it starts empty. " + flow}},
 		{"drained and dead", table.Rehash, [3]string{Up, Drained, Up}, func(k *Tick) {
-			k.S.Why[1] = "drained by a person, and suspect: server b (10.0.0.1:11211) is down: connection refused"
+			k.S.Why[1] = "drained by an operator, and suspect: server b (10.0.0.1:11211) is down: connection refused"
 		},
-			Health{Warn, "b is drained", "By a person, 19 s ago: ringside server restore brings it back. It is suspect, too: connection refused. Its 33.3 % of the keys live with a and c until then; it starts empty. " + flow}},
-		{"out, and drained and dead", table.Rehash, [3]string{Drained, "out", Up}, func(k *Tick) { k.S.Why[0] = "drained by a person, and suspect: connection refused" },
-			Health{Bad, "b is out", "Connection refused, 19 s ago. Its 33.3 % of the keys live with c until it is back; then it starts empty. " + start + " a is drained, by a person. It is suspect, too: connection refused."}},
-		{"taken down", table.FailFast, [3]string{Up, Down, Up}, func(k *Tick) { k.S.Order, k.S.Why[1] = []string{"", "down", ""}, "taken down by a person" },
-			Health{Warn, "b is taken down", "By a person, 19 s ago: ringside server restore brings it back. Its 33.3 % of the keys miss, and writes to them fail. " + flow}},
+			Health{Warn, "b is drained", "By an operator, 19 s ago: ringside server restore brings it back. It is suspect, too: connection refused. Its 33.3 % of the keys live with a and c until then; it starts empty. " + flow}},
+		{"out, and drained and dead", table.Rehash, [3]string{Drained, "out", Up}, func(k *Tick) { k.S.Why[0] = "drained by an operator, and suspect: connection refused" },
+			Health{Bad, "b is out", "Connection refused, 19 s ago. Its 33.3 % of the keys live with c until it is back; then it starts empty. " + start + " a is drained by an operator. It is suspect, too: connection refused."}},
+		{"taken down", table.FailFast, [3]string{Up, Down, Up}, func(k *Tick) { k.S.Order, k.S.Why[1] = []string{"", "down", ""}, "taken down by an operator" },
+			Health{Warn, "b is taken down", "By an operator, 19 s ago: ringside server restore brings it back. Its 33.3 % of the keys miss, and writes to them fail. " + flow}},
 		{"drained for good", table.FailFast, [3]string{Up, Drained, Up}, nil,
-			Health{Warn, "b is drained", "By a person, 19 s ago: ringside server restore brings it back. Its 33.3 % of the keys miss, and writes to them fail. " + flow}},
+			Health{Warn, "b is drained", "By an operator, 19 s ago: ringside server restore brings it back. Its 33.3 % of the keys miss, and writes to them fail. " + flow}},
 	} {
 		us := 1500.0
 		k := &Tick{T: 100_000, Ops: map[string]float64{"get": 60, "set": 40}, Keys: [3]float64{75, 25}, Latency: [3]*float64{&us, &us, &us}, Clients: 2}
@@ -133,11 +133,11 @@ func TestOverall(t *testing.T) {
 	}{
 		{"well", [2]server{up, up}, [2]server{up, up}, 0, Health{Good, "All 4 servers of 2 pools serve", flow + " Nothing fails."}, "main", [2]string{Good, Good}},
 		{"one dead in the second", [2]server{up, up}, [2]server{up, dead}, 30,
-			Health{Bad, "Pool sessions: sessions-1 refuses connections", "Connection refused, for 19 s. 50.0 % of the keys miss, and writes to them fail, until it answers. Start memcached there: all else goes by itself."}, "sessions", [2]string{Good, Bad}},
+			Health{Bad, "Pool sessions: sessions-1 refuses connections", "Connection refused, for 19 s. 50.0 % of the keys miss, and writes to them fail, until it answers. Start memcached there: Ringside does the rest."}, "sessions", [2]string{Good, Bad}},
 		{"drained here, dead there", [2]server{{Drained, "", "drain", 0}, up}, [2]server{up, dead}, 30,
-			Health{Bad, "Pool sessions: sessions-1 refuses connections", "Connection refused, for 19 s. 50.0 % of the keys miss, and writes to them fail, until it answers. Start memcached there: all else goes by itself. Also pool main: main-0 is drained."}, "sessions", [2]string{Warn, Bad}},
+			Health{Bad, "Pool sessions: sessions-1 refuses connections", "Connection refused, for 19 s. 50.0 % of the keys miss, and writes to them fail, until it answers. Start memcached there: Ringside does the rest. Also pool main: main-0 is drained."}, "sessions", [2]string{Warn, Bad}},
 		{"out here, suspect there", [2]server{{"out", "connection refused", "", 0}, up}, [2]server{{"suspect", "connection refused", "", 0}, up}, 0,
-			Health{Bad, "Pool sessions: sessions-0 refuses connections", "Connection refused, for 19 s. 50.0 % of the keys miss, and writes to them fail, until it answers. Start memcached there: all else goes by itself. Also pool main: main-0 is out."}, "sessions", [2]string{Bad, Bad}},
+			Health{Bad, "Pool sessions: sessions-0 refuses connections", "Connection refused, for 19 s. 50.0 % of the keys miss, and writes to them fail, until it answers. Start memcached there: Ringside does the rest. Also pool main: main-0 is out."}, "sessions", [2]string{Bad, Bad}},
 		{"fails in the second", [2]server{up, up}, [2]server{up, {Up, "", "", 3}}, 3,
 			Health{Warn, "Pool sessions: 3 requests/s fail", "All 2 servers are up. Most of them are sessions-1's: no answer in time; check its load and the network. " + flow}, "sessions", [2]string{Good, Warn}},
 		{"fails somewhere", [2]server{up, up}, [2]server{up, up}, 3,
@@ -184,18 +184,18 @@ func TestOverall(t *testing.T) {
 // names the other pool, and only the first servers of many.
 func TestEjectedElsewhere(t *testing.T) {
 	sum := &stats.Snapshot{Shared: []stats.Shared{{Pool: "main", Server: "s1", Other: "o\x1b"}}}
-	const end = ", and flushes a server when it returns, with what this pool has stored there by then. Give all Ringsides the same pools, or each pool its own servers."
+	const end = ", and flushes a server when it returns, with what this pool has stored there by then. Give all instances the same pools, or each pool its own servers."
 	for i, want := range []string{`s1 (in its pool o\x1b)`, `s1 (in its pool o\x1b) and s2 (in its pool o2)`, `s1 (in its pool o\x1b), s2 (in its pool o2) and s2 (in its pool o3)`,
 		`s1 (in its pool o\x1b), s2 (in its pool o2), s2 (in its pool o3) and 1 more`} {
-		if got := ejectedElsewhere(sum, "main"); got != "Another Ringside ejects "+want+end {
+		if got := ejectedElsewhere(sum, "main"); got != "Another instance ejects "+want+end {
 			t.Errorf("%d: it says %q", i, got)
 		}
 		sum.Shared = append(sum.Shared, stats.Shared{Pool: "main", Server: "s2", Other: fmt.Sprint("o", i+2)})
 	}
 	both := &stats.Snapshot{Shared: []stats.Shared{{Pool: "main", Server: "s1", Other: "o1"}, {Pool: "main", Server: "s2", Other: "o2", Keeps: true}}}
-	if got, want := ejectedElsewhere(both, "main"), "Another Ringside ejects s1 (in its pool o1), and flushes a server when it returns, with what this pool has stored there by then. "+
-		"Another Ringside does not eject s2 (in its pool o2), and loses what it has stored there when this one flushes a server that returns. "+
-		"Give all Ringsides the same pools, or each pool its own servers."; got != want {
+	if got, want := ejectedElsewhere(both, "main"), "Another instance ejects s1 (in its pool o1), and flushes a server when it returns, with what this pool has stored there by then. "+
+		"Another instance does not eject s2 (in its pool o2), and loses what it has stored there when this one flushes a server that returns. "+
+		"Give all instances the same pools, or each pool its own servers."; got != want {
 		t.Errorf("it says %q", got)
 	}
 	if ejectedElsewhere(sum, "other") != "" || SharedServers(sum, "other") != 0 || SharedServers(sum, "main") != 2 {

@@ -41,7 +41,7 @@ func TestMemory(t *testing.T) {
 	if err != nil || !strings.Contains(string(b), `"servers":[[[240,2,4369,8738,0,1800000,8738,77,10,4],[65536,8,16,8,120,400000,8,0,0,0]],null]`) {
 		t.Errorf("told as %s %v", b, err)
 	}
-	text := "throws away 10 items/s, most of up to 240 B (40 % of all were never read), while 7.0 MiB stand empty for items of up to 64.0 KiB. To let pages move:"
+	text := "evicts 10 items/s, most of up to 240 B (40 % of all were never read), while 7.0 MiB stand empty for items of up to 64.0 KiB. To let pages move:"
 	if len(s.Warnings) != 1 || s.Warnings[0].Server != "a" || s.Warnings[0].Text != text || s.Warnings[0].Command != "slabs automove 1" {
 		t.Errorf("warns %+v", s.Warnings)
 	}
@@ -49,7 +49,7 @@ func TestMemory(t *testing.T) {
 	// Without spare memory; and a restarted server has no rates.
 	then = parseStats(answersOf(150, 12, 0), start.Add(5*time.Second))
 	then.rates(first)
-	if w := warn("a", then); w == nil || w.Text != "throws away 10 items/s and no class has memory to spare: it is too small for what it is given." {
+	if w := warn("a", then); w == nil || w.Text != "evicts 10 items/s and no class has memory to spare: it is too small for what it is given." {
 		t.Errorf("warns %+v", w)
 	}
 	first.Uptime = 1000

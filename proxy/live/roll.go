@@ -68,11 +68,11 @@ func RollOf(sum *stats.Snapshot, pool string) *Roll {
 	}
 	switch {
 	case !from.Where:
-		is.Text = "No server of the pool can say which other Ringsides there are."
+		is.Text = "No server of the pool can say which other instances there are."
 	case is.Of == 1:
-		is.Text = "No other Ringside serves this pool."
+		is.Text = "No other instance serves this pool."
 	default:
-		is.Text = fmt.Sprintf("This is one of %d Ringsides.", is.Of)
+		is.Text = fmt.Sprintf("This is one of %d instances.", is.Of)
 	}
 	for _, text := range is.trouble() {
 		is.Text += " " + text
@@ -85,7 +85,7 @@ func RollOf(sum *stats.Snapshot, pool string) *Roll {
 func (is *Roll) trouble() (text []string) {
 	if is.Apart > 0 {
 		text = append(text, is.those(is.Apart, func(r *RollRow) bool { return r.Apart }, "keep")+
-			" copies at other servers than this Ringside, so what one writes another may not find: give them the same file.")
+			" replicas on other servers than this instance, so one may not find what another writes: give all of them the same file.")
 	}
 	if is.Differ > 0 {
 		text = append(text, is.those(is.Differ, func(r *RollRow) bool { return r.Other == "configuration" }, "run")+" other pools or routes than most.")
@@ -104,7 +104,7 @@ func (is *Roll) those(n int, are func(*RollRow) bool, do string) string {
 	case n > 1:
 		return fmt.Sprintf("%s and %d more %s", is.List[i].Name, n-1, do)
 	case i == 0:
-		return "This Ringside " + do + "s"
+		return "This instance " + do + "s"
 	}
 	return is.List[i].Name + " " + do + "s"
 }

@@ -191,7 +191,7 @@ func (s *Sampler) tick(now *Sample, keep bool) {
 		}
 		b, err := json.Marshal(ticks[i])
 		if err != nil {
-			s.p.Log.Error("a tick can't be told", "error", err) // a bug: NaN
+			s.p.Log.Error("cannot encode an update of the dashboard", "error", err) // a bug: NaN
 			continue
 		}
 		if now.Table != s.last.Table {
@@ -259,7 +259,7 @@ func (s *Sampler) late(err error) {
 func (s *Sampler) publishJSON(pool, topic string, what any) {
 	b, err := json.Marshal(what)
 	if err != nil {
-		s.p.Log.Error("the page can't be told", "topic", topic, "error", err)
+		s.p.Log.Error("cannot encode an answer for the dashboard", "topic", topic, "error", err)
 		return
 	}
 	s.publish(pool, topic, b)
@@ -303,7 +303,7 @@ type Watcher struct {
 }
 
 // ErrCrowded is returned by Watch if there are already MostWatchers watchers.
-var ErrCrowded = errors.New("16 already watch this Ringside: close one of them")
+var ErrCrowded = errors.New("16 already watch this instance: close one of them")
 
 // Watch starts watching a pool of the table in force. The watcher gets the pool, the
 // ticks of the last minutes and the last events at once.

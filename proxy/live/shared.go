@@ -29,13 +29,13 @@ const mostShared = 3
 // another one ejects, and the remedy. It returns "" if there are none.
 func ejectedElsewhere(sum *stats.Snapshot, pool string) (text string) {
 	if list := serversOf(sum, pool, false); list != "" {
-		text = "Another Ringside ejects " + list + ", and flushes a server when it returns, with what this pool has stored there by then. "
+		text = "Another instance ejects " + list + ", and flushes a server when it returns, with what this pool has stored there by then. "
 	}
 	if list := serversOf(sum, pool, true); list != "" {
-		text += "Another Ringside does not eject " + list + ", and loses what it has stored there when this one flushes a server that returns. "
+		text += "Another instance does not eject " + list + ", and loses what it has stored there when this one flushes a server that returns. "
 	}
 	if text != "" {
-		text += "Give all Ringsides the same pools, or each pool its own servers."
+		text += "Give all instances the same pools, or each pool its own servers."
 	}
 	return text
 }

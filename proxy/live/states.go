@@ -164,7 +164,7 @@ func (is *ServerState) lack(elsewhere, filling bool) string {
 	case filling:
 		return name + " is being filled"
 	}
-	return name + " lacks copies, as another Ringside says"
+	return name + " lacks replicas, as another instance reports"
 }
 
 // keeperSays sets the fields that come from the pool's keeper.
@@ -198,7 +198,7 @@ const alsoSuspect = ", and suspect: "
 // byPerson describes an operator's override.
 func byPerson(order string) string {
 	if order == health.Down.String() {
-		return "taken down by a person"
+		return "taken down by an operator"
 	}
-	return "drained by a person"
+	return "drained by an operator"
 }

@@ -13,7 +13,7 @@ import (
 // TestOrderIsTheReason checks that an override is shown as the reason, whatever the
 // keeper did last.
 func TestOrderIsTheReason(t *testing.T) {
-	for order, want := range map[health.Override]string{health.Drain: "drained by a person", health.Down: "taken down by a person", health.Restore: "it leaves"} {
+	for order, want := range map[health.Override]string{health.Drain: "drained by an operator", health.Down: "taken down by an operator", health.Restore: "it leaves"} {
 		is := ServerState{State: Up}
 		is.keeperSays(&stats.PhaseSnapshot{Phase: health.Out, Override: order, Why: "it leaves"}, time.Now())
 		if is.Why != want {
@@ -25,7 +25,7 @@ func TestOrderIsTheReason(t *testing.T) {
 // TestDrainedAndSuspect checks that the failure of a drained server is shown. A server
 // that was taken down is suspect because of the override alone.
 func TestDrainedAndSuspect(t *testing.T) {
-	for order, want := range map[health.Override]string{health.Drain: "drained by a person, and suspect: connection refused", health.Down: "taken down by a person"} {
+	for order, want := range map[health.Override]string{health.Drain: "drained by an operator, and suspect: connection refused", health.Down: "taken down by an operator"} {
 		is := ServerState{State: Up}
 		now := time.Now()
 		is.keeperSays(&stats.PhaseSnapshot{Phase: health.Out, Override: order, Suspect: true, Why: "connection refused", Since: time.Second, InPhase: time.Minute}, now)
@@ -55,7 +55,7 @@ func TestCopiesLeft(t *testing.T) {
 		{"all up", []table.Route{inEast(3), inEast(2), inEast(0)}, Up, Up, "", "", Copies{Of: 2, Left: 1}},
 		{"the other server of the pool down", []table.Route{inEast(2)}, Down, Up, "", "", Copies{Of: 2, Lacking: "b is down"}},
 		{"being filled", []table.Route{inEast(2)}, Up, Up, "east b", "", Copies{Of: 2, Lacking: "b is being filled"}},
-		{"being filled, as another Ringside says", []table.Route{inEast(2)}, Up, Up, "", "east b", Copies{Of: 2, Lacking: "b lacks copies, as another Ringside says"}},
+		{"being filled, as another instance reports", []table.Route{inEast(2)}, Up, Up, "", "east b", Copies{Of: 2, Lacking: "b lacks replicas, as another instance reports"}},
 		{"itself being filled", []table.Route{inEast(2)}, Up, Up, "east a", "", Copies{Of: 2, Left: 1, Filling: true}},
 		{"one of three down", []table.Route{inEast(3)}, Down, Up, "", "", Copies{Of: 3, Left: 1, Lacking: "b is down"}},
 		{"one in each pool, another of this one down", []table.Route{spread}, Down, Up, "", "", Copies{Of: 2, Left: 1}},

@@ -49,7 +49,7 @@ func warn(name string, s *Said) *Warning {
 			return nil
 		}
 		return &Warning{Server: name, weight: lost,
-			Text: fmt.Sprintf("throws away %s items/s and no class has memory to spare: it is too small for what it is given.", Count(math.Round(10*lost)/10))}
+			Text: fmt.Sprintf("evicts %s items/s and no class has memory to spare: it is too small for what it is given.", Count(math.Round(10*lost)/10))}
 	}
 	slices.SortFunc(idle, func(a, b Class) int { return int(b.Free*b.Chunk - a.Free*a.Chunk) })
 	from, to, got := math.Inf(1), 0.0, 0.0
@@ -68,6 +68,6 @@ func warn(name string, s *Said) *Warning {
 		never = fmt.Sprintf(" (%.0f %% of all were never read)", 100*unread/lost)
 	}
 	return &Warning{Server: name, weight: lost * math.Log2(spare), Command: "slabs automove 1",
-		Text: fmt.Sprintf("throws away %s items/s, most of up to %s%s, while %s stand empty for items %s. To let pages move:",
+		Text: fmt.Sprintf("evicts %s items/s, most of up to %s%s, while %s stand empty for items %s. To let pages move:",
 			Count(math.Round(10*lost)/10), Bytes(worst.Chunk), never, Bytes(spare), sizes)}
 }

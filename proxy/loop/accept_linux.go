@@ -18,7 +18,7 @@ func (d *epoll) serve(l *listener, i int) {
 	d.post(func(*proxy.Engine) {
 		f, err := ln.(interface{ File() (*os.File, error) }).File()
 		if err != nil {
-			d.engine.Shared.Log.Error("cannot accept", "address", l.address, "error", err)
+			d.engine.Shared.Log.Error("cannot accept a client", "address", l.address, "error", err)
 			return
 		}
 		defer f.Close()
@@ -35,7 +35,7 @@ func (d *epoll) serve(l *listener, i int) {
 		}
 		if err != nil {
 			d.close(s)
-			d.engine.Shared.Log.Error("cannot accept", "address", l.address, "error", err)
+			d.engine.Shared.Log.Error("cannot accept a client", "address", l.address, "error", err)
 		}
 	})
 }
@@ -136,7 +136,7 @@ func (d *epoll) turnAway(s *sock) error {
 // removes the listener from the set for 100 ms, because the loop would spin otherwise.
 func (d *epoll) refuseAccepts(s *sock, err error) {
 	d.engine.Count.Unaccepted++
-	d.engine.Shared.Log.Debug("cannot accept", "address", s.listen.address, "error", err)
+	d.engine.Shared.Log.Debug("cannot accept a client", "address", s.listen.address, "error", err)
 	l := s.listen
 	events := s.events
 	unix.EpollCtl(d.fd, unix.EPOLL_CTL_DEL, s.fd, nil)

@@ -68,7 +68,7 @@ func TestPlan(t *testing.T) {
 		{"one address is one server, whatever hosts its names have", table.Route{Pool: twins, Copies: replicate.Policy{Copies: 2}}, "k0", []string{"t0", "t2"}, nil},
 		{"several pools", table.Route{Pool: a, Also: []*table.Pool{b}, Copies: replicate.Policy{Copies: 2}}, "k3", []string{"a3", "b0"}, nil},
 		{"rehash", table.Route{Pool: rehash}, "k1", nil, []string{"r2", "r0"}},
-		{"copies have no stand-in", table.Route{Pool: rehash, Copies: replicate.Policy{Copies: 2}}, "k1", []string{"r1", "r2"}, nil},
+		{"replicas have no substitute server", table.Route{Pool: rehash, Copies: replicate.Policy{Copies: 2}}, "k1", []string{"r1", "r2"}, nil},
 		{"a ring built again", table.Route{Pool: rebuilt}, "k3", nil, []string{"n4", "n2", "n1"}},
 		{"gutter", table.Route{Pool: gutter}, "k1", nil, []string{"b1", "b2", "b0"}},
 		{"what is stripped counts nowhere", table.Route{Prefix: "9", Strip: true, Pool: rehash}, "9k2", nil, []string{"r0", "r1"}},

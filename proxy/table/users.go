@@ -50,7 +50,7 @@ func ParseUsers(text []byte) (*Users, error) {
 		u.all = append(u.all, next)
 	}
 	if len(u.all) == 0 {
-		return nil, fmt.Errorf("it names no user: nobody could use the listener")
+		return nil, fmt.Errorf("it names no user: no client could use the listener")
 	}
 	return u, nil
 }

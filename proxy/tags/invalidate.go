@@ -100,7 +100,7 @@ func (t *Tags) Invalidate(tags []stamp.Tag, pools []*routing.BoundPool, deadline
 		if v := p.View; v != nil && v.Foreign() {
 			n.foreign = true
 			if p.Pool.Failover.Strict {
-				n.answers = append(n.answers, Answer{Pool: p.Pool.Name, Why: "pool " + p.Pool.Name + ": Ringsides have different lists of servers, and it is not sure that it has reached all of them"})
+				n.answers = append(n.answers, Answer{Pool: p.Pool.Name, Why: "pool " + p.Pool.Name + ": instances have different lists of servers, and it is not sure that it has reached all of them"})
 			}
 		}
 		members := len(p.Servers)

@@ -332,7 +332,7 @@ func (c *Conn) Up() {
 	e := c.Server.e
 	c.State, c.life = ConnUp, life{e.Now, c.life.n + 1}
 	if e.Debug {
-		e.Log.Debug("connected to a server", "server", c.Server.Target.Name, "address", c.Server.Target.Address)
+		e.Log.Debug("server connected", "server", c.Server.Target.Name, "address", c.Server.Target.Address)
 	}
 	e.Observer.Connected(c)
 	a := e.NewAttempt(nil)
@@ -423,7 +423,7 @@ func (c *Conn) Lost(err error) {
 		if owed == 0 {
 			srv.Count.ClosedIdle++
 			if srv.e.Debug {
-				srv.e.Log.Debug("a server closed a connection that owed nothing", "server", srv.Target.Name, "address", srv.Target.Address)
+				srv.e.Log.Debug("server closed an idle connection", "server", srv.Target.Name, "address", srv.Target.Address)
 			}
 			srv.RedialAt = srv.e.Now + int64(idleRedial)
 			srv.e.At(link.RequestTimer, srv.RedialAt)

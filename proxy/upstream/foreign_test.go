@@ -50,10 +50,10 @@ c1 < SERVER_ERROR server s1 is down: it sent what is no answer to version
 		got = append(got, said)
 	}
 	want := []string{
-		`ERROR msg="aborted a server connection: the server broke the protocol" server=s1`,
+		`ERROR msg="server connection closed: the server broke the protocol" server=s1`,
 		`WARN msg="server down" server=s1`,
 		`INFO msg="server up" server=s1`,
-		`ERROR msg="aborted a server connection: the server broke the protocol" server=s1`,
+		`ERROR msg="server connection closed: the server broke the protocol" server=s1`,
 		`WARN msg="server down" server=s1`,
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {

@@ -25,7 +25,7 @@ func (c *Conn) Parse() {
 		}
 		a := c.Head
 		if a == nil || a.Start >= c.Taken {
-			c.desync("answered a question nobody asked", buf)
+			c.desync("sent a reply without a request", buf)
 			return
 		}
 		if c.passing > 0 {
@@ -105,11 +105,11 @@ func endFollows(r *wire.Reply, rest []byte) bool {
 func (c *Conn) desync(what string, buf []byte) {
 	e, srv := c.Server.e, c.Server
 	e.Count.Desyncs++
-	e.LogLimited(slog.LevelError, srv.Label(), "aborted a server connection: the server broke the protocol", "server", srv.Target.Name, "address", srv.Target.Address, "why", "it "+what, "bytes", string(buf[:min(len(buf), 64)]))
+	e.LogLimited(slog.LevelError, srv.Label(), "server connection closed: the server broke the protocol", "server", srv.Target.Name, "address", srv.Target.Address, "why", "it "+what, "bytes", string(buf[:min(len(buf), 64)]))
 	e.Input.Start = e.Input.End
 	if a := c.Head; a != nil && a.Shared(a.Size) && srv.joinGets {
 		srv.joinGets = false
-		e.LogLimited(slog.LevelWarn, srv.Label(), "gets for a server go alone from now on: it answered several of one line, not in their order; set gets: single, or multiget_order: request if it is a Ringside", "server", srv.Target.Name, "address", srv.Target.Address)
+		e.LogLimited(slog.LevelWarn, srv.Label(), "server replied to several gets in the wrong order, so it gets one key per request from now on: set gets: single, or multiget_order: request if it is a Ringside instance", "server", srv.Target.Name, "address", srv.Target.Address)
 	}
 	if srv.violated(); !c.greeted && !c.Lingering || srv.violations >= srv.downAfter {
 		was := srv.Down

@@ -95,7 +95,7 @@ const on = {
   hot(d) { S.hot = d; mark('hot'); },
   why(d) { S.why = d; mark('why'); },
   routes(d) { S.routes = d; $('guards').hidden = doc.querySelector('nav [href="#guards"]').hidden = !d; mark('guards'); },
-  roll(d) { S.roll = d; $('ringsides').hidden = $('which').hidden = !d; if (d) text($('which'), d.of > 1 ? `${plain(d.me)}, 1 of ${count(d.of)} Ringsides` : plain(d.me)); mark('roll'); },
+  roll(d) { S.roll = d; $('ringsides').hidden = $('which').hidden = !d; if (d) text($('which'), d.of > 1 ? `${plain(d.me)}, 1 of ${count(d.of)} instances` : plain(d.me)); mark('roll'); },
   event(d) { const e = sentence(d); if (e) { S.events.unshift(e); if (S.events.length > 256) { const i = S.events.findLastIndex(x => x.minor); S.events.splice(i > 0 ? i : 256, 1); } mark('events', 'charts'); } },
 };
 function link(state, why) {
@@ -172,7 +172,7 @@ const FIGS = [
   ['Latency p99', k => dur(k.lat[2]), k => `p50 ${flat(dur(k.lat[0]))}, p90 ${flat(dur(k.lat[1]))}`, k => Math.log10((k.lat[2] || 50) / 50), 's3'],
   ['Failed', k => rate(k.oc.fail), k => k.inf ? `${count(k.inf)} in flight` : 'nothing in flight', k => k.oc.fail, 'fail', k => k.oc.fail > 50 ? 'bad' : k.oc.fail >= 1 ? 'warn' : ''],
   ['Memory', () => { const m = S.mem; return m ? bytes(sum(m.used)) : ['–', '']; }, () => { const m = S.mem; return m ? `of ${flat(bytes(sum(m.limit)))}, ${m.used.includes(null) ? m.used.filter(x => x != null).length + ' of ' + m.used.length + ' answer' : count(sum(m.items)) + ' items'}` : ''; }, 'used', 'used'],
-  ['Evictions', () => S.mem ? rate(sum(S.mem.ev)) : ['–', ''], () => S.mem ? sum(S.mem.ev) ? `${flat(rate(sum(S.mem.unf)))} of them never read` : 'nothing is thrown away' : '', 'ev', 's1'],
+  ['Evictions', () => S.mem ? rate(sum(S.mem.ev)) : ['–', ''], () => S.mem ? sum(S.mem.ev) ? `${flat(rate(sum(S.mem.unf)))} of them never read` : 'nothing is evicted' : '', 'ev', 's1'],
   ['Clients', k => [count(k.cl), ''], k => `Ringside ${(100 * k.cpu).toFixed(0)}${NB}% of a core`, k => k.cl, 's7'],
 ];
 const sum = a => (a || []).reduce((x, y) => x + (y || 0), 0);
@@ -225,7 +225,7 @@ parts.ring = {box: 'ring', draw() {
   if (who >= 0) { const x = t.servers[who]; line(x.name, cy - 2, '650 19px ' + sans, few() ? hue(who) : C('ink')); line(`${flat(share(x.share))} of the keys`, cy + 18, '12px ' + sans, C('mid')); }
   else if (L && L.order.length) {
     const st = S.tick ? S.tick.s.st : [], live = stands(L, st), o = live == null ? L.order[0] : live; line(plain(L.typed), cy - 26, '12px ' + css('--mono'), C('mid'));
-    line(t.servers[o].name, cy, '650 21px ' + sans, few() ? hue(o) : C('ink')); line(o !== L.order[0] ? `for ${brief(t.servers[L.order[0]].name)}, which is ${stateOf(st[L.order[0]])[0]}` : L.keep > 1 ? `and a copy on ${namesOf(L.order.slice(1, L.copiesWanted).map(i => t.servers[i].name))}` : `hash ${L.hash}`, cy + 20, '12px ' + sans, C('mid'));
+    line(t.servers[o].name, cy, '650 21px ' + sans, few() ? hue(o) : C('ink')); line(o !== L.order[0] ? `for ${brief(t.servers[L.order[0]].name)}, which is ${stateOf(st[L.order[0]])[0]}` : L.keep > 1 ? `and a replica on ${namesOf(L.order.slice(1, L.copiesWanted).map(i => t.servers[i].name))}` : `hash ${L.hash}`, cy + 20, '12px ' + sans, C('mid'));
     const a = R.kind === 'points' ? turn(L.place) : turn((L.index + .5) / (L.of || 1) * 4294967296); if (R.n) { g.save(); g.translate(cx, cy); g.rotate(a);
     g.fillStyle = C('ink'); g.beginPath(); g.moveTo(ro + 2, 0); g.lineTo(ro + 13, -6); g.lineTo(ro + 13, 6); g.closePath(); g.fill(); g.strokeStyle = C('ink'); g.lineWidth = 1.6; g.beginPath(); g.moveTo(R.kind === 'points' ? ri - 9 : ri + 3, 0); g.lineTo(ro + 4, 0); g.stroke(); g.restore(); }
     if (R.kind === 'buckets' && L.hops) { const at = k => turn((L.hops[k] + .5) / R.n * 4294967296); g.strokeStyle = C('mid'); g.fillStyle = C('mid'); g.lineWidth = 1.3; const hops = L.hops.length - 1, from = Math.max(1, hops - 5); for (let i = from; i <= hops; i++) { const r = ri - 30 - (hops - i) * 7, p = at(i - 1), q = at(i); g.beginPath(); g.arc(cx, cy, r, p, q); g.stroke(); g.save(); g.translate(cx + Math.cos(q) * r, cy + Math.sin(q) * r); g.rotate(q + Math.PI / 2); g.beginPath(); g.moveTo(2, 0); g.lineTo(-6, -3.5); g.lineTo(-6, 3.5); g.fill(); g.restore(); g.beginPath(); g.arc(cx + Math.cos(p) * r, cy + Math.sin(p) * r, 2, 0, TAU); g.fill(); } }
@@ -271,18 +271,18 @@ parts.look = {draw() {
   if (!L) { box.replaceChildren('A key hashes to a place on the ring and belongs to a point there. Type one, or pick one of the hot keys below.'); return; }
   const k = el('code', {class: 'k'}); k.append(shown(enc(L.typed)));
   if (L.error) { box.replaceChildren(k, ': ' + L.error + '.'); return; }
-  if (L.pool !== t.pool) { box.replaceChildren(k, ' goes to pool ', B(L.pool), L.match || L.prefix ? ` by the route ${plain(L.match || L.prefix)}` : '', ', to its server ', B(L.owner || 'nobody'), '.'); return; }
-  const out = [k, ' hashes to ', K(L.hash)], o = L.order[0]; if (o == null) { box.replaceChildren(k, ' belongs to nobody.'); return; }
+  if (L.pool !== t.pool) { box.replaceChildren(k, ' goes to pool ', B(L.pool), L.match || L.prefix ? ` by the route ${plain(L.match || L.prefix)}` : '', ', to its server ', B(L.owner || 'none'), '.'); return; }
+  const out = [k, ' hashes to ', K(L.hash)], o = L.order[0]; if (o == null) { box.replaceChildren(k, ' belongs to no server.'); return; }
   if (L.hits === 'point') out.push(S.ring && S.ring.before ? '. The point before it is ' : '. The next point clockwise is ', K(L.point), `, number ${count(L.index)} of ${count(L.of)}: it is `, B(L.owner), '’s.');
   else if (L.hops) out.push(`. The jumps go ${L.hops.slice(-6).join(' → ')} and stop before ${L.of}: bucket ${L.index} is `, B(L.owner), '’s.');
   else if (L.of) out.push(`, ${L.hits} ${L.index} of ${L.of}: `, B(L.owner), '.');
   else out.push(`. The ${L.hits || 'rule'}${L.point ? ' ' + L.point : ''} gives it to `, B(L.owner), '.');
-  if (L.copies) out.push(` The route${L.match || L.prefix ? ' ' + plain(L.match || L.prefix) : ''} keeps ${L.copies.length} copies: `, B(L.copies[0].server), ' decides, ', ...L.copies.slice(1).flatMap((m, i) => [i ? ' and ' : '', B(m.server)]), L.copies.length > 2 ? ' have the others.' : ' has the other.');
+  if (L.copies) out.push(` The route${L.match || L.prefix ? ' ' + plain(L.match || L.prefix) : ''} keeps ${L.copies.length} replicas: `, B(L.copies[0].server), ' is the primary, ', ...L.copies.slice(1).flatMap((m, i) => [i ? ' and ' : '', B(m.server)]), L.copies.length > 2 ? ' have the others.' : ' has the other.');
   const others = (L.interim || []).map(m => (m.pool === t.pool ? '' : m.pool + '/') + m.server), state = st[o];
-  if (away(state)) { const s = stands(L, st); out.push(` ${t.servers[o].name} is ${stateOf(state)[0]}, so now `, s != null ? N(s) : B(others[0] && t.failover === 'gutter' && moved(state) ? others[0] : 'nobody'), ' answers.', s == null && others.length && !moved(state) ? ' If it goes out, others take over.' : ''); }
-  else if (back(state) && others.length) out.push(' It is coming back: what it does not have yet is asked of ', B(others[0]), '.');
-  else if (others.length) out.push(' If it is out, ', B(others[0]), ' stands in', ...(others.length > 1 ? [', then ', others[1]] : []), '.');
-  else if (!L.copies) out.push(' If it is out, nobody stands in: its keys miss.');
+  if (away(state)) { const s = stands(L, st); out.push(` ${t.servers[o].name} is ${stateOf(state)[0]}, so now `, s != null ? N(s) : B(others[0] && t.failover === 'gutter' && moved(state) ? others[0] : 'no server'), ' replies.', s == null && others.length && !moved(state) ? ' If it goes out, others take over.' : ''); }
+  else if (back(state) && others.length) out.push(' It is rejoining: keys that it does not have yet are read from ', B(others[0]), '.');
+  else if (others.length) out.push(' If it is out, ', B(others[0]), ' serves its keys', ...(others.length > 1 ? [', then ', others[1]] : []), '.');
+  else if (!L.copies) out.push(' If it is out, it has no substitute server: its keys miss.');
   box.replaceChildren(...out);
 }};
 function look(key) { $('key').value = key; if (!key) { S.look = null; mark('ring', 'look'); return; } BE.route(key).then(r => { if ($('key').value !== key) return; S.look = r; mark('ring', 'look'); }).catch(e => { text($('reason'), e.message); }); }
@@ -331,22 +331,22 @@ parts.servers = {box: 'servers', draw() {
   const up = s.st.filter(x => x === 'up').length; text($('serverswhat'), `${up} of ${n} up`);
 }};
 
-// ---- what a person may do
+// ---- what an operator may do
 const menuBox = $('menu');
 function menu(i, at) {
   const s = S.topo.servers[i], st = S.tick.s.st[i], can = S.hello.control, item = (label, f, always) => { const b = el('button', {type: 'button', role: 'menuitem', disabled: !can && !always, title: can || always ? '' : 'This page may not give orders: see admin.control'}, label); b.onclick = () => { close(); f(); }; return b; };
   const close = () => { menuBox.hidden = true; at.focus(); }; const share_ = flat(share(s.share)), go = (what, title, words, yes) => () => ask(title, words, yes, () => BE.order(s.name, what).catch(e => tell(title, e.message)));
   const kept = S.topo.routes.filter(r => r.copies > 1).length, all = kept > 0 && kept === S.topo.routes.length, moves = S.topo.failover !== 'fail_fast', flow = `Its ${share_} of the keys, now ${count(S.tick.s.rps[i])} requests/s,`;
   const one = moves ? 'move to other servers and miss once each' : 'miss, and writes to them fail, until it is restored', empties = moves || kept;
-  const away_ = `${kept ? 'are served by their other copies' : one}${kept && !all ? `, where they have some; the others ${one}` : ''}. ${empties ? 'Restore brings it back, emptied.' : 'It keeps what it holds.'}`;
-  const back = !empties ? `It gets its ${share_} of the keys again, with the values that it holds: those written elsewhere meanwhile are not among them.` : `It is emptied first, then takes back its ${share_} of the keys. ${all ? 'Their other copies serve them meanwhile.' : kept ? 'Each that has no other copy misses once.' : 'Each of them misses once.'}`;
+  const away_ = `${kept ? 'are served by their other replicas' : one}${kept && !all ? `, where they have some; the others ${one}` : ''}. ${empties ? 'Restore brings it back, emptied.' : 'It keeps what it holds.'}`;
+  const back = !empties ? `It gets its ${share_} of the keys again, with the values that it holds: those written elsewhere meanwhile are not among them.` : `It is emptied first, then takes back its ${share_} of the keys. ${all ? 'Their other replicas serve them meanwhile.' : kept ? 'Each that has no other replica misses once.' : 'Each of them misses once.'}`;
   const k = S.tick.s, next = k.next[i] || '', about = el('p', {id: 'menuwhy'}, el('b', {}, s.name), s.name === s.addr ? '' : ' ' + s.addr, el('br'), `${stateOf(st)[0]} for ${ago(S.tick.t - k.since[i])}${k.why[i] ? ': ' + bare(k.why[i]) : ''}`);
   if (next) about.append(el('br'), next[0].toUpperCase() + next.slice(1));
   const list = el('div', {role: 'menu', 'aria-label': 'What to do with ' + s.name, 'aria-describedby': 'menuwhy'});
   menuBox.replaceChildren(about, list); list.append(
     S.tick.s.ord[i] ? item('Restore…', go('restore', `Restore ${s.name}?`, back, 'Restore ' + s.name)) : item('Drain…', go('drain', `Drain ${s.name}?`, `${flow} ${away_}`, 'Drain ' + s.name)),
     item('Take down…', go('down', `Take ${s.name} down at once?`, `What is in flight to it fails. ${flow} ${away_}`, 'Take it down')), el('hr'),
-    ...(S.hello.faults ? [item('Make it hang for 10 s…', go('hang', `Make ${s.name} hang?`, `Only this Ringside sees it. For 10 s nothing that it is asked is answered: now ${count(S.tick.s.rps[i])} requests/s.`, 'Let it hang'))] : []),
+    ...(S.hello.faults ? [item('Make it hang for 10 s…', go('hang', `Make ${s.name} hang?`, `Only this instance is affected. For 10 s it gets no replies from the server: now ${count(S.tick.s.rps[i])} requests/s.`, 'Let it hang'))] : []),
     item('Copy its address', () => navigator.clipboard && navigator.clipboard.writeText(s.addr), true));
   const r = at.getBoundingClientRect(); menuBox.hidden = false; menuBox.style.left = Math.max(8, r.right + scrollX - menuBox.offsetWidth) + 'px'; menuBox.style.top = r.bottom + scrollY + 4 + 'px'; (menuBox.querySelector('button:enabled') || at).focus();
   menuBox.onkeydown = e => { const l = [...menuBox.querySelectorAll('button:enabled')], p = l.indexOf(doc.activeElement); if (e.key === 'Escape') close(); else if (e.key === 'ArrowDown') l[(p + 1) % l.length].focus(); else if (e.key === 'ArrowUp') l[(p + l.length - 1) % l.length].focus(); else return; e.preventDefault(); };
@@ -434,7 +434,7 @@ parts.slabs = {box: 'memory', draw() {
   const per = list.map(([i, s]) => [i, classes([s], d.page)]), peak = Math.max(...per.flatMap(p => p[1].map(c => c.held)), d.page), fig = $('slabbig'), tot = big.reduce((a, c) => [a[0] + c.held, a[1] + c.used, a[2] + c.over, a[3] + c.ev], [0, 0, 0, 0]), cap = fig.querySelector('figcaption');
   const told = S.mem ? S.mem.used.filter(x => x != null).length : t.servers.length, nServ = S.slab < 0 ? told < t.servers.length ? `${told} of ${t.servers.length} servers` : told > 1 ? `All ${told} servers` : 'The server' : t.servers[S.slab].name;
   cap.replaceChildren(el('b', {}, nServ), big.length ? `${flat(bytes(tot[0]))} held, ${flat(share(tot[1] / tot[0], 0))} of it data` : 'nothing is stored yet', tot[3] >= .5 ? el('span', {class: 'st-bad'}, flat(rate(tot[3])) + ' evicted') : '');
-  const top = Math.max(d.page * 2, nice(Math.max(...big.map(c => c.held), 1) / d.page) * d.page); slabChart(fig.querySelector('svg'), big, sizes, top, true); fig.querySelector('svg').setAttribute('aria-label', `${nServ}: memory by size of item` + (big.length ? `. ${flat(bytes(tot[0]))} held, ${flat(share(tot[1] / tot[0], 0))} of it data; most for items of up to ${big.toSorted((a, b) => b.held - a.held).slice(0, 3).map(c => sizeText(c.size)).join(', ')}${tot[3] >= .5 ? `; thrown away: ${big.filter(c => c.ev >= .5).map(c => `${flat(rate(c.ev))} of up to ${sizeText(c.size)}`).join(', ')}` : ''}` : ''));
+  const top = Math.max(d.page * 2, nice(Math.max(...big.map(c => c.held), 1) / d.page) * d.page); slabChart(fig.querySelector('svg'), big, sizes, top, true); fig.querySelector('svg').setAttribute('aria-label', `${nServ}: memory by size of item` + (big.length ? `. ${flat(bytes(tot[0]))} held, ${flat(share(tot[1] / tot[0], 0))} of it data; most for items of up to ${big.toSorted((a, b) => b.held - a.held).slice(0, 3).map(c => sizeText(c.size)).join(', ')}${tot[3] >= .5 ? `; evicted: ${big.filter(c => c.ev >= .5).map(c => `${flat(rate(c.ev))} of up to ${sizeText(c.size)}`).join(', ')}` : ''}` : ''));
   const box = $('slabsmall'), want = [[-1, all], ...per]; while (slabBtns.length < want.length) { const b = el('button', {type: 'button'}, el('figcaption'), svg('svg', {'aria-hidden': 'true'})); b.onclick = () => { S.slab = b._i; mark('slabs'); }; slabBtns.push(b); box.append(b); } slabBtns.forEach((b, j) => { b.hidden = j >= want.length; });
   want.forEach(([i, cl], j) => { const b = slabBtns[j]; b._i = i; b.setAttribute('aria-pressed', S.slab === i); const f = cl.reduce((a, c) => [a[0] + c.held, a[1] + c.used], [0, 0]), ev = cl.reduce((a, c) => a + c.ev, 0); b.firstChild.replaceChildren(el('b', {}, i < 0 ? 'Sum' : t.servers[i].name), `${flat(bytes(f[0]))}`, ev >= .5 ? el('span', {class: 'st-bad'}, '▾ ' + flat(rate(ev))) : ''); slabChart(b.lastChild, cl, sizes, i < 0 ? Math.max(...all.map(c => c.held), d.page) : peak, false); });
   const w = d.warnings, u = $('slabwarn'), g = (kind, lvl) => { const x = mkGlyph(); glyph(x, stateOf(kind)); x.setAttribute('class', 'st-' + lvl); return x; };
@@ -457,7 +457,7 @@ function fill(tb, list, none, make, draw) { // as many rows as there are; withou
   list.forEach((x, i) => draw(x, tb.rows[i]));
 }
 parts.hot = {box: 'keys', draw() {
-  const d = S.hot, t = S.topo; if (!d || !t) return; const st = S.tick ? S.tick.s.st : [], top = Math.max(1e-9, ...d.keys.map(k => k.rps)), none = d.off ? 'Nobody watches which keys are asked for: see admin.hot.' : 'No key has been asked for yet.';
+  const d = S.hot, t = S.topo; if (!d || !t) return; const st = S.tick ? S.tick.s.st : [], top = Math.max(1e-9, ...d.keys.map(k => k.rps)), none = d.off ? 'Hot keys are off: see admin.hot.' : 'No key has been asked for yet.';
   text($('hotwhat'), d.keys.length ? `the last ${count(d.win)}${NB}s, ${d.one_in > 1 ? `one request in ${count(d.one_in)} looked at` : 'every request looked at'}` : '');
   fill($('hot').tBodies[0], d.keys.slice(0, 12), none, () => { const c = el('span', {class: 'chip'}, el('i'), el('span')); return el('tr', {}, keyCell(), barCell(), el('td', {class: 'n opt'}), el('td', {class: 'n'}), el('td', {class: 'n opt'}), el('td', {class: 'opt'}, c)); }, (k, r) => {
     const c = r.cells, bar = c[1].firstChild, chip = c[5].firstChild, o = k.server; setKey(c[0].firstChild, k.key); r.title = `± ${flat(rate(k.off))}`;
@@ -479,7 +479,7 @@ const label = (b64, other) => b64 ? shown(b64) : other, ms = v => v == null ? ['
 const MOSTROUTES = 12; // in a table: those of which there is most
 const busiest = (l, by) => l.length > MOSTROUTES ? [...l].sort((a, b) => by(b) - by(a)).slice(0, MOSTROUTES) : l, ofAll = l => l.length > MOSTROUTES ? `; ${MOSTROUTES} of ${count(l.length)} routes` : '';
 parts.why = {box: 'why', draw() {
-  const d = S.why; if (!d) return; const none = d.off ? 'Nobody looks: see admin.misses.' : 'No key has missed yet.', rows = d.routes.filter(r => Object.keys(r.why).length || r.saved != null), saved = sum(d.routes.map(r => r.saved || 0));
+  const d = S.why; if (!d) return; const none = d.off ? 'Miss reasons are off: see admin.misses.' : 'No key has missed yet.', rows = d.routes.filter(r => Object.keys(r.why).length || r.saved != null), saved = sum(d.routes.map(r => r.saved || 0));
   text($('whywhat'), d.off ? '' : `the last minutes, ${d.chosen < 1 ? `one key in ${count(1 / d.chosen)} is remembered` : 'all keys are remembered'}, for ${ago(1000 * d.reach)}${ofAll(rows)}`);
   text($('worthwhat'), rows.some(r => r.saved != null) ? `hits save ${flat(work(saved))}` : 'from a miss to the set that follows');
   fill($('whys').tBodies[0], busiest(rows, r => r.miss), none, () => el('tr', {}, el('td', {class: 'k'}), el('td', {class: 'n'}), el('td', {}, el('span', {class: 'whys'}, el('span', {class: 'bar'}), el('span'))), el('td', {class: 'n opt'})), (r, row) => {
@@ -505,7 +505,7 @@ parts.guards = {box: 'guards', draw() {
     const c = row.cells; c[3].className = 'n opt'; route(c[0], g); put(c[1], r2(g.told)); put(c[2], r2(g.saved + g.old)); text(c[3], count(g.waiting)); put(c[4], g.p50_ms == null ? ['–', ''] : [`${flat(ms(g.p50_ms))}, p99 ${flat(ms(g.p99_ms))}`, '']);
     row.title = `told to rebuild ${flat(r2(g.told))}, of which stored ${flat(r2(g.stored))}\nwaited and got the value ${flat(r2(g.saved))}, in vain ${flat(r2(g.late))}\ngot the old value ${flat(r2(g.old))}\nsets that came too late ${flat(r2(g.refused))}`;
   });
-  text($('tagwhat'), `${plural(v.ever, 'invalidation')} by this Ringside${v.rate ? `, now ${flat(rate(v.rate))}` : ''}${v.p99_ms != null ? `, p99 ${flat(ms(v.p99_ms))}` : ''}${v.bad ? `; ${count(v.bad)} not heard by all servers` : ''}${ofAll(d.tags)}`);
+  text($('tagwhat'), `${plural(v.ever, 'invalidation')} by this instance${v.rate ? `, now ${flat(rate(v.rate))}` : ''}${v.p99_ms != null ? `, p99 ${flat(ms(v.p99_ms))}` : ''}${v.bad ? `; ${count(v.bad)} not received by all servers` : ''}${ofAll(d.tags)}`);
   fill($('tags').tBodies[0], busiest(d.tags, x => x.hits), '', cells(3), (t, row) => {
     const c = row.cells; c[3].className = 'n opt'; route(c[0], t); put(c[1], r2(t.hits)); put(c[2], r2(t.invalid)); put(c[3], r2(t.unordered));
     row.title = `the tags of ${count(t.known)} keys are remembered${t.broken ? `\n${count(t.broken)} values could not be read: somebody else writes them` : ''}`;
@@ -516,23 +516,23 @@ parts.guards = {box: 'guards', draw() {
     row.title = `given from what is kept here ${flat(r2(n.hits))}, a server was asked ${flat(r2(n.asked))}\n${plural(n.values, 'value')} kept now; how old they were when they were given, on average: ${flat(ms(n.age_ms))}`;
   });
   if (!d.copies) return; const w = d.copies;
-  text($('copywhat'), `mended ${flat(r2(w.repaired))}, given to emptied servers ${flat(r2(w.refilled))}${w.dropped ? `, put off ${flat(r2(w.dropped))}` : ''}`);
-  $('lacks').replaceChildren(...(d.lacks.length ? d.lacks : [null]).map(l => { const g = mkGlyph(), is = stateOf(l ? 'warm' : 'up'); glyph(g, is); g.setAttribute('class', 'st-' + is[1]); return el('li', {class: l ? '' : 'good'}, g, el('p', {}, l ? el('b', {}, S.topo.servers[l.server].name) : 'All servers have what they should, as far as this Ringside knows.', l && ' ' + l.text + '.')); }));
+  text($('copywhat'), `repaired ${flat(r2(w.repaired))}, resynced ${flat(r2(w.refilled))}${w.dropped ? `, dropped ${flat(r2(w.dropped))}` : ''}`);
+  $('lacks').replaceChildren(...(d.lacks.length ? d.lacks : [null]).map(l => { const g = mkGlyph(), is = stateOf(l ? 'warm' : 'up'); glyph(g, is); g.setAttribute('class', 'st-' + is[1]); return el('li', {class: l ? '' : 'good'}, g, el('p', {}, l ? el('b', {}, S.topo.servers[l.server].name) : 'All servers have what they should, as far as this instance knows.', l && ' ' + l.text + '.')); }));
 }};
 
-// ---- which Ringsides there are
+// ---- which instances there are
 parts.roll = {box: 'ringsides', draw() {
   const d = S.roll; if (!d) return; const T = s => plain(s);
   text($('rollwhat'), d.text + (d.of > d.list.length ? ` ${count(d.list.length)} of them are listed.` : '') + (d.bad ? ` ${plural(d.bad, 'entry').replace(/ys$/, 'ies')} could not be read.` : ''));
   fill($('roll').tBodies[0], d.list, '', () => el('tr', {}, el('td', {class: 'k'}), el('td'), el('td', {class: 'k opt'}), el('td'), el('td')), (r, row, i) => {
     const c = row.cells; row.className = r.other || r.apart ? 'differs' : ''; text(c[0], T(r.name) + (r === d.list[0] ? ' (this one)' : '')); text(c[1], T(r.version)); text(c[2], r.config); text(c[3], r.suspects ? T(r.suspects) : 'nobody');
-    text(c[4], (r.apart ? 'copies at other servers' : r.other ? 'another ' + r.other : 'yes') + (r.silent > 1 ? `, silent for ${r.silent} rounds` : ''));
+    text(c[4], (r.apart ? 'replicas on other servers' : r.other ? 'another ' + r.other : 'yes') + (r.silent > 1 ? `, silent for ${r.silent} rounds` : ''));
   });
 }};
 
 // ---- traces: a row for each key, a letter for each event
-const LETTERS = {M: 'miss', L: 'lock won by add', l: 'lock refused', W: 'written', U: 'unlocked by delete', H: 'hit', D: 'deleted', I: 'counted', T: 'touched', S: 'stale served', R: 'rebuild granted', E: 'error', w: 'write refused', d: 'nothing to delete', X: 'memcached threw it away', F: 'its server was flushed or out, or it has another now'};
-const LEGEND = [['M', 'miss'], ['L', 'lock won by add'], ['l', 'lock refused'], ['Ww', 'written, refused'], ['U', 'unlocked by delete'], ['H', 'hit'], ['Dd', 'deleted, not there'], ['IT', 'counted, touched'], ['S', 'stale served'], ['R', 'rebuild granted'], ['E', 'error'], ['XF', 'why M: gone early, flushed']];
+const LETTERS = {M: 'miss', L: 'lock won by add', l: 'lock refused', W: 'written', U: 'unlocked by delete', H: 'hit', D: 'deleted', I: 'counted', T: 'touched', S: 'stale served', R: 'rebuild granted', E: 'error', w: 'write refused', d: 'nothing to delete', X: 'memcached evicted it', F: 'its server was flushed or out, or it has another now'};
+const LEGEND = [['M', 'miss'], ['L', 'lock won by add'], ['l', 'lock refused'], ['Ww', 'written, refused'], ['U', 'unlocked by delete'], ['H', 'hit'], ['Dd', 'deleted, not there'], ['IT', 'counted, touched'], ['S', 'stale served'], ['R', 'rebuild granted'], ['E', 'error'], ['XF', 'why M: evicted, flushed']];
 $('tkey').append(...LEGEND.map(([l, n]) => el('span', {}, el('span', {class: 'pairl'}, ...[...l].map(x => el('span', {class: 'l l-' + x}, x))), n)));
 const MOSTROWS = 12, traces = new Map(), others = new Set(); let tseen = 0, tdrop = 0, tsaid = '';
 const lockOf = k64 => { const raw = atob(k64); return raw.startsWith('lock:') ? btoa(raw.slice(5)) : k64; }; // a lock stands in the row of what it locks

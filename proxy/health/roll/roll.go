@@ -122,7 +122,7 @@ func (c *Call) Here() (list []Entry) {
 func (c *Call) Apart(copies uint64) string {
 	for _, e := range c.Here() {
 		if e.Copies != copies {
-			return cmp.Or(e.Name, "another Ringside")
+			return cmp.Or(e.Name, "another instance")
 		}
 	}
 	return ""

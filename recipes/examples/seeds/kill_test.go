@@ -123,7 +123,7 @@ func throughAKill(t *testing.T, r *testenv.Ringside, servers []*testenv.Memcache
 			goals[l] = l.sure.Load() + 20
 		}
 		for l, goal := range goals {
-			testenv.Eventually(t, fmt.Sprintf("%s goes on (two copies: %t; last error: %v)", l.name, l.two, l.last.Load()), func() bool { return l.sure.Load() >= goal })
+			testenv.Eventually(t, fmt.Sprintf("%s goes on (two replicas: %t; last error: %v)", l.name, l.two, l.last.Load()), func() bool { return l.sure.Load() >= goal })
 		}
 	}
 	more()
@@ -176,9 +176,9 @@ func (l *load) run(worker int, stop chan bool) {
 // copies describes the load and its number of copies, for messages.
 func (l *load) copies() string {
 	if l.two {
-		return l.name + ", two copies"
+		return l.name + ", two replicas"
 	}
-	return l.name + ", one copy"
+	return l.name + ", one replica"
 }
 
 // between checks a number against the calls that produced it. With one copy it may

@@ -192,7 +192,7 @@ func current(t *testing.T, rows []row) {
 	}
 }
 
-const head = "scheme\tas printed\tcorrected\tthrough a kill, one copy\tthrough a kill, two copies\n"
+const head = "scheme\tas printed\tcorrected\tthrough a kill, one replica\tthrough a kill, two replicas\n"
 
 func (r row) cells(killed map[string][2]string) []string {
 	k := killed[r.kill]
@@ -247,14 +247,14 @@ it, for the module is called ringside and is nowhere to be downloaded; then it i
     go mod edit -replace ringside=../ringside
     go get ringside/recipes
 
-This page is what a test has printed, with a Ringside in front of three memcached 1.6.18:
+This page is what a test has printed, with a Ringside instance in front of three memcached 1.6.18:
 
     go test ./recipes/... -run Seeds -v      # prints the table
     go generate ./recipes/examples/seeds     # writes this page
 
 Races are made by a schedule, not hoped for, so what is printed as lost is lost each time; figures of the last two columns differ from
 run to run. There a server is killed in the middle of the load and comes back empty after it was ejected: the one that has the scheme's key, or the one that
-decides for it where there are two copies. "Sure" are calls that succeeded; a call that ended with an error may have been done or not. S-numbers are those by
+decides for it where there are two replicas. "Sure" are calls that succeeded; a call that ended with an error may have been done or not. S-numbers are those by
 which the project speaks of a scheme. A loop that "never ends" was cut after 1,000 rounds.
 
 What is no call of a program is tested elsewhere: a value that a Python program writes and a PHP program reads, and a PHP
