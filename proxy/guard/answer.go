@@ -46,7 +46,11 @@ func appendMeta(dst []byte, asked wire.Letters, longer int64, r *wire.Reply, b [
 		case letter == 'f':
 			dst = append(append(dst, " f"...), s.ClientFlags()...)
 		case letter == 't' && longer > 0 && s.SecondsLeft() < 1<<40:
-			dst = strconv.AppendInt(append(dst, " t"...), max(s.SecondsLeft()-longer, 0), 10)
+			left := max(s.SecondsLeft()-longer, 0)
+			if s.IsInvalidated() {
+				left = 0
+			}
+			dst = strconv.AppendInt(append(dst, " t"...), left, 10)
 		default:
 			dst = append(append(dst, ' '), flag.Of(b)...)
 		}

@@ -31,6 +31,7 @@ type missOrigin struct {
 	itemPlace
 	Via  upstream.ConnEpoch // connection epoch of the cas
 	Stub bool               // the item is a placeholder without an old value
+	Left int32              // on a route with stale: how long the value lived from At on, in seconds; 0: the item is deleted or a placeholder
 	At   int64              // when the get was sent
 	tagsRead
 }

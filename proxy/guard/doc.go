@@ -29,15 +29,20 @@
 //	            sent                                             W                Z on a placeholder
 //	get         mg k f v c t N R k                               miss             waits, then a value or a miss
 //	gets        mg k f v c t N k                                 miss             waits; never gets an old value
+//	            W on an old value with less than a lease left: md k I C<cas> T, mg k s f c t N R0
 //	set         after a miss: ms k C<cas>; HD: stored; NF, EX: NOT_STORED; without a miss: ms k
-//	delete      mg k s f c t R0, md k; with stale: md k I C<cas> T<stale>
+//	delete      mg k s f c t R0, md k; with stale: md k I C<cas> T<stale+lease>
 //	add         after a miss of a placeholder or X: as set; of a value: NOT_STORED; without a miss: ms k ME;
 //	            on NS: look; placeholder, X: ms k C<cas>
 //	replace     after a miss: as set, with MR; of a placeholder: NOT_STORED
 //	replace, append, prepend: look; ms k MR C<cas>, MA, MP; a placeholder, X: NOT_STORED
-//	incr, decr  unchanged; if there is no number: look; with stale: look, ma k C<cas>
-//	touch, gat  look, then unchanged, with the longer time
+//	incr, decr  unchanged, with the longer time; if there is no number: look; with stale: look, ma k C<cas>
+//	touch       look, then unchanged, with the longer time
+//	gat         as get; of a value: mg T with the longer time; a placeholder, X: read again
 //	cas, mg with N or R, ms with C or I, md with I or C, me: unchanged
+//
+// A deleted value (X) is kept for stale and lease, and served while it has more than a
+// lease left. So the set of a rebuild that began while it was served finds it.
 //
 // "look" is an mg that does not start a rebuild (rule.inspectItem).
 //

@@ -4,6 +4,7 @@ package guard
 
 import (
 	"encoding/base64"
+	"math"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -70,8 +71,19 @@ func plainLine(command, name, flags string) string {
 	return command + name + flags + "\r\n"
 }
 
-// maxRelative is the longest exptime that memcached treats as relative to now.
-const maxRelative = 30 * 24 * 60 * 60
+const (
+	maxRelative = 30 * 24 * 60 * 60 // the longest exptime that memcached treats as relative to now
+	maxExptime  = math.MaxInt32     // the largest exptime
+)
+
+// Exptime returns the exptime with which an item lives for another `left` seconds. now is
+// the Unix time.
+func Exptime(left, now int64) int64 {
+	if left > maxRelative {
+		return min(now+left, maxExptime)
+	}
+	return left
+}
 
 // storedTTL returns the exptime to store a value with, if the client wants n. now is the
 // Unix time. The value is kept longer so that it can be served during its rebuild. A
@@ -83,7 +95,7 @@ func storedTTL(rt *routing.Guard, n, now int64) (kept int64, sealed bool) {
 	if n > maxRelative {
 		left = n - now
 	}
-	if left <= 0 {
+	if left <= 0 || n > maxExptime {
 		return n, false
 	}
 	more := stale
@@ -95,7 +107,7 @@ func storedTTL(rt *routing.Guard, n, now int64) (kept int64, sealed bool) {
 	}
 	switch {
 	case n > maxRelative:
-		return n + more, false
+		return min(n+more, maxExptime), false
 	case n+more > maxRelative:
 		return now + n + more, false
 	}

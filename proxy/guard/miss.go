@@ -3,6 +3,7 @@ package guard
 // Recording of misses, and the sets that answer them.
 
 import (
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -71,6 +72,9 @@ func (l *rule) record(t *task.Task, what missed) *Miss {
 	if s := what.s; s != nil && !s.IsTombstone() {
 		seen.CAS, _ = strconv.ParseUint(string(s.Cas), 10, 64)
 		seen.itemPlace, seen.Via, seen.Stub, seen.Gone, seen.Won = l.here(t), what.via, s.IsPlaceholder(), l.isGone(s), what.won
+		if left := s.SecondsLeft(); l.Stale > 0 && !s.IsPlaceholder() && !s.IsInvalidated() && left <= math.MaxInt32 {
+			seen.Left = int32(left)
+		}
 		if seen.First = seen.CAS; l.tags != nil && l.tags.via.Same(what.via) {
 			seen.Known = slices.Clone(l.tags.known)
 		}
@@ -270,6 +274,10 @@ func (g *Guard) leave(p *clientState, sets []uint64) {
 		if m.Win != nil && m.Win.Strike {
 			g.neverFilled.AddMiss(m.Hash, -1, rt, g.Now)
 		}
-		g.cancelLeaseAt(m.itemPlace, formatCas(m.CAS), m.Via, m.Stub)
+		keep := int64(0)
+		if m.Left > 0 {
+			keep = max(int64(m.Left)-(g.Now-m.At)/int64(time.Second), 0) + spare(rt)
+		}
+		g.cancelLeaseAt(m.itemPlace, formatCas(m.CAS), m.Via, m.Stub, keep)
 	}
 }

@@ -4,6 +4,7 @@ package guard
 
 import (
 	"bytes"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -164,7 +165,7 @@ func (l *rule) cancelFastLease() {
 
 // found handles a server's reply to a read.
 func (l *rule) found(t *task.Task, r *upstream.Result) {
-	l.judged(t, l.at, r, func(r *upstream.Result, v stamp.Verdict) { l.judge(t, r, v) })
+	l.judged(t, l.at, r, func() { l.read(t) }, func(r *upstream.Result, v stamp.Verdict) { l.judge(t, r, v) })
 }
 
 // judge handles a reply after its tags were checked; v is the result.
@@ -189,6 +190,8 @@ func (l *rule) judge(t *task.Task, r *upstream.Result, v stamp.Verdict) {
 		l.miss(t, missed{})
 	case s.IsTombstone():
 		l.late(t, r, &s)
+	case s.HasLease() && !l.Hide && l.ends(&s):
+		l.prolong(t, r, &s)
 	case s.HasLease() && !l.Hide:
 		l.onLease(t, r, &s)
 	case s.IsPlaceholder() || l.Hide && s.IsInvalidated():
@@ -218,7 +221,72 @@ func (l *rule) waitsFirst() bool { return l.Stale > 0 && l.Late == table.LateSta
 // servesOld reports whether t gets the old value s now, while another client rebuilds
 // it.
 func (l *rule) servesOld(t *task.Task, s *Item) bool {
-	return l.Stale > 0 && (l.final || !l.waitsFirst()) && !mustBeFresh(t) && !l.rebuilds(t, s)
+	return l.mayServe(s) && (l.final || !l.waitsFirst()) && !mustBeFresh(t) && !l.rebuilds(t, s)
+}
+
+// spare returns how long an invalid or deleted value is kept after it may not be served
+// any more, in seconds. So a rebuild that began while it was served can still replace it.
+func spare(rt *routing.Guard) int64 { return int64(rt.Lease / time.Second) }
+
+// keep returns how long an invalid or deleted value is kept, in seconds.
+func (l *rule) keep() int64 {
+	if l.Stale == 0 {
+		return leaseSeconds(l.Guard)
+	}
+	return int64(l.Stale/time.Second) + spare(l.Guard)
+}
+
+// mayServe reports whether the item s is an old value that may be served during its
+// rebuild.
+func (l *rule) mayServe(s *Item) bool {
+	return l.Stale > 0 && !s.IsPlaceholder() && (!s.IsInvalidated() || s.SecondsLeft() > spare(l.Guard))
+}
+
+// ends reports whether the old value s, whose lease was granted, would end before its
+// rebuild may.
+func (l *rule) ends(s *Item) bool {
+	return l.Stale > 0 && l.copies == nil && !s.IsPlaceholder() && l.isGone(s) && s.SecondsLeft() < spare(l.Guard)
+}
+
+// prolong keeps the old value s for its rebuild. It is not served any longer than before.
+func (l *rule) prolong(t *task.Task, r *upstream.Result, s *Item) {
+	keep := spare(l.Guard)
+	if !s.IsInvalidated() {
+		keep += s.SecondsLeft()
+	}
+	l.mark(t, r, s, keep, true)
+}
+
+// mark marks the value s of the reply r as stale, so that one client rebuilds it, and
+// keeps it for that many seconds. The lease goes to the client of t, unless another one
+// gets it first. If show is set, t may then serve the value.
+func (l *rule) mark(t *task.Task, r *upstream.Result, s *Item, keep int64, show bool) {
+	kept := t.Keep(r)
+	old := parseItem(&kept.Reply, kept.Bytes)
+	restore := func() {}
+	if tg := l.tags; tg != nil { // read before the rebuild begins
+		known, epoch := slices.Clone(tg.known), tg.via
+		restore = func() { tg.known, tg.via = known, epoch }
+	}
+	l.ask(t, t.Meta("md", l.name, " I C"+string(s.Cas)+" T"+strconv.FormatInt(keep, 10), nil), func(*upstream.Result) {})
+	l.ask(t, t.Meta("mg", l.name, " s f c t N"+strconv.FormatInt(leaseSeconds(l.Guard), 10)+" R0", nil), func(r *upstream.Result) {
+		if !l.answered(t, r) {
+			return
+		}
+		restore()
+		switch s := parseItem(&r.Reply, r.Bytes); {
+		case s.HasLease():
+			l.onLease(t, r, &s)
+		case s.IsAbsent():
+			l.miss(t, missed{})
+		case !s.IsInvalidated() && !s.IsPlaceholder():
+			l.again(t, func() { l.read(t) })
+		case show && s.IsInvalidated() && l.servesOld(t, &s):
+			l.serveOld(t, &kept, &old)
+		default:
+			l.late(t, r, &s)
+		}
+	})
 }
 
 // unanswered ends a read that no server has answered. If the route shows such a
@@ -319,8 +387,8 @@ func (l *rule) bring(t *task.Task, r *upstream.Result, what missed) {
 		return
 	}
 	flags := " C" + string(what.s.Cas) + " F" + string(s.Flags)
-	if left, err := strconv.Atoi(string(s.TTL)); err == nil && left > 0 {
-		flags += " T" + strconv.Itoa(left)
+	if left := s.SecondsLeft(); left > 0 && left < math.MaxInt64 {
+		flags += " T" + strconv.FormatInt(Exptime(left, l.g.Wall), 10)
 	}
 	l.ask(t, t.Meta("ms", l.name, flags, rep.Body.Of(r.Bytes)), func(r *upstream.Result) {
 		if l.answered(t, r) { // the value is stored, or the item has changed in between
@@ -351,7 +419,7 @@ func (l *rule) late(t *task.Task, r *upstream.Result, s *Item) {
 	if what.s = &seen; l.g.hold(t, l, what) {
 		return
 	}
-	if l.waitsFirst() && !l.final && !s.IsPlaceholder() && !mustBeFresh(t) {
+	if l.waitsFirst() && !l.final && l.mayServe(s) && !mustBeFresh(t) {
 		l.final = true
 		l.read(t)
 		return
@@ -404,10 +472,8 @@ func (l *rule) serve(t *task.Task, r *upstream.Result, s *Item) {
 		tag = l.copies.Tag
 	}
 	switch {
-	case touches(t) && l.tags != nil:
-		l.retouch(t, tag)
 	case touches(t):
-		l.touch(t, tag)
+		l.retouch(t, tag)
 	case t.Req.Dialect == wire.Meta && !l.own: // the reply is of another client's mg: it lacks the flags that this client wants
 		l.inspect(t, l.at, t.WithKey(l.name, appendToLine(t, l.more(t, nil))), func(r *upstream.Result) {
 			l.own = true
@@ -445,30 +511,4 @@ func (l *rule) show(t *task.Task, r *upstream.Result, s *Item, tag task.Token) {
 // asMeta returns the reply r without the flags that the client has not asked for.
 func (l *rule) asMeta(t *task.Task, r *upstream.Result, s *Item) []byte {
 	return appendMeta(nil, t.Req.Letters, int64(l.Stale/time.Second), &r.Reply, r.Bytes, s)
-}
-
-// touch sends the client's own read, which sets a new time to live, after a read has
-// found the value.
-func (l *rule) touch(t *task.Task, tag func(uint64) uint64) {
-	l.ask(t, t.WithKey(l.name), func(r *upstream.Result) {
-		rep := &r.Reply
-		if rep.Kind.Answered() && !task.Missed(r) {
-			l.knows(t, Found)
-		}
-		switch {
-		case !rep.Kind.Answered():
-			l.unanswered(t, r)
-		case task.Missed(r):
-			l.miss(t, missed{})
-		case t.Req.Dialect == wire.Text && rep.Body.Len() == 0 && string(rep.ClientFlags.Of(r.Bytes)) == emptyFlags:
-			at := rep.ClientFlags
-			b := slices.Concat(r.Bytes[:at.Start], []byte{'0'}, r.Bytes[at.End:])
-			t.Answer(t.Result(l.server(t), b), tag)
-		case t.Req.Dialect == wire.Meta:
-			s := parseItem(rep, r.Bytes)
-			l.show(t, r, &s, tag)
-		default:
-			t.Answer(t.Result(l.server(t), bytes.Clone(r.Bytes)), tag)
-		}
-	})
 }

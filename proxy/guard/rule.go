@@ -3,6 +3,7 @@ package guard
 // The state of one command on a guarded key, and what all commands share.
 
 import (
+	"math"
 	"strconv"
 	"time"
 
@@ -173,7 +174,7 @@ func (l *rule) inspectItem(t *task.Task, then func(s *Item, epoch upstream.ConnE
 		flags = " v" + flags
 	}
 	l.inspect(t, l.at, t.Meta("mg", l.name, flags, nil), func(r *upstream.Result) {
-		l.judged(t, l.at, r, func(r *upstream.Result, v stamp.Verdict) {
+		l.judged(t, l.at, r, func() { l.inspectItem(t, then) }, func(r *upstream.Result, v stamp.Verdict) {
 			if l.answered(t, r) {
 				s := parseItem(&r.Reply, r.Bytes)
 				s = s.Clone()
@@ -219,13 +220,18 @@ func (l *rule) again(t *task.Task, f func()) {
 // deleted stays unchanged, unless the route serves old values during a rebuild.
 func (g *Guard) cancelLease(rt *routing.Guard, at itemPlace, s *Item, epoch upstream.ConnEpoch) {
 	if s.IsPlaceholder() || s.IsInvalidated() || rt.Stale > 0 {
-		g.cancelLeaseAt(at, string(s.Cas), epoch, s.IsPlaceholder())
+		keep := int64(0)
+		if rt.Stale > 0 && !s.IsInvalidated() && s.SecondsLeft() < math.MaxInt64 { // until it expires, and for a rebuild
+			keep = s.SecondsLeft() + spare(rt)
+		}
+		g.cancelLeaseAt(at, string(s.Cas), epoch, s.IsPlaceholder(), keep)
 	}
 }
 
 // cancelLeaseAt cancels a lease, so that the next get rebuilds. It removes a placeholder,
-// or marks another item as stale, but only if the item still has that cas.
-func (g *Guard) cancelLeaseAt(at itemPlace, cas string, epoch upstream.ConnEpoch, stub bool) {
+// or marks another item as stale, but only if the item still has that cas. If keep is
+// not 0, the stale item is kept for that many seconds.
+func (g *Guard) cancelLeaseAt(at itemPlace, cas string, epoch upstream.ConnEpoch, stub bool, keep int64) {
 	if cas == "" || cas == "0" {
 		return
 	}
@@ -234,7 +240,7 @@ func (g *Guard) cancelLeaseAt(at itemPlace, cas string, epoch upstream.ConnEpoch
 		cas, stub = strconv.FormatUint(n^at.Seal, 10), true
 	}
 	if c, _, _ := at.Server.Pick(0, true); c != nil && c.IsSameProcess(epoch) {
-		cancelLeaseOn(c, at.Name, cas, stub)
+		cancelLeaseOn(c, at.Name, cas, stub, keep)
 	}
 }
 
@@ -246,16 +252,19 @@ var ownTimeouts = table.Timeouts{Connect: time.Second, Request: time.Second, Dea
 // had gone.
 func CancelLease(c *upstream.Conn, key string, s *Item) {
 	if s.HasLease() && string(s.Cas) != "0" && (s.IsPlaceholder() || s.IsInvalidated()) {
-		cancelLeaseOn(c, key, string(s.Cas), s.IsPlaceholder())
+		cancelLeaseOn(c, key, string(s.Cas), s.IsPlaceholder(), 0)
 	}
 }
 
 // cancelLeaseOn sends the delete of a placeholder, or marks the item as stale with md I,
 // if it still has that cas.
-func cancelLeaseOn(c *upstream.Conn, key, cas string, stub bool) {
-	flags := " I C" + cas
-	if stub {
-		flags = " C" + cas
+func cancelLeaseOn(c *upstream.Conn, key, cas string, stub bool, keep int64) {
+	flags := " C" + cas
+	if !stub {
+		flags = " I" + flags
+		if keep > 0 {
+			flags += " T" + strconv.FormatInt(Exptime(keep, c.Server.Loop().Wall), 10)
+		}
 	}
 	c.Server.Loop().Ask(c, nobody{}, 0, &ownTimeouts, []byte(plainLine("md ", key, flags)), true)
 }
@@ -273,7 +282,7 @@ func appendToLine(t *task.Task, flags string) task.Edit {
 }
 
 // rewrite changes the client's request to what the guard stores: a longer time to
-// live, and special client flags for an empty value.
+// live, also of a counter, and special client flags for an empty value.
 func (l *rule) rewrite(t *task.Task) {
 	var edits []task.Edit
 	stores := t.Op == wire.Set || t.Op == wire.Add || t.Op == wire.Replace || t.Op == wire.Cas
@@ -285,13 +294,23 @@ func (l *rule) rewrite(t *task.Task) {
 			edits = append(edits, task.Edit{At: t.Req.ClientFlags, With: []byte(emptyFlags)})
 		}
 	}
-	moves := stores || t.Op == wire.Touch || t.Op == wire.Gat || t.Op == wire.Gats || t.Op == wire.Get
-	if at := t.Req.Exptime; moves && at.Len() > 0 && !l.Hide {
-		if n, err := strconv.ParseInt(string(at.Of(t.Raw)), 10, 64); err == nil {
-			longer, sealed := storedTTL(l.Guard, n, l.g.Wall)
-			l.sealed = sealed && stores
-			edits = append(edits, task.Edit{At: at, With: strconv.AppendInt(nil, longer, 10)})
+	counts := t.Op == wire.Incr || t.Op == wire.Decr
+	moves := stores || counts || t.Op == wire.Touch || t.Op == wire.Gat || t.Op == wire.Gats || t.Op == wire.Get
+	longer := func(at wire.Span) {
+		n, err := strconv.ParseInt(string(at.Of(t.Raw)), 10, 64)
+		if l.Hide || at.Len() == 0 || err != nil {
+			return
 		}
+		kept, sealed := storedTTL(l.Guard, n, l.g.Wall)
+		l.sealed = sealed && stores
+		edits = append(edits, task.Edit{At: at, With: strconv.AppendInt(nil, kept, 10)})
+	}
+	if moves {
+		longer(t.Req.Exptime)
+	}
+	if counts && t.Req.Dialect == wire.Meta {
+		made, _ := wire.FlagArg(t.Raw, t.Req.MetaFlags, 'N') // the time to live if the command creates the item
+		longer(made)
 	}
 	t.Rewrite(edits...)
 	if l.Place(l.at).Diverted {

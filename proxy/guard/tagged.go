@@ -9,7 +9,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"time"
+	"strings"
 
 	"ringside/proxy/health/divert"
 	"ringside/proxy/routing"
@@ -95,12 +95,27 @@ func (l *rule) askVersion(t *task.Task, at int, key []byte, then func(cas uint64
 func (l *rule) askKnown(t *task.Task, at int, tag stamp.Tag, then func()) {
 	tg := l.tags
 	l.askVersion(t, at, tag.AppendKey(nil), func(cas uint64, r *upstream.Result) {
-		if len(tg.known) > 0 && !tg.via.Same(r.ConnEpoch) {
+		if len(tg.known) > 0 && !l.oneProcess(t, at, tg.via, r.ConnEpoch) {
 			tg.known = tg.known[:0]
 		}
-		tg.known, tg.via = append(tg.known, stamp.Version{Tag: tag, Cas: cas}), r.ConnEpoch
+		tg.via = r.ConnEpoch
+		if i := slices.IndexFunc(tg.known, func(v stamp.Version) bool { return v.Tag == tag }); i >= 0 {
+			tg.known[i].Cas = cas
+		} else {
+			tg.known = append(tg.known, stamp.Version{Tag: tag, Cas: cas})
+		}
 		then()
 	})
+}
+
+// oneProcess reports whether two replies came from the same process of the server that
+// `at` selects. They may have arrived on the connections of different loops.
+func (l *rule) oneProcess(t *task.Task, at int, v, w upstream.ConnEpoch) bool {
+	if v.Same(w) {
+		return true
+	}
+	c, _, _ := t.Route.Server(l.Place(at).Server).Pick(t.Asker, t.ClientDone)
+	return c != nil && c.IsSameProcess(v) && c.IsSameProcess(w)
 }
 
 // inspect is askAt for a read of the key's item. It requests the versions of the tags
@@ -123,9 +138,12 @@ func (l *rule) inspect(t *task.Task, at int, line []byte, then func(r *upstream.
 const unreadable = stamp.Unknown
 
 // judged calls the function `then` with the verdict on the value that a read has found,
-// and with the reply without the head. If the versions of some tags are missing, it
-// requests these first.
-func (l *rule) judged(t *task.Task, at int, r *upstream.Result, then func(r *upstream.Result, v stamp.Verdict)) {
+// and with the reply without the head. If the versions of some tags are missing, or are
+// older than the value, it requests these first. So a value is invalid only if a
+// version differs that was read after the value, or one that is newer than the value's.
+// If the server has restarted in between, judged calls the function `again`, which
+// repeats the read.
+func (l *rule) judged(t *task.Task, at int, r *upstream.Result, again func(), then func(r *upstream.Result, v stamp.Verdict)) {
 	tg, rep := l.tags, &r.Reply
 	if tg == nil || !rep.Kind.Answered() {
 		then(r, stamp.Stands)
@@ -177,23 +195,28 @@ func (l *rule) judged(t *task.Task, at int, r *upstream.Result, then func(r *ups
 		if open--; open > 0 {
 			return
 		}
-		h, _ := stamp.ReadHead(kept.Reply.Body.Of(kept.Bytes))
-		v := tg.known.Judge(h)
-		if !tg.via.Same(kept.ConnEpoch) || v == stamp.Unknown {
-			v = stamp.Fallen
-		}
 		if tg.trouble != nil {
 			then(tg.trouble, stamp.Stands)
 			return
+		}
+		h, _ := stamp.ReadHead(kept.Reply.Body.Of(kept.Bytes))
+		if !tg.known.HasAll(h) || !l.oneProcess(t, at, tg.via, kept.ConnEpoch) {
+			tg.known = nil
+			l.again(t, again)
+			return
+		}
+		v := tg.known.Judge(h)
+		if v == stamp.Unknown { // not a version of this process
+			v = stamp.Fallen
 		}
 		tg.count(h, &v)
 		then(tg.without(&kept, h), v)
 	}
 	for i := range h.Len() {
-		tag := h.At(i).Tag
-		if _, ok := tg.known.Of(tag); !ok {
+		v := h.At(i)
+		if cas, ok := tg.known.Of(v.Tag); !ok || v.Cas > cas {
 			open++
-			l.askKnown(t, at, tag, done)
+			l.askKnown(t, at, v.Tag, done)
 		}
 	}
 	done()
@@ -239,28 +262,7 @@ func (l *rule) fallen(t *task.Task, r *upstream.Result, s *Item, v stamp.Verdict
 		l.miss(t, missed{})
 		return
 	}
-	kept, known, epoch := t.Keep(r), slices.Clone(l.tags.known), l.tags.via
-	old := parseItem(&kept.Reply, kept.Bytes)
-	keep := max(int64(l.Stale/time.Second), leaseSeconds(l.Guard))
-	l.ask(t, t.Meta("md", l.name, " I C"+string(s.Cas)+" T"+strconv.FormatInt(keep, 10), nil), func(*upstream.Result) {})
-	l.ask(t, t.Meta("mg", l.name, " s f c t N"+strconv.FormatInt(leaseSeconds(l.Guard), 10)+" R0", nil), func(r *upstream.Result) {
-		if !l.answered(t, r) {
-			return
-		}
-		l.tags.known, l.tags.via = known, epoch // read before the rebuild begins
-		switch s := parseItem(&r.Reply, r.Bytes); {
-		case s.HasLease():
-			l.onLease(t, r, &s)
-		case s.IsAbsent():
-			l.miss(t, missed{})
-		case !s.IsInvalidated() && !s.IsPlaceholder():
-			l.again(t, func() { l.read(t) })
-		case v != unreadable && s.IsInvalidated() && l.servesOld(t, &s):
-			l.serveOld(t, &kept, &old)
-		default:
-			l.late(t, r, &s)
-		}
-	})
+	l.mark(t, r, s, l.keep(), v != unreadable)
 }
 
 // lent serves a value of the interim server, while the key's own server is warming up.
@@ -277,7 +279,7 @@ func (l *rule) lent(t *task.Task, what missed) {
 		line = t.WithKey(l.Keys[1], appendToLine(t, l.more(t, nil)))
 	}
 	l.inspect(t, 1, line, func(r *upstream.Result) {
-		l.judged(t, 1, r, func(r *upstream.Result, v stamp.Verdict) {
+		l.judged(t, 1, r, rebuild, func(r *upstream.Result, v stamp.Verdict) {
 			l.View.CountWarmRead(l.First.Server, false)
 			if v != stamp.Stands || mustBeFresh(t) || r.Reply.Kind != wire.Value {
 				rebuild()
@@ -295,23 +297,37 @@ func (l *rule) lent(t *task.Task, what missed) {
 	})
 }
 
-// retouch reads a valid value and sets the time to live that the client asks for.
+// retouch sets the time to live that the client asks for, after a read has found a
+// value, and serves what it then finds. If others have deleted the value in between, the
+// key is read again.
 func (l *rule) retouch(t *task.Task, tag task.Token) {
-	line := t.WithKey(l.name, appendToLine(t, l.more(t, nil)))
-	if t.Req.Dialect == wire.Text {
-		line = t.Meta("mg", l.name, " f v c T"+t.Exptime(), nil)
+	flags := l.more(t, nil)
+	if l.copies != nil && t.Op != wire.Gats && !t.Req.Letters.Has('c') { // package copies distinguishes reads of a cas
+		flags = strings.Replace(flags, " c", "", 1)
 	}
+	line := t.WithKey(l.name, appendToLine(t, flags))
+	if t.Req.Dialect == wire.Text {
+		flags = " f v c T"
+		if l.copies != nil && t.Op != wire.Gats {
+			flags = " f v T"
+		}
+		line = t.Meta("mg", l.name, flags+t.Exptime(), nil)
+	}
+	again := func() { l.read(t) }
 	l.inspect(t, l.at, line, func(r *upstream.Result) {
-		l.judged(t, l.at, r, func(r *upstream.Result, v stamp.Verdict) {
+		l.judged(t, l.at, r, again, func(r *upstream.Result, v stamp.Verdict) {
 			if !l.answered(t, r) {
 				return
 			}
 			s := parseItem(&r.Reply, r.Bytes)
-			if v != stamp.Stands || s.IsMiss() {
-				l.miss(t, missed{})
-			} else {
+			if v == stamp.Stands && !s.IsMiss() {
 				l.show(t, r, &s, tag)
+				return
 			}
+			if s.HasLease() && s.IsInvalidated() && l.copies == nil && !l.Hide { // the next read is granted the lease, and the old value is served no longer than before
+				l.ask(t, t.Meta("md", l.name, " I C"+string(s.Cas)+" T"+strconv.FormatInt(l.keep(), 10), nil), func(*upstream.Result) {})
+			}
+			l.again(t, again)
 		})
 	})
 }
@@ -358,7 +374,7 @@ func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 			tg.Learned.Count(stats.TagUnordered)
 			if b := l.bound; b != nil && b.Wins && b.Gone && b.N == 1 { // otherwise another client may fill the same item
 				l.Learned.Count(stats.GuardGivenBack)
-				l.g.cancelLeaseAt(b.missOrigin.itemPlace, formatCas(b.CAS), b.missOrigin.Via, b.missOrigin.Stub)
+				l.g.cancelLeaseAt(b.missOrigin.itemPlace, formatCas(b.CAS), b.missOrigin.Via, b.missOrigin.Stub, 0)
 			}
 			then(false)
 			return
@@ -447,7 +463,7 @@ func (l *rule) change(t *task.Task, s *Item, body []byte, then, again func()) {
 		flags, body = flags+" F"+stamp.Flags, slices.Concat(l.tags.head, body)
 	}
 	if left := s.SecondsLeft(); left < math.MaxInt64 {
-		flags += " T" + strconv.FormatInt(left, 10)
+		flags += " T" + strconv.FormatInt(Exptime(left, l.g.Wall), 10)
 	}
 	l.ask(t, t.Meta("ms", l.name, flags, body), func(r *upstream.Result) {
 		switch {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ringside/proxy/link"
+	"ringside/proxy/routing"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
 	"ringside/proxy/task"
@@ -18,13 +19,14 @@ import (
 // poll repeats the get of a key that has waiting gets. Only its loop uses it.
 type poll struct {
 	g        *Guard
-	key      string        // see nameOf
-	here     itemPlace     // server of the key, and its name there
-	held     []*held       // the waiting gets; a poll is sent for the first of them
-	asking   bool          // a poll was sent, and its reply has not arrived
-	again    bool          // a command has changed the key since the last poll was sent
-	nextAt   int64         // time of the next poll, on the loop's clock
-	interval time.Duration // from the next poll to the one after it; it grows to lastPoll
+	key      string         // see nameOf
+	rt       *routing.Guard // of the get that has created the poll
+	here     itemPlace      // server of the key, and its name there
+	held     []*held        // the waiting gets; a poll is sent for the first of them
+	asking   bool           // a poll was sent, and its reply has not arrived
+	again    bool           // a command has changed the key since the last poll was sent
+	nextAt   int64          // time of the next poll, on the loop's clock
+	interval time.Duration  // from the next poll to the one after it; it grows to lastPoll
 }
 
 // held is a get that waits.
@@ -64,7 +66,7 @@ func (g *Guard) hold(t *task.Task, l *rule, seen missed) bool {
 	name := nameOf(t)
 	q := g.polling[name]
 	if q == nil {
-		q = &poll{g: g, key: name, here: l.here(t), interval: firstPoll}
+		q = &poll{g: g, key: name, rt: l.Guard, here: l.here(t), interval: firstPoll}
 		g.polling[name] = q
 		g.polls = append(g.polls, q)
 		q.nextAt = g.Now + int64(max(q.jitter(), l.Learned.Usual()/5))
@@ -177,7 +179,7 @@ func (q *poll) Answered(_ int, r *upstream.Result) {
 	case len(q.held) == 0:
 		if rep.Kind.Answered() {
 			if s := parseItem(rep, r.Bytes); s.HasLease() {
-				g.cancelLeaseAt(q.here, string(s.Cas), r.ConnEpoch, s.IsPlaceholder())
+				g.cancelLease(q.rt, q.here, &s, r.ConnEpoch)
 			}
 		}
 	case !rep.Kind.Answered():
@@ -193,7 +195,7 @@ func (q *poll) Answered(_ int, r *upstream.Result) {
 			q.take(0)
 			first.l.found(first.t, r)
 			first.t.CatchUp()
-		case s.IsPlaceholder() || s.IsTombstone() || s.IsInvalidated() && first.l.Stale == 0 || first.l.waitsFirst() && first.l.isOld(&s):
+		case s.IsPlaceholder() || s.IsTombstone() || s.IsInvalidated() && !first.l.mayServe(&s) || first.l.waitsFirst() && first.l.isOld(&s):
 			seen := s.Clone()
 			for _, h := range q.held {
 				h.seen.s, h.seen.via = &seen, r.ConnEpoch
@@ -266,7 +268,7 @@ func (q *poll) end(h *held, over bool) {
 			return
 		}
 	}
-	if h.l.waitsFirst() && !h.seen.s.IsPlaceholder() && !mustBeFresh(h.t) {
+	if h.l.waitsFirst() && h.l.mayServe(h.seen.s) && !mustBeFresh(h.t) {
 		h.l.final = true
 		h.l.read(h.t)
 		h.t.CatchUp()

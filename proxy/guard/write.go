@@ -5,7 +5,6 @@ package guard
 import (
 	"slices"
 	"strconv"
-	"time"
 
 	"ringside/proxy/stats"
 	"ringside/proxy/tags/stamp"
@@ -101,9 +100,20 @@ func (l *rule) pass(t *task.Task, r *upstream.Result) {
 		l.broken(t, r)
 		return
 	}
-	kept := t.Keep(r)
+	kept := t.Keep(l.counted(t, r))
 	kept.Server = l.server(t)
 	l.end(t, func() { t.Answer(&kept, nil) })
+}
+
+// counted returns the reply r to a meta command on a counter with the TTL that the
+// client has asked for.
+func (l *rule) counted(t *task.Task, r *upstream.Result) *upstream.Result {
+	rep := &r.Reply
+	if l.Stale == 0 || t.Req.Dialect != wire.Meta || !t.Req.Letters.Has('t') || rep.Kind != wire.Value && rep.Kind != wire.Header {
+		return r
+	}
+	s := parseItem(rep, r.Bytes)
+	return t.Result(r.Server, l.asMeta(t, r, &s))
 }
 
 // storeLine returns the command that stores t's value in the mode S, E, A, P or R. A
@@ -194,11 +204,15 @@ func (l *rule) seal(t *task.Task) {
 		if r.Reply.Kind == wire.NoReply {
 			return
 		}
-		if s := parseItem(&r.Reply, r.Bytes); s.HasLease() && s.Size == 0 { // nothing was stored
-			l.g.cancelLeaseAt(here, string(s.Cas), r.ConnEpoch, true)
+		at := here
+		if l.copies != nil { // the cas is a token of the server that has just answered
+			at = l.here(t)
+		}
+		if s := parseItem(&r.Reply, r.Bytes); s.HasLease() { // cancels the lease of a placeholder: nothing was stored
+			l.g.cancelLease(l.Guard, at, &s, r.ConnEpoch)
 		}
 	}
-	line := " s c N" + strconv.FormatInt(leaseSeconds(l.Guard), 10) + " R100000"
+	line := " s f c N" + strconv.FormatInt(leaseSeconds(l.Guard), 10) + " R100000"
 	if l.copies != nil {
 		l.ask(t, t.Meta("mg", l.name, line, nil), told)
 		return
@@ -333,7 +347,7 @@ func (l *rule) remove(t *task.Task, then func(found bool)) {
 		if s.IsInvalidated() && !s.IsPlaceholder() || !l.isGone(s) {
 			flags = " I" + flags
 			if !s.IsInvalidated() { // a second delete must not extend how long the old value is served
-				flags += " T" + strconv.FormatInt(int64(l.Stale/time.Second), 10)
+				flags += " T" + strconv.FormatInt(l.keep(), 10)
 			}
 		}
 		l.ask(t, t.Meta("md", l.name, flags, nil), func(r *upstream.Result) {

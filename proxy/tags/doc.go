@@ -15,6 +15,7 @@
 //	                        sent to the key's server                              then
 //	get, tags known         mg __rs_t:ID c N0 for each, mg k f v c N R            all versions equal: the value
 //	get, more in the head   mg __rs_t:ID c N0 for these                           they are remembered for the key
+//	get, newer in the head  mg __rs_t:ID c N0 for these                           the value may be newer than the versions that were read
 //	get, a tag differs      md k I C<cas> T, mg k s f c t N R0                    W: miss, with the versions read first; else as the guard
 //	set, versions known     ms k C<cas> with the versions that its miss has read
 //	set, others             mg __rs_t:ID c N0, mg __rs_b:N c N0 for these; ms k   stored if the tag or its bucket is older than the miss
@@ -22,6 +23,10 @@
 //	append                  look; ms MA C: the head stays in front
 //	prepend, incr, decr     look; ms C with the new value; unchanged for values without tags
 //	delete tag:NAME         each server: ms __rs_b:N 0, md __rs_t:ID              DELETED when all servers have done it
+//
+// A value is invalid only if a version differs that was read after the value, or that is
+// newer than the one in its head: cas ids only grow. Otherwise another client may have
+// invalidated the tag and stored the value after the version was read.
 //
 // Package guard serves all commands on values. It treats an invalid value like one
 // that was deleted and may be served during its rebuild. A get of a valid value is an

@@ -91,7 +91,7 @@ type Verdict uint8
 const (
 	Stands  Verdict = iota // valid: all tags have the same version
 	Fallen                 // invalid: a tag has another version
-	Unknown                // the version of a tag was not requested, and no other tag differs
+	Unknown                // the version of a tag was not requested, or only before the value was stored; no other tag differs
 )
 
 // Known is a list of tag versions that one server has reported.
@@ -107,13 +107,25 @@ func (k Known) Of(t Tag) (cas uint64, ok bool) {
 	return 0, false
 }
 
-// Judge reports whether the value with head h is valid.
+// HasAll reports whether the versions of all tags of h are in the list.
+func (k Known) HasAll(h Head) bool {
+	for i := range h.Len() {
+		if _, ok := k.Of(h.At(i).Tag); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// Judge reports whether the value with head h is valid. A version in h that is newer
+// than the known one does not make it invalid: the tag has changed since the known
+// version was read, and the value may have been stored after that.
 func (k Known) Judge(h Head) Verdict {
 	all := Stands
 	for i := range h.Len() {
 		v := h.At(i)
 		switch cas, ok := k.Of(v.Tag); {
-		case !ok:
+		case !ok, v.Cas > cas && cas != 0:
 			all = Unknown
 		case cas != v.Cas || cas == 0:
 			return Fallen

@@ -28,6 +28,8 @@ func TestArticle(t *testing.T) {
 		{Known{{a, 25}, {b, 64}}, Fallen},
 		{Known{{b, 64}}, Fallen},
 		{Known{{a, 25}}, Unknown},
+		{Known{{a, 25}, {b, 62}}, Unknown}, // read before the value was stored
+		{Known{{a, 26}, {b, 62}}, Fallen},
 		{Known{{a, 25}, {b, 0}}, Fallen}, // the server did not report the version
 	} {
 		if got := c.known.Judge(h); got != c.want {
