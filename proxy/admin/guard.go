@@ -45,7 +45,7 @@ var guardEvents = map[stats.GuardEvent]*metric{
 	stats.GuardPoll: perRoute.counter("guard_polls_total",
 		"Requests to servers on behalf of waiting gets."),
 	stats.GuardForgotten: perRoute.counter("guard_forgotten_total",
-		"Misses dropped because limits.tickets was reached. Their sets are handled as ordinary sets."),
+		"Misses dropped because limits.guard_misses was reached. Their sets are handled as ordinary sets."),
 	stats.GuardBarren: perRoute.counter("guard_barren_total",
 		"Gets that did not wait because clients never fill their key."),
 	stats.GuardLook: perRoute.counter("guard_looks_total",

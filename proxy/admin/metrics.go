@@ -223,7 +223,7 @@ var (
 		"Instances with other pools or routes than most instances. If there are more than 200, only a sample is compared. The "+
 			"dashboard and ringside top show which ones differ.")
 	rollApart = perPool.gauge("roll_copies_apart",
-		"Instances that place replicas on other servers than this one. Their servers, weights, replicas or copies_on differ. Alert on "+
+		"Instances that place replicas on other servers than this one. Their servers, weights, replicas or replicas_on differ. Alert on "+
 			"more than 0.")
 	rollBad = perPool.counter("roll_unreadable_total",
 		"Items and entries of the roll call that could not be parsed.")
