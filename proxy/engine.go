@@ -97,7 +97,6 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 	}
 	e.Copies = copies.Copies{Tasks: &e.Tasks, Keepers: &e.Keepers, Doubtful: &p.doubtful, Moving: &p.moving}
 	e.Counters = counters.Counters{Tasks: &e.Tasks}
-	e.near = newNearReads(&e.Tasks, &e.Watch, p.Hash, e.admit)
 	e.TrimMore = func() {
 		e.near.Clear()
 		e.TrimExchanges()
@@ -114,6 +113,7 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 		return why.Unsure
 	}
 	e.guards = guard.New(&e.Tasks, uint64(len(before)))
+	e.near = newNearReads(&e.Tasks, &e.Watch, e.guards, p.Hash, e.admit)
 	e.guards.EachLoop, e.guards.OnLoop, e.guards.Ablation = e.eachGuard, e.onGuard, p.GuardAblation
 	e.Copies.Unbound, e.Copies.Unasked, e.Copies.Unpaused = p.GuardAblation.Rest, p.GuardAblation.Former, p.GuardAblation.Pause
 	e.Copies.Unseen = p.GuardAblation.Sight

@@ -11,6 +11,7 @@ package proxy
 
 import (
 	"ringside/proxy/client"
+	"ringside/proxy/guard"
 	"ringside/proxy/link"
 	"ringside/proxy/near"
 	"ringside/proxy/routing"
@@ -26,13 +27,14 @@ type nearReads struct {
 	clients *client.Clients
 	tasks   *task.Tasks
 	watch   *watch.Watch // also records reads that do not reach a server
+	guards  *guard.Guard // learns of the values that clients of guarded routes get
 	hash    func(key []byte) uint64
 	admit   func(s *client.Session, x *client.Exchange, t *task.Task)
 }
 
 // newNearReads returns the near cache of one loop. admit starts a task.
-func newNearReads(tasks *task.Tasks, w *watch.Watch, hash func(key []byte) uint64, admit func(s *client.Session, x *client.Exchange, t *task.Task)) *nearReads {
-	return &nearReads{near.New(tasks.IO, hash), tasks.Clients, tasks, w, hash, admit}
+func newNearReads(tasks *task.Tasks, w *watch.Watch, guards *guard.Guard, hash func(key []byte) uint64, admit func(s *client.Session, x *client.Exchange, t *task.Task)) *nearReads {
+	return &nearReads{near.New(tasks.IO, hash), tasks.Clients, tasks, w, guards, hash, admit}
 }
 
 // Keep assigns stores to the routes of a listener. loops is the number of loops that share the
@@ -105,6 +107,7 @@ func (e *nearReads) Handle(t *task.Task) bool {
 			b = v.Append(nil, t.Raw, &t.Req)
 		}
 		e.count(rt, v)
+		e.guards.Shown(t)
 		t.Answer(t.Result(nil, b), nil)
 		return true
 	}
@@ -127,6 +130,9 @@ func (e *nearReads) give(x *client.Exchange, share int32, rt *routing.Route, raw
 		x.Emit(nil, v.Block)
 	}
 	e.count(rt, v)
+	if s := x.Session; rt.Guard != nil && guard.Expects(s) {
+		e.guards.Found(s, rt, key[len(rt.Strip):])
+	}
 	if e.watch.Left--; e.watch.Left < 0 {
 		e.watch.Ended(e.clients.Now, key, len(rt.Strip), x.Op, stats.Hit, x.Session.ID, len(v.Data))
 	}

@@ -102,14 +102,15 @@ func (e *Clients) NewExchange(s *Session) *Exchange {
 	if x.Flags&wire.Binary != 0 {
 		x.beginFrame()
 	}
+	follows := s.Owes
 	if s.Tail == nil {
 		s.Head = x
 		e.Awaiting++
 	} else {
-		s.Tail.Next = x
-		if s.Companion != nil {
-			s.Companion.Followed(s, x)
-		}
+		s.Tail.Next, follows = x, true
+	}
+	if follows && s.Companion != nil {
+		s.Companion.Followed(s, x)
 	}
 	s.Tail = x
 	s.InFlight++
@@ -402,7 +403,9 @@ func (s *Session) advance() {
 	for s.Head != nil && s.Head.Settled {
 		x := s.Head
 		s.ready = s.ready || x.endsGroup
-		s.Whole = s.Whole || s.Out.Size > 0
+		if s.Out.Size > 0 {
+			s.Whole, s.Owes = true, s.Owes || !x.Quiet()
+		}
 		s.InFlight--
 		s.more -= x.more
 		s.Head = x.Next

@@ -44,12 +44,14 @@ type Session struct {
 	reset     bool  // it is closed with a reset, so that the client does not consider its data complete
 	ready     bool  // Out may be sent now
 	Whole     bool  // Out has the end of a reply
+	Owes      bool  // Out has the end of a reply that the client waits for: a request after it was sent without that reply
 	HoldUntil int64 // when Out must be sent even if its group is not complete; 0: it is not held
 }
 
 // Observer is notified of what a client does beside its current requests.
 type Observer interface {
-	// Followed reports a further request before all earlier ones are answered.
+	// Followed reports a further request before all earlier ones are answered, or before the
+	// client can have all the replies.
 	Followed(s *Session, x *Exchange)
 
 	// Gone reports that the client is gone.
@@ -370,7 +372,9 @@ func (s *Session) Lost(err error) {
 // Sent is called when the socket has accepted n bytes. A stalled client may then continue.
 func (s *Session) Sent(n int) {
 	s.e.Count.ClientOut += uint64(n)
-	s.Whole = s.Whole && s.Out.Size > 0
+	if s.Out.Size == 0 {
+		s.Whole, s.Owes = false, false
+	}
 	s.unstall()
 	if s.Quitting && n > 0 {
 		s.Last = s.e.Now
@@ -421,7 +425,7 @@ func (s *Session) Flush() {
 		}
 	}
 	if s.Out.Size == 0 {
-		s.ready, s.Whole = false, false // nothing was produced to send
+		s.ready, s.Whole, s.Owes = false, false, false // nothing was produced to send
 		return
 	}
 	if s.Full {

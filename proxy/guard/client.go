@@ -57,7 +57,7 @@ type itemPlace struct {
 // missClient is a client connection. All loops share it.
 type missClient struct {
 	ID     uint64
-	Shared atomic.Bool // it had two unanswered requests at once
+	Shared atomic.Bool // it has sent a request before it had the reply to the one before
 
 	entries atomic.Int64  // number of its entries on all loops
 	keys    atomic.Uint64 // filter of the hashes of its keys; it may have false positives

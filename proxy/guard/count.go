@@ -4,9 +4,11 @@ package guard
 
 import (
 	"bytes"
+	"math"
 	"slices"
 	"strconv"
 
+	"ringside/proxy/tags/stamp"
 	"ringside/proxy/task"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
@@ -34,6 +36,7 @@ func (l *rule) count(t *task.Task) {
 // noNumber handles the cases in which there may be no value to count. If there is one,
 // it calls the function `value`. A placeholder is not a value. A meta command that
 // creates its item deletes the placeholder, and then the function `again` is called.
+// If the key has tags, the new item needs a head.
 func (l *rule) noNumber(t *task.Task, s *Item, epoch upstream.ConnEpoch, value, again func()) {
 	switch creates := t.Req.Dialect == wire.Meta && t.Req.Letters.Has('N'); {
 	case !l.isGone(s):
@@ -41,6 +44,8 @@ func (l *rule) noNumber(t *task.Task, s *Item, epoch upstream.ConnEpoch, value, 
 	case !creates:
 		l.nothing(t, s, epoch)
 		l.say(t, wire.NotFound)
+	case s.IsAbsent() && l.tags != nil && !l.tags.Read && len(l.tags.mine()) > 0:
+		l.create(t, again)
 	case s.IsAbsent():
 		l.ask(t, t.WithKey(l.name), func(r *upstream.Result) { l.pass(t, r) })
 	default:
@@ -101,17 +106,92 @@ func (l *rule) recount(t *task.Task, s *Item, again func()) {
 	} else {
 		n -= min(n, t.Delta())
 	}
-	number := strconv.AppendUint(nil, n, 10)
-	l.change(t, s, number, func() {
-		line := append(slices.Clone(number), wire.CRLF...)
-		if t.Req.Dialect == wire.Meta {
-			line = wire.AppendAnswer(nil, t.Raw, &t.Req, wire.Header)
-			if t.Req.Letters.Has('v') {
-				flags := bytes.TrimPrefix(bytes.TrimSuffix(line, []byte(wire.CRLF)), []byte("HD"))
-				line = strconv.AppendInt([]byte("VA "), int64(len(number)), 10)
-				line = slices.Concat(line, flags, []byte(wire.CRLF), number, []byte(wire.CRLF))
+	number, flags := strconv.AppendUint(nil, n, 10), " c"
+	left := s.SecondsLeft()
+	if _, exptime := l.echo(t, left, false, nil); exptime != "" {
+		flags = " T" + exptime + flags
+	}
+	l.change(t, s, number, flags, func(r *upstream.Result) { l.counted(t, number, left, false, r) }, again)
+}
+
+// create serves an incr or decr that creates its item, on a key with tags.
+func (l *rule) create(t *task.Task, again func()) {
+	first := uint64(0)
+	if at, ok := wire.FlagArg(t.Raw, t.Req.MetaFlags, 'J'); ok {
+		first = wire.Unsigned(at.Of(t.Raw))
+	}
+	number := strconv.AppendUint(nil, first, 10)
+	_, exptime := l.echo(t, forEver, true, nil)
+	l.stamp(t, func(bool) { // it is no rebuild, so it can't be too late
+		line := t.Meta("ms", l.name, " ME F"+stamp.Flags+" T"+exptime+" c", slices.Concat(l.tags.head, number))
+		l.ask(t, line, func(r *upstream.Result) {
+			switch {
+			case !l.answered(t, r):
+			case r.Reply.Kind == wire.Stored:
+				l.wrote = true
+				l.counted(t, number, forEver, true, r)
+			default:
+				l.again(t, again)
+			}
+		})
+	})
+}
+
+// counted answers an incr or decr whose number Ringside has stored. left is the time to
+// live that the item had before, and r is the reply to the ms.
+func (l *rule) counted(t *task.Task, number []byte, left int64, created bool, r *upstream.Result) {
+	line := append(slices.Clone(number), wire.CRLF...)
+	if t.Req.Dialect == wire.Meta {
+		is := parseItem(&r.Reply, r.Bytes)
+		flags, _ := l.echo(t, left, created, is.Cas)
+		line = strconv.AppendInt([]byte("VA "), int64(len(number)), 10)
+		line = slices.Concat(line, flags, []byte(wire.CRLF), number, []byte(wire.CRLF))
+		whole := t.Result(nil, line)
+		is = parseItem(&whole.Reply, whole.Bytes)
+		line = l.asMeta(t, whole, &is)
+	}
+	l.end(t, func() { t.Answer(t.Result(l.server(t), line), l.token()) })
+}
+
+// forEver is the remaining time to live of an item that does not expire.
+const forEver = math.MaxInt64
+
+// echo returns the meta flags of the reply to a command whose value Ringside has
+// computed, and the exptime that an incr or decr gives the item; empty: it keeps its own. left is the time to live that the item
+// had before. Like memcached it takes the flags in their order: a t before T shows the
+// time to live before.
+func (l *rule) echo(t *task.Task, left int64, created bool, cas []byte) (flags []byte, exptime string) {
+	for flag, rest := wire.NextKey(t.Raw, t.Req.MetaFlags); flag.Len() > 0; flag, rest = wire.NextKey(t.Raw, rest) {
+		switch letter := t.Raw[flag.Start]; letter {
+		case 'T', 'N':
+			if letter == 'T' || created {
+				n := wire.Signed(t.Raw[flag.Start+1 : flag.End])
+				exptime, left = strconv.FormatInt(n, 10), n
+				switch {
+				case n == 0:
+					left = forEver
+				case n > maxRelative:
+					left = n - l.g.Wall
+				}
+			}
+		case 't':
+			if t.Op != wire.Incr && t.Op != wire.Decr { // an ms does not show it
+				break
+			}
+			flags = append(flags, " t-1"...)
+			if left != forEver {
+				flags = strconv.AppendInt(flags[:len(flags)-2], max(left, 0), 10)
+			}
+		case 'c':
+			flags = append(append(flags, " c"...), cas...)
+		case 'O':
+			flags = append(append(flags, ' '), flag.Of(t.Raw)...)
+		case 'k':
+			flags = append(append(flags, " k"...), t.Req.Key.Of(t.Raw)...)
+			if t.Req.Flags&wire.Base64 != 0 {
+				flags = append(flags, " b"...)
 			}
 		}
-		l.end(t, func() { t.Answer(t.Result(l.server(t), line), nil) })
-	}, again)
+	}
+	return flags, exptime
 }

@@ -92,9 +92,14 @@ func (g *Guard) Enroll(s *client.Session, x *client.Exchange, t *task.Task) {
 }
 
 // overlaps marks the connection as shared if its client waits for x and for another
-// reply at the same time.
+// reply at the same time. Such a reply may be complete: if no server is asked, the first
+// of two requests has its reply before the second one is parsed.
 func (p *clientState) overlaps(s *client.Session, x *client.Exchange) {
 	if p.Shared.Load() || x.Quiet() {
+		return
+	}
+	if s.Owes {
+		p.Shared.Store(true)
 		return
 	}
 	for o := s.Head; o != nil; o = o.Next {
@@ -105,8 +110,8 @@ func (p *clientState) overlaps(s *client.Session, x *client.Exchange) {
 	}
 }
 
-// Followed records that x arrived before the earlier requests were answered. It ends
-// the waits of these requests.
+// Followed records that x arrived before the client had the replies to the earlier
+// requests. It ends the waits of these requests.
 func (p *clientState) Followed(s *client.Session, x *client.Exchange) {
 	p.overlaps(s, x)
 	p.followers.Add(1)
@@ -151,6 +156,7 @@ func (g *Guard) Handle(t *task.Task) bool {
 		l = &rule{party: &clientState{g: g, missClient: missClient{ID: t.Asker}}}
 	}
 	l.g, l.Guard = g, t.Route.Guard
+	l.fast.arrive(g)
 	if t.Route.Copies.Copies != 0 {
 		return l.startReplicated(t)
 	}
@@ -252,6 +258,11 @@ func unfit(t *task.Task) string {
 		return "flag E chooses the cas, on which the guard of this route rests: leave it out"
 	case t.Route.Tags != nil && (t.Op <= wire.Gats && (has('N') || has('R')) || t.Op.Stores() && has('I')):
 		return "flags N, R and I run the guard by hand, which can't be on a route with tags: leave them out"
+	case !t.Req.UnknownFlags():
+	case t.Op == wire.Delete || t.Op == wire.Incr || t.Op == wire.Decr: // the guard does not always send the client's words, so the server can't decide
+		return "invalid or duplicate flag"
+	case t.Op == wire.Append || t.Op == wire.Prepend:
+		return "invalid flag"
 	}
 	return ""
 }

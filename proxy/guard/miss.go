@@ -111,8 +111,18 @@ func Expects(s *client.Session) bool {
 	return p != nil && p.HasMisses()
 }
 
+// Shown is Found for a read that is a task, on the loop that runs it. It is called when
+// another package answers it with a value.
+func (g *Guard) Shown(t *task.Task) {
+	if l, _ := t.Rule.(*rule); l != nil && t.Route.Guard != nil {
+		l.g, l.Guard = g, t.Route.Guard
+		l.knows(t, Found)
+	}
+}
+
 // Found ends the miss of key on rt that the client of s may have. It is called when
-// the client gets the value by an ordinary exchange, without a task.
+// the client gets the value without a task: by an ordinary exchange, or from the near
+// cache.
 func (g *Guard) Found(s *client.Session, rt *routing.Route, key []byte) {
 	p, _ := s.Companion.(*clientState)
 	hash := g.Loops.HashKey(key)

@@ -114,7 +114,8 @@ func (l *rule) foundCopy(t *task.Task, r *upstream.Result) {
 // FastAnswer is the reply to a get that was sent as an ordinary exchange (package
 // fast).
 type FastAnswer struct {
-	*upstream.Result             // nil: there was none
+	*upstream.Result             // nil: there was none. The loop of the key sets Server: see arrive
+	from             string      // network and address of the server
 	Name             []byte      // the key as it was sent to the server
 	Known            stamp.Known // versions of tags that were read together with the value
 }
@@ -132,16 +133,25 @@ func (g *Guard) Resume(x *client.Exchange, share int32, rt *routing.Route, whole
 	req.Flags |= x.Flags & wire.Binary
 	t := g.NewTask(x, share, rt, line, whole, whole)
 	*req = before
+	fast.from, fast.Server = fast.Server.Target.Network+" "+fast.Server.Target.Address, nil
 	t.Rule = &rule{fast: fast}
 	g.Enroll(x.Session, x, t)
 	g.Admit(t)
+}
+
+// arrive sets the server of the reply to that of the loop of the key. The reply may come
+// from another loop, and each loop has its own.
+func (f *FastAnswer) arrive(g *Guard) {
+	if f.Result != nil {
+		f.Server = g.ByAddress[f.from]
+	}
 }
 
 // resume continues with the reply to an ordinary exchange. If the key has moved in
 // between, it reads again.
 func (l *rule) resume(t *task.Task) {
 	r := l.fast.Result
-	if r.Bytes != nil && (r.Server.Target.Address != l.server(t).Target.Address || !bytes.Equal(l.fast.Name, l.name)) {
+	if r.Bytes != nil && (r.Server != l.server(t) || !bytes.Equal(l.fast.Name, l.name)) {
 		l.cancelFastLease()
 		l.fast = FastAnswer{}
 		l.read(t)
@@ -154,11 +164,8 @@ func (l *rule) resume(t *task.Task) {
 // cancelFastLease cancels the lease that an ordinary exchange was granted, if any.
 func (l *rule) cancelFastLease() {
 	if r := l.fast.Result; r != nil && r.Reply.Kind != wire.NoReply {
-		if s := parseItem(&r.Reply, r.Bytes); s.HasLease() {
-			own := l.g.ByAddress[r.Server.Target.Network+" "+r.Server.Target.Address]
-			if own != nil {
-				l.g.cancelLease(l.Guard, itemPlace{Server: own, Name: string(l.fast.Name)}, &s, r.ConnEpoch)
-			}
+		if s := parseItem(&r.Reply, r.Bytes); s.HasLease() && r.Server != nil {
+			l.g.cancelLease(l.Guard, itemPlace{Server: r.Server, Name: string(l.fast.Name)}, &s, r.ConnEpoch)
 		}
 	}
 }
@@ -308,8 +315,14 @@ func (l *rule) failed(t *task.Task, why string, o stats.Outcome) {
 // Refused is called for a task that no handler has served. Its client may be shown a
 // miss, which Refused records.
 func (g *Guard) Refused(t *task.Task) {
-	if l, _ := t.Rule.(*rule); l != nil && t.Route.Guard != nil && t.Op <= wire.Gats && !t.Route.GetErrors {
-		l.g, l.Guard = g, t.Route.Guard
+	l, _ := t.Rule.(*rule)
+	if l == nil || t.Route.Guard == nil {
+		return
+	}
+	l.g, l.Guard = g, t.Route.Guard
+	l.fast.arrive(g)
+	l.cancelFastLease()
+	if t.Op <= wire.Gats && !t.Route.GetErrors {
 		l.record(t, missed{})
 	}
 }
@@ -464,29 +477,53 @@ func (l *rule) watch(t *task.Task, r *upstream.Result, s *Item) {
 	delete(g.winners, t.Hash)
 }
 
+// token returns the function that converts a cas of the key's server to the client's
+// token.
+func (l *rule) token() task.Token {
+	if l.copies != nil {
+		return l.copies.Tag
+	}
+	number := l.Place(l.at).Number
+	return func(cas uint64) uint64 { return divert.TagCas(cas, number) }
+}
+
 // serve answers t with the value r.
 func (l *rule) serve(t *task.Task, r *upstream.Result, s *Item) {
-	number := l.Place(l.at).Number
-	tag := func(cas uint64) uint64 { return divert.TagCas(cas, number) }
-	if l.copies != nil {
-		tag = l.copies.Tag
-	}
+	tag := l.token()
 	switch {
 	case touches(t):
 		l.retouch(t, tag)
-	case t.Req.Dialect == wire.Meta && !l.own: // the reply is of another client's mg: it lacks the flags that this client wants
-		l.inspect(t, l.at, t.WithKey(l.name, appendToLine(t, l.more(t, nil))), func(r *upstream.Result) {
-			l.own = true
-			l.found(t, r)
-		})
+	case l.lacks(t):
+		l.askAgain(t)
 	default:
 		l.show(t, r, s, tag)
 	}
 }
 
+// lacks reports whether the reply that t has is that of a poll, and lacks flags that t
+// asks for. A poll asks for f, v and c.
+func (l *rule) lacks(t *task.Task) bool {
+	if t.Req.Dialect != wire.Meta || l.own || touches(t) {
+		return false
+	}
+	return slices.ContainsFunc([]byte("kOsthl"), t.Req.Letters.Has)
+}
+
+// askAgain reads the item with the flags that t asks for.
+func (l *rule) askAgain(t *task.Task) {
+	l.inspect(t, l.at, t.WithKey(l.name, appendToLine(t, l.more(t, nil))), func(r *upstream.Result) {
+		l.own = true
+		l.found(t, r)
+	})
+}
+
 // serveOld is serve for an old value. The reply has no cas, so no client can store a
 // value that it derived from this one. A binary reply has the cas wire.NoMatch.
 func (l *rule) serveOld(t *task.Task, r *upstream.Result, s *Item) {
+	if l.lacks(t) {
+		l.askAgain(t)
+		return
+	}
 	l.Learned.Count(stats.GuardStale)
 	l.watch(t, r, s)
 	s.Cas, l.outdated = nil, true

@@ -40,7 +40,7 @@ type rule struct {
 
 	then     []func(r *upstream.Result) // callbacks of the commands sent, by their number; nil: the reply is ignored
 	tries    int
-	own      bool // the read was sent with the client's own meta flags
+	own      bool // the last reply is to a read with the client's own meta flags, not to a poll
 	sealed   bool // the stored value must not be refreshed early: see storedTTL
 	wrote    bool // a server has stored something, which a failed command has to undo
 	final    bool // the wait is over, so an old value is served now

@@ -436,16 +436,25 @@ func (l *rule) stamped(t *task.Task) (edits []task.Edit, flags string) {
 
 // compare stores over the value with the client's cas.
 func (l *rule) compare(t *task.Task) {
+	differs := func() { // nothing is stored, whatever the cas of the item is
+		l.inspectItem(t, func(s *Item, epoch upstream.ConnEpoch) {
+			if l.nothing(t, s, epoch) {
+				l.say(t, wire.NotFound)
+			} else {
+				l.say(t, wire.Exists)
+			}
+		})
+	}
 	token, ok := t.Token()
 	cas, fits := divert.UntagCas(token, l.Place(l.at).Number)
 	if !ok || l.View != nil && (!fits || token>>52 != 0 && l.Place(l.at).Number == 0) {
-		l.say(t, wire.Exists)
+		differs()
 		return
 	}
 	l.tags.c0 = cas
 	l.store(t, 'S', strconv.FormatUint(cas, 10), false, func(k wire.Kind, r *upstream.Result) {
 		if r == nil { // a tag may have changed since the client read the value
-			l.say(t, wire.Exists)
+			differs()
 			return
 		}
 		l.answerStore(t, k, r)
@@ -453,8 +462,9 @@ func (l *rule) compare(t *task.Task) {
 }
 
 // change stores body, after its head if it has tags, over a value that a look has
-// found.
-func (l *rule) change(t *task.Task, s *Item, body []byte, then, again func()) {
+// found. It adds the meta flags in the parameter `more`. The time to live stays the same,
+// unless these flags set it.
+func (l *rule) change(t *task.Task, s *Item, body []byte, more string, then func(r *upstream.Result), again func()) {
 	var flags string
 	if string(s.Cas) != "0" { // a server without cas shows 0, and would reject it
 		flags = " C" + string(s.Cas)
@@ -462,15 +472,15 @@ func (l *rule) change(t *task.Task, s *Item, body []byte, then, again func()) {
 	if l.tags != nil && l.tags.head != nil {
 		flags, body = flags+" F"+stamp.Flags, slices.Concat(l.tags.head, body)
 	}
-	if left := s.SecondsLeft(); left < math.MaxInt64 {
+	if left := s.SecondsLeft(); left < math.MaxInt64 && !strings.Contains(more, " T") {
 		flags += " T" + strconv.FormatInt(Exptime(left, l.g.Wall), 10)
 	}
-	l.ask(t, t.Meta("ms", l.name, flags, body), func(r *upstream.Result) {
+	l.ask(t, t.Meta("ms", l.name, flags+more, body), func(r *upstream.Result) {
 		switch {
 		case !l.answered(t, r):
 		case r.Reply.Kind == wire.Stored:
 			l.wrote = true
-			then()
+			then(r)
 		default:
 			l.again(t, again)
 		}

@@ -193,6 +193,7 @@ func (q *poll) Answered(_ int, r *upstream.Result) {
 		switch first := q.held[0]; {
 		case s.HasLease() || s.IsAbsent(): // the first waiter rebuilds, or reads again
 			q.take(0)
+			first.l.own = false
 			first.l.found(first.t, r)
 			first.t.CatchUp()
 		case s.IsPlaceholder() || s.IsTombstone() || s.IsInvalidated() && !first.l.mayServe(&s) || first.l.waitsFirst() && first.l.isOld(&s):
@@ -208,6 +209,7 @@ func (q *poll) Answered(_ int, r *upstream.Result) {
 				if h.l.tags != nil {
 					h.l.tags.known = nil // they were requested by its own first read
 				}
+				h.l.own = false
 				h.l.found(h.t, r)
 				h.t.CatchUp()
 			}

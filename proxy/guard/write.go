@@ -100,14 +100,14 @@ func (l *rule) pass(t *task.Task, r *upstream.Result) {
 		l.broken(t, r)
 		return
 	}
-	kept := t.Keep(l.counted(t, r))
+	kept := t.Keep(l.counterReply(t, r))
 	kept.Server = l.server(t)
-	l.end(t, func() { t.Answer(&kept, nil) })
+	l.end(t, func() { t.Answer(&kept, l.token()) })
 }
 
-// counted returns the reply r to a meta command on a counter with the TTL that the
+// counterReply returns the reply r to a meta command on a counter with the TTL that the
 // client has asked for.
-func (l *rule) counted(t *task.Task, r *upstream.Result) *upstream.Result {
+func (l *rule) counterReply(t *task.Task, r *upstream.Result) *upstream.Result {
 	rep := &r.Reply
 	if l.Stale == 0 || t.Req.Dialect != wire.Meta || !t.Req.Letters.Has('t') || rep.Kind != wire.Value && rep.Kind != wire.Header {
 		return r
@@ -229,7 +229,7 @@ func (l *rule) answerStore(t *task.Task, k wire.Kind, r *upstream.Result) {
 	}
 	s := parseItem(&r.Reply, r.Bytes)
 	b := l.asMeta(t, r, &s)
-	l.end(t, func() { t.Answer(t.Result(l.server(t), b), nil) })
+	l.end(t, func() { t.Answer(t.Result(l.server(t), b), l.token()) })
 }
 
 // set stores a value. If it answers a miss, it is bound to the item of that miss.
@@ -303,7 +303,11 @@ func (l *rule) extend(t *task.Task) {
 		}
 		headed := l.tags != nil && l.tags.head != nil
 		change := func(body []byte) {
-			l.change(t, s, body, func() { l.say(t, wire.Stored) }, func() { l.extend(t) })
+			more := ""
+			if t.Req.Letters.Has('c') {
+				more = " c"
+			}
+			l.change(t, s, body, more, func(r *upstream.Result) { l.extended(t, r) }, func() { l.extend(t) })
 		}
 		switch {
 		case s.IsPlainEmpty(): // if bytes are added, it keeps flags that no client has set
@@ -317,6 +321,19 @@ func (l *rule) extend(t *task.Task) {
 			l.over(t, mode, s, func() { l.extend(t) })
 		}
 	})
+}
+
+// extended answers an append or prepend whose value Ringside has stored. r is the reply
+// to the ms.
+func (l *rule) extended(t *task.Task, r *upstream.Result) {
+	if t.Req.Dialect == wire.Text {
+		l.say(t, wire.Stored)
+		return
+	}
+	s := parseItem(&r.Reply, r.Bytes)
+	flags, _ := l.echo(t, forEver, false, s.Cas)
+	line := slices.Concat([]byte("HD"), flags, []byte(wire.CRLF))
+	l.end(t, func() { t.Answer(t.Result(l.server(t), line), l.token()) })
 }
 
 // over stores a value over the item that a look has found. If the item has changed

@@ -81,6 +81,12 @@ type Guard struct {
 	Learned *stats.Guard
 }
 
+// Unbound returns a route without servers, for a command that is only refused. It has the
+// settings of a route of another loop that no loop changes.
+func Unbound(pool *table.Pool, guard *Guard, getErrors bool) *Route {
+	return &Route{BoundPool: &BoundPool{Pool: pool}, Guard: guard, GetErrors: getErrors, Count: new(stats.RouteCounters)}
+}
+
 // OneLoop reports whether one loop runs all tasks on a key of the route, so that all
 // state of the key is in one place.
 func (rt *Route) OneLoop() bool {

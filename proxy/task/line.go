@@ -182,7 +182,7 @@ func (e *Tasks) Claim(t *Task, name Line) bool {
 	case l.alone == t: // it has its turn already: it was parked, or is started again
 		return true
 	case e.LineFull(name):
-		t.inLine = t.inLine && name.client == 0
+		t.leaves(name)
 		t.Fail("too many commands wait on this key", stats.QueueFull)
 		return false
 	}
@@ -194,6 +194,14 @@ func (e *Tasks) Claim(t *Task, name Line) bool {
 		e.At(link.ParkedTimer, t.Deadline)
 	}
 	return false
+}
+
+// leaves records that t, which waits in the line of that name, will have no turn there.
+// Only the client's loop may use inLine, so the line of a key must not.
+func (t *Task) leaves(name Line) {
+	if name.client != 0 {
+		t.inLine = false
+	}
 }
 
 // hasDeadline reports whether t has a deadline while it waits. An internal task gets its
@@ -276,7 +284,7 @@ func (e *Tasks) expire() {
 			if !t.hasDeadline() || e.Now < t.Deadline {
 				return false
 			}
-			t.inLine = t.inLine && name.client == 0
+			t.leaves(name)
 			late = append(late, t)
 			return true
 		})
@@ -311,10 +319,16 @@ func (e *Tasks) DispatchRunnable() {
 }
 
 // moveToLoop moves t to another loop, which runs it. Its reply returns to the client's loop:
-// see conclude.
+// see conclude. The other loop must not use t's route: it belongs to this loop, which may
+// replace it. If the other loop has no such route, t is refused there, so that the guard of
+// the key's loop records the miss. For that t gets a route with the settings that no loop
+// changes.
 func (t *Task) moveToLoop(o *Tasks) {
-	listener, prefix, match, deadline := t.Route.Listener, t.Route.Prefix, t.Route.Match, t.Deadline
+	rt, deadline := t.Route, t.Deadline
+	listener, prefix, match := rt.Listener, rt.Prefix, rt.Match
+	pool, guard, loud := rt.Pool, rt.Guard, rt.GetErrors
 	t.Loop.Buffers.Hold(-t.held)
+	t.Route = nil
 	o.Post(func(o *Tasks) {
 		t.Loop, t.leader = o, nil
 		o.Buffers.Hold(t.held)
@@ -328,6 +342,7 @@ func (t *Task) moveToLoop(o *Tasks) {
 				}
 			}
 		}
+		t.Route = routing.Unbound(pool, guard, loud)
 		o.refuse(t, "the configuration has just changed")
 	})
 }

@@ -16,6 +16,10 @@ const (
 // and ignores those that it doesn't use.
 var knownFlags = letters("bNTRlOPLkstcfvhuqFCMJDI")
 
+// UnknownFlags reports whether r has a meta flag that memcached 1.6.18 does not know. The
+// server decides whether it accepts the request.
+func (r *Request) UnknownFlags() bool { return r.Letters&^knownFlags != 0 }
+
 // effectFlags are the flags with which an mg changes the item. l, h and u only
 // concern bookkeeping (last access, hit before, no LRU bump).
 var effectFlags = letters("NTR")
