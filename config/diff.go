@@ -5,11 +5,13 @@ package config
 import (
 	"fmt"
 	"strings"
+
+	"ringside/proxy/table"
 )
 
 // Changes returns the changes from old to f, one line each, in the order of the table of keys:
-// +server c (10.0.0.3:11211), server b: weight 1 to 3. It omits changes that need a restart:
-// see AtNextStart.
+// +server c (10.0.0.3:11211), server b: weight 1 to 3. Changed users of an auth_file follow. It
+// omits changes that need a restart: see AtNextStart.
 func Changes(old, f *File) []string {
 	same := *f
 	same.Engine = old.Engine
@@ -27,6 +29,36 @@ func changes(old, f *File) []string {
 	fileKeys().compare("", "", settings{File: *old}, settings{File: *f}, func(format string, args ...any) {
 		list = append(list, fmt.Sprintf(format, args...))
 	})
+	return append(list, usersChanges(old, f)...)
+}
+
+// usersChanges describes how the users of listeners in both files have changed, without
+// names and passwords.
+func usersChanges(old, f *File) (list []string) {
+	before := map[Address]*table.Users{}
+	for i := range old.Listen {
+		before[old.Listen[i].Address] = old.Listen[i].Users
+	}
+	for i := range f.Listen {
+		l := &f.Listen[i]
+		was := before[l.Address]
+		if was == nil || l.Users == nil { // that auth_file is set or not is a change itself
+			continue
+		}
+		var parts []string
+		removed, added, changed := l.Users.Changes(was)
+		for _, p := range []struct {
+			n    int
+			what string
+		}{{removed, "removed"}, {added, "added"}, {changed, "with another password"}} {
+			if p.n > 0 {
+				parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
+			}
+		}
+		if len(parts) > 0 {
+			list = append(list, fmt.Sprintf("users of listener %s changed: %s", l.Address.text(), strings.Join(parts, ", ")))
+		}
+	}
 	return list
 }
 

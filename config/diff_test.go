@@ -3,7 +3,9 @@ package config
 // Tests of how the changes between two files are described.
 
 import (
+	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -53,6 +55,48 @@ routes: [{pool: main}, {prefix: "i:", pool: old}]
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: got\n  %s\nwant\n  %s", c.name, strings.Join(got, "\n  "), strings.Join(c.want, "\n  "))
 		}
+	}
+}
+
+// TestChangesOfUsers checks that a reload reports changed users of an auth_file, and
+// shows no user or password.
+func TestChangesOfUsers(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "users")
+	read := func(users, address string) *File {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(users), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		config := filepath.Join(t.TempDir(), "ringside.yaml")
+		text := fmt.Sprintf("listen: [{address: %q, auth_file: %s}, \"127.0.0.1:2\"]\npools: {main: {distribution: ketama, servers: [a]}}\n", address, path)
+		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, err := Load(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	const first = "127.0.0.1:1"
+	for _, c := range []struct{ old, now, want string }{
+		{"ann:a\nbob:b\n", "bob:b\n\nann:a\n", ""},
+		{"ann:a\nbob:b\ncid:c\n", "bob:x\ncid:c\ndot:d\neve:e\n", "1 removed, 2 added, 1 with another password"},
+		{"ann:a\n", "ann:b\n", "1 with another password"},
+		{"ann:a\n", "bob:a\n", "1 removed, 1 added"},
+		{"ann:a\nann:b\n", "ann:b\nann:a\n", ""}, // both passwords are valid
+		{"ann:a\nann:b\n", "ann:b\n", "1 with another password"},
+	} {
+		var want []string
+		if c.want != "" {
+			want = []string{"users of listener 127.0.0.1:1 changed: " + c.want}
+		}
+		if got := Changes(read(c.old, first), read(c.now, first)); !slices.Equal(got, want) {
+			t.Errorf("%q to %q: %q, want %q", c.old, c.now, got, want)
+		}
+	}
+	if got := Changes(read("ann:a\n", first), read("bob:a\n", "127.0.0.1:3")); slices.ContainsFunc(got, func(s string) bool { return strings.Contains(s, "users") }) {
+		t.Errorf("another listener: %q", got)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 // takeover contains the listening sockets received from another instance.
 type takeover struct {
 	conn      net.Conn                  // connection to the old process
+	taken     bool                      // this process has taken over; conn is closed when the old one has stopped accepting
 	paths     []*net.UnixListener       // Unix sockets; the old process removes their files until the take-over is complete
 	listeners map[string][]net.Listener // by network and address, named as in loop.Driver and listenAdmin
 }
@@ -39,7 +40,7 @@ func takeOver(ctx context.Context, f *config.File) (*takeover, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("take over from the process at the admin address %s: %w", a.Address, err)
+		return nil, takeOverError(f, err)
 	}
 	t, err := take(socket)
 	if err == nil && len(t.listeners[adminSocket(a)]) == 0 {
@@ -49,9 +50,13 @@ func takeOver(ctx context.Context, f *config.File) (*takeover, error) {
 		err = errors.New("the sockets that it names are not of this address")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("take over from the process at the admin address %s: %w", a.Address, err)
+		return nil, takeOverError(f, err)
 	}
 	return t, nil
+}
+
+func takeOverError(f *config.File, err error) error {
+	return fmt.Errorf("take over from the process at the admin address %s: %w", f.Admin.Address.Address, err)
 }
 
 // listener returns one socket and removes it from t. It returns nil if no socket with
@@ -65,10 +70,12 @@ func (t *takeover) listener(name string) net.Listener {
 	return l
 }
 
-// close closes the unused sockets. If ready was not called before, the old instance
+// close closes the unused sockets. If this process has not taken over, the old instance
 // continues as if nothing had happened.
 func (t *takeover) close() {
-	t.conn.Close()
+	if !t.taken {
+		t.conn.Close()
+	}
 	for _, list := range t.listeners {
 		for _, l := range list {
 			l.Close()
@@ -81,10 +88,23 @@ func (r *Instance) offerSockets() (socket string, err error) {
 	return r.handover.offer(r.listeningSockets, func(done func()) {
 		select {
 		case r.handed <- done:
-		case <-r.ended: // it is stopping anyway
+		case <-r.closed: // it is stopping, and has not removed any file
 			done()
 		}
 	})
+}
+
+// leave stops accepting, because another process has the listening sockets. It does not
+// remove the files of unix sockets: they belong to that process. It must be called at
+// most once.
+func (r *Instance) leave() {
+	r.driver.Leave()
+	r.mu.Lock()
+	if l, ok := r.adminListener.(*net.UnixListener); ok {
+		l.SetUnlinkOnClose(false)
+	}
+	r.mu.Unlock()
+	close(r.closed)
 }
 
 // listeningSockets returns copies of all listening sockets, with the names by which the
@@ -97,7 +117,12 @@ func (r *Instance) listeningSockets() (names []string, files []*os.File, err err
 	r.mu.Lock()
 	l, at := r.adminListener, r.adminAt
 	r.mu.Unlock()
-	f, err := l.(interface{ File() (*os.File, error) }).File()
+	var f *os.File
+	if l == nil {
+		err = errors.New("a reload has removed its admin interface")
+	} else {
+		f, err = l.(interface{ File() (*os.File, error) }).File()
+	}
 	if err != nil {
 		for _, f := range files {
 			f.Close()

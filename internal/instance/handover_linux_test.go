@@ -72,7 +72,7 @@ func TestHandoverRefusesIntruders(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.close()
-	if err := taken.ready(); err != nil || len(taken.listeners["tcp here"]) != 1 {
+	if err := taken.ready(nil, func() {}); err != nil || len(taken.listeners["tcp here"]) != 1 {
 		t.Errorf("%v; listeners %v", err, taken.listeners)
 	}
 	<-handed

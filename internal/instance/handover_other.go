@@ -18,6 +18,8 @@ func (*handoverSocket) offer(func() ([]string, []*os.File, error), func(done fun
 	return "", errNoHandover
 }
 
+func (*handoverSocket) end() (given bool) { return false }
+
 func take(string) (*takeover, error) { return nil, errNoHandover }
 
-func (t *takeover) ready() error { return errNoHandover }
+func (t *takeover) ready(<-chan os.Signal, func()) error { return errNoHandover }

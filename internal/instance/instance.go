@@ -59,8 +59,9 @@ type Instance struct {
 	stopping atomic.Bool
 	asked    chan chan<- reloadAnswer // requests for a reload; received by Serve
 	askers   []chan<- reloadAnswer    // requests for a reload that has to wait
-	handed   chan func()              // receives a function when another process has the sockets; calling it confirms that they belong to that process alone
-	ended    chan struct{}            // closed when Serve no longer receives from asked and handed
+	handed   chan func()              // receives a function when another process has taken over; calling it tells that process that this one has stopped accepting
+	ended    chan struct{}            // closed when Serve no longer receives from asked
+	closed   chan struct{}            // closed when this process has stopped accepting, so nobody receives from handed
 
 	mu     sync.Mutex
 	reload live.Reload
@@ -86,7 +87,7 @@ func start(f *config.File, w fileWatch, version string, log *slog.Logger, loggin
 	limitMemory(f)
 	files, _ := openFiles()
 	r := &Instance{files: files, log: log, logging: logging, watch: w, started: f, file: f, faults: &fault.Set{}, events: events,
-		taken: taken, asked: make(chan chan<- reloadAnswer), handed: make(chan func()), ended: make(chan struct{}), reload: live.Reload{At: time.Now(), Generation: 1}}
+		taken: taken, asked: make(chan chan<- reloadAnswer), handed: make(chan func()), ended: make(chan struct{}), closed: make(chan struct{}), reload: live.Reload{At: time.Now(), Generation: 1}}
 	r.proxy = proxy.NewProxy(t, version, log)
 	r.proxy.Name = processName()
 	r.tracer = live.NewTracer(r.proxy)
@@ -200,10 +201,10 @@ func (r *Instance) listenAdmin(a config.Admin) (take func(bool), err error) {
 			}
 			if r.admin, r.adminAddr = nil, nil; l != nil {
 				r.serveAdmin(l, access)
-				r.mu.Lock()
-				r.adminListener, r.adminAt = l, a.Address
-				r.mu.Unlock()
 			}
+			r.mu.Lock()
+			r.adminListener, r.adminAt = l, a.Address
+			r.mu.Unlock()
 		}
 		if yes && !a.Faults {
 			r.faults.LiftAll()
@@ -465,12 +466,11 @@ func (r *Instance) Serve(signals <-chan os.Signal) error {
 			}
 		case done := <-r.handed:
 			close(r.ended)
-			r.driver.Leave()
-			if l, ok := r.adminListener.(*net.UnixListener); ok {
-				l.SetUnlinkOnClose(false)
+			r.leave()
+			if r.admin != nil {
+				shutdown(r.admin)
+				r.admin = nil
 			}
-			shutdown(r.admin)
-			r.admin = nil
 			done()
 			return r.drainClients(signals)
 		case now := <-counts.C:
@@ -531,6 +531,16 @@ func (r *Instance) Stop(signals <-chan os.Signal, linger time.Duration) error {
 	select {
 	case <-time.After(linger):
 	case <-ctx.Done():
+	case done := <-r.handed: // new clients go to the other process
+		r.leave()
+		done()
+	}
+	select {
+	case <-r.closed:
+	default:
+		if r.handover.end() { // the other process may not have taken over yet
+			r.leave()
+		}
 	}
 	ctx, done := context.WithTimeout(ctx, r.file.Limits.Drain)
 	defer done()

@@ -305,7 +305,8 @@ type Reloaded struct {
 	Moves bool `json:"keys_move,omitempty"` // keys with several replicas will move to other servers when all instances have the file
 }
 
-// ErrStopping is what Options.ReadAgain returns once the process ends.
+// ErrStopping is what Options.ReadAgain and Options.HandOver return once the process
+// ends.
 var ErrStopping = errors.New("this instance is stopping")
 
 func (s *Server) postReload(r *http.Request) (int, any, error) {
@@ -337,8 +338,14 @@ func (s *Server) postHandOver(r *http.Request) (int, any, error) {
 	if s.options.HandOver == nil {
 		return 0, nil, refuse(http.StatusConflict, "this instance can't be taken over: it has no configuration file")
 	}
-	socket, err := s.options.HandOver()
-	return http.StatusOK, handOverAnswer{socket}, err
+	switch socket, err := s.options.HandOver(); {
+	case errors.Is(err, ErrStopping):
+		return 0, nil, refuse(http.StatusServiceUnavailable, "%w", err)
+	case err != nil:
+		return 0, nil, refuse(http.StatusConflict, "%w", err)
+	default:
+		return http.StatusOK, handOverAnswer{socket}, nil
+	}
 }
 
 // Invalidate names the tags to invalidate.

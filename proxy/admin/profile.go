@@ -3,6 +3,7 @@ package admin
 // Go profiles, and access to them.
 
 import (
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -22,6 +23,11 @@ func (s *Server) profiles(w http.ResponseWriter, r *http.Request) {
 	}
 	if err := refuseOtherSites(r); err != nil { // a profile costs CPU, even if the other page can't read it
 		http.Error(w, err.Error(), http.StatusForbidden)
+		return
+	}
+	defer s.profiling.Add(-1)
+	if s.profiling.Add(1) > maxProfiles { // each uses CPU and memory
+		http.Error(w, fmt.Sprintf("%d profiles are being taken: try again later", maxProfiles), http.StatusServiceUnavailable)
 		return
 	}
 	switch r.PathValue("profile") {

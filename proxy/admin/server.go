@@ -82,15 +82,17 @@ type Server struct {
 	conns   connections
 	limit   link.LogLimit // of log lines from net/http
 
-	scraping atomic.Int64 // scrapes in progress
-	reserve  reserve
+	scraping  atomic.Int64 // scrapes in progress
+	profiling atomic.Int64 // profiles in progress
+	reserve   reserve
 }
 
 // Limits of the admin interface. It shares memory and file descriptors with the proxy, and must
 // not exhaust them.
 const (
-	maxScrapes = 8 // at the same time; the next one gets 503
-	maxHeader  = 16 << 10
+	maxScrapes  = 8 // at the same time; the next one gets 503
+	maxProfiles = 4 // the same
+	maxHeader   = 16 << 10
 )
 
 // New returns a server for p. Its handler may be used once p's loops exist.

@@ -199,6 +199,44 @@ func TestWhoMayProfile(t *testing.T) {
 	}
 }
 
+// TestProfilesBound checks that a few profiles are taken at a time, and that a next one is
+// refused until one of them has ended.
+func TestProfilesBound(t *testing.T) {
+	h := New(running(), Options{}).Handler()
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	profile := func(ctx context.Context, path string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest("GET", path, nil).WithContext(ctx)
+		r.RemoteAddr, r.Host = "127.0.0.1:4000", "localhost"
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w
+	}
+	ended := make(chan struct{})
+	for range maxProfiles {
+		go func() {
+			profile(ctx, "/debug/pprof/heap?seconds=60")
+			ended <- struct{}{}
+		}()
+	}
+	refused := func() bool {
+		w := profile(context.Background(), "/debug/pprof/cmdline")
+		return w.Code == http.StatusServiceUnavailable && strings.Contains(w.Body.String(), "profiles are being taken")
+	}
+	for end := time.Now().Add(testenv.Hang); !refused(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("one more profile is taken")
+		}
+	}
+	stop()
+	for range maxProfiles {
+		<-ended
+	}
+	if refused() {
+		t.Error("profiles are refused although none is being taken")
+	}
+}
+
 // A unix socket is on this machine, whatever Host the client sends.
 func TestUnixSocket(t *testing.T) {
 	addr := serve(t, New(running(), Options{}), "unix", filepath.Join(t.TempDir(), "admin.sock"))

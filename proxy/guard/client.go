@@ -22,8 +22,10 @@ type Miss struct {
 	Win    *leaseRecord   // the lease of the newest miss; nil: its client is not the lease holder
 	Route  *routing.Guard // of the newest miss
 
-	waiting     []func() // sets that wait until Busy ends
-	older, next *Miss    // list ordered by Last, but a full table moves Busy entries to the end
+	waiting       []func() // sets that wait until Busy ends
+	older, next   *Miss    // list of the entries that are not Busy, ordered by Last or by the end of Busy
+	before, after *Miss    // list of the misses of missClient
+	listed, owned bool     // it is in the first list; in the second
 }
 
 // missOrigin is the item that a miss has seen, and the server process that it is in.

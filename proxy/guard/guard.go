@@ -28,7 +28,9 @@ type Guard struct {
 	OnLoop   func(hash uint64, f func(*Guard)) // runs f on the loop that owns the keys with that hash; on this one before it returns
 	Ablation Ablation                          // rules that tests turn off
 
-	misses *missTable
+	misses  *missTable
+	leaving []leaving // clients that have gone
+	piece   int       // how many of their misses may be visited before the next Tick
 
 	polls    []*poll                    // one for each key that has waiting gets
 	polling  map[string]*poll           // the same, by pool and key: see nameOf
@@ -45,7 +47,7 @@ type Guard struct {
 // New returns the guard of the loop with the number n, which seeds its random numbers.
 func New(tasks *task.Tasks, n uint64) *Guard {
 	return &Guard{
-		Tasks: tasks, misses: newMissTable(), polling: map[string]*poll{}, nextPoll: map[*upstream.Server]int64{},
+		Tasks: tasks, misses: newMissTable(), piece: leavePiece, polling: map[string]*poll{}, nextPoll: map[*upstream.Server]int64{},
 		neverFilled: neverFilledKeys{}, winners: leaseHolders{}, off: map[*upstream.Server]offReason{}, chance: rand.New(rand.NewPCG(n, 13)),
 	}
 }
@@ -123,7 +125,9 @@ func (p *clientState) Followed(s *client.Session, x *client.Exchange) {
 // addSet records a pending set that may answer a miss.
 func (p *clientState) addSet(hash uint64) {
 	if len(p.sets) == cap(p.sets) {
-		p.dropSets()
+		if p.dropSets(); len(p.sets) > cap(p.sets)/2 { // otherwise few sets later it would look through all again
+			p.sets = slices.Grow(p.sets, cap(p.sets))
+		}
 	}
 	p.sets = append(p.sets, hash)
 }
@@ -138,6 +142,7 @@ func (p *clientState) dropSets() {
 func (p *clientState) Gone() {
 	p.gone.Store(true)
 	p.dropSets()
+	slices.Sort(p.sets)
 	sets := p.sets
 	p.g.EachLoop(func(g *Guard) { g.leave(p, sets) })
 }
@@ -275,6 +280,8 @@ func (g *Guard) AppendFlags(dst []byte, rt *routing.Guard, fresh, hide bool) []b
 
 // Tick ends waits that have timed out, and polls servers for the other waiting gets.
 func (g *Guard) Tick() {
+	g.piece = leavePiece
+	g.clearLeft()
 	for i := 0; i < len(g.polls); i++ { // g.polls may grow
 		g.polls[i].tick()
 	}

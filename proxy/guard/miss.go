@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ringside/proxy/client"
+	"ringside/proxy/link"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
@@ -267,27 +268,65 @@ func (l *rule) tooLate(t *task.Task, b *boundSet, k wire.Kind) {
 	}
 }
 
+// leavePiece limits how many misses of clients that have gone a loop visits at a time.
+// It visits at most two pieces in a wakeup. So other clients do not wait until all
+// leases of a client with very many misses are canceled.
+const leavePiece = 256
+
+// leaving is a client that has gone and may still have misses in the table.
+type leaving struct {
+	p    *clientState
+	sets []uint64
+}
+
 // leave forgets a client that has gone, and cancels its leases. The parameter `sets`
-// contains the hashes of the keys for which the client has a set in progress; it keeps
-// the misses of these keys.
+// contains the hashes of the keys for which the client has a set in progress, sorted; it
+// keeps the misses of these keys.
 func (g *Guard) leave(p *clientState, sets []uint64) {
-	g.endWaits(p)
-	for _, m := range g.misses.DropClient(&p.missClient, sets) {
-		rt := m.Route
-		l := rule{Guard: rt, g: g, party: p}
-		_, act, _ := Decide(l.scope(), m.Entry, l.event(Closed))
-		live := m.Won && !m.Gone && rt.Stale > 0 && !l.scope().Shared // if the lease is not canceled, the old value is served until it ends
-		if act != RemovePlaceholder && !live && !(g.Ablation.CancelLease && m.CAS != 0) {
-			continue
-		}
-		rt.Learned.Count(stats.GuardGivenBack)
-		if m.Win != nil && m.Win.Strike {
-			g.neverFilled.AddMiss(m.Hash, -1, rt, g.Now)
-		}
-		keep := int64(0)
-		if m.Left > 0 {
-			keep = max(int64(m.Left)-(g.Now-m.At)/int64(time.Second), 0) + spare(rt)
-		}
-		g.cancelLeaseAt(m.itemPlace, formatCas(m.CAS), m.Via, m.Stub, keep)
+	if p.held.Load() > 0 { // otherwise endWaits would look at all waiting gets for nothing
+		g.endWaits(p)
 	}
+	g.leaving = append(g.leaving, leaving{p, sets})
+	g.clearLeft()
+}
+
+// clearLeft cancels leases of the clients that have gone, until the piece is used up.
+// The rest follows at the next Tick, which allows another piece.
+func (g *Guard) clearLeft() {
+	for len(g.leaving) > 0 && g.piece > 0 {
+		c := g.leaving[0]
+		before := g.misses.visits
+		list, more := g.misses.DropClient(&c.p.missClient, c.sets, g.piece)
+		g.piece -= g.misses.visits - before
+		for _, m := range list {
+			g.cancel(c.p, m)
+		}
+		if !more {
+			g.leaving[0] = leaving{}
+			g.leaving = g.leaving[1:]
+		}
+	}
+	if len(g.leaving) > 0 {
+		g.Soon(link.GuardTimer)
+	}
+}
+
+// cancel cancels the lease of the miss m of p, a client that has gone.
+func (g *Guard) cancel(p *clientState, m *Miss) {
+	rt := m.Route
+	l := rule{Guard: rt, g: g, party: p}
+	_, act, _ := Decide(l.scope(), m.Entry, l.event(Closed))
+	live := m.Won && !m.Gone && rt.Stale > 0 && !l.scope().Shared // if the lease is not canceled, the old value is served until it ends
+	if act != RemovePlaceholder && !live && !(g.Ablation.CancelLease && m.CAS != 0) {
+		return
+	}
+	rt.Learned.Count(stats.GuardGivenBack)
+	if m.Win != nil && m.Win.Strike {
+		g.neverFilled.AddMiss(m.Hash, -1, rt, g.Now)
+	}
+	keep := int64(0)
+	if m.Left > 0 {
+		keep = max(int64(m.Left)-(g.Now-m.At)/int64(time.Second), 0) + spare(rt)
+	}
+	g.cancelLeaseAt(m.itemPlace, formatCas(m.CAS), m.Via, m.Stub, keep)
 }

@@ -12,12 +12,23 @@ import (
 )
 
 // missTable has the misses of one loop.
+//
+// A client can have most of the entries. So every method except DropClient visits a bounded
+// number of entries, and DropClient visits as many as its caller wants.
 type missTable struct {
 	misses         map[key]*Miss
-	clients        map[*missClient][]*Miss
-	oldest, newest *Miss
+	clients        map[*missClient]owned
+	oldest, newest *Miss          // of the entries that are not Busy
 	wins           []*leaseRecord // leases in the order in which they were granted; they may have ended
+	visits         int            // entries that drop and DropClient have visited, for tests
 }
+
+// owned is the list of a client's misses, in the order in which they were recorded.
+type owned struct{ first, last *Miss }
+
+// agePiece limits how many entries, and how many leases, one call of age ends. A new
+// miss adds at most one of each, so those that are due become fewer.
+const agePiece = 32
 
 // key identifies the misses of one key in one scope.
 type key struct {
@@ -34,7 +45,7 @@ func keyOf(s Scope, c *missClient, name string) key {
 
 // newMissTable returns an empty table.
 func newMissTable() *missTable {
-	return &missTable{misses: map[key]*Miss{}, clients: map[*missClient][]*Miss{}}
+	return &missTable{misses: map[key]*Miss{}, clients: map[*missClient]owned{}}
 }
 
 // Find returns the misses of a key in the scope of a client, or nil.
@@ -75,8 +86,7 @@ func (t *missTable) Record(s Scope, c *missClient, name string, seen Seen, most 
 	if m == nil {
 		m = &Miss{key: k, Hash: seen.Hash, Route: seen.Route}
 		if t.misses[k] = m; !s.AfterMiss {
-			m.Client = c
-			t.clients[c] = append(t.clients[c], m)
+			t.own(m, c)
 			c.count(1, seen.Hash)
 		}
 		seen.Route.Learned.Misses.Add(1)
@@ -97,18 +107,12 @@ func (t *missTable) Record(s Scope, c *missClient, name string, seen Seen, most 
 	}
 	m.Win.End(false)
 	m.Win = nil
-	t.link(m)
+	t.relink(m)
 	t.age(seen.Now)
-	for over := len(t.misses) - most; over > 0 && t.oldest != m; {
-		o := t.oldest
-		if o.Busy { // a Busy entry is needed when its set is done, so the next one is dropped
-			t.unlink(o)
-			t.link(o)
-			continue
-		}
-		o.Route.Learned.Count(stats.GuardForgotten)
-		t.drop(o)
-		over--
+	// A reload may have made the table smaller by many entries.
+	for over := min(len(t.misses)-most, agePiece); over > 0 && t.oldest != nil && t.oldest != m; over-- {
+		t.oldest.Route.Learned.Count(stats.GuardForgotten)
+		t.drop(t.oldest)
 	}
 	return m
 }
@@ -122,8 +126,11 @@ func (t *missTable) Won(m *Miss, strike bool, now int64) {
 // Apply applies an event to m, and drops m if no miss is left.
 func (t *missTable) Apply(s Scope, m *Miss, ev Event) (act Act, cas uint64) {
 	m.Entry, act, cas = Decide(s, m.Entry, ev)
-	if m.N == 0 && !m.Busy {
+	switch {
+	case m.N == 0 && !m.Busy:
 		t.drop(m)
+	case m.Busy:
+		t.unlink(m)
 	}
 	return act, cas
 }
@@ -158,23 +165,35 @@ func (t *missTable) Done(s Scope, b *boundSet, ev Event, epoch upstream.ConnEpoc
 		m.Win = nil
 	}
 	waiting, m.waiting = m.waiting, nil
-	if m.N == 0 {
+	switch {
+	case m.N == 0:
 		t.drop(m)
+	case t.misses[m.key] == m:
+		t.relink(m)
 	}
 	return waiting
 }
 
-// link makes m the newest.
-func (t *missTable) link(m *Miss) {
+// relink makes m the newest, unless it is Busy: a Busy entry is needed when its set is
+// done, so it is not in the list.
+func (t *missTable) relink(m *Miss) {
+	t.unlink(m)
+	if m.Busy {
+		return
+	}
 	if m.older = t.newest; m.older != nil {
 		m.older.next = m
 	} else {
 		t.oldest = m
 	}
-	t.newest, m.next = m, nil
+	t.newest, m.listed = m, true
 }
 
+// unlink removes m from the list, if it is in it.
 func (t *missTable) unlink(m *Miss) {
+	if !m.listed {
+		return
+	}
 	if m.older != nil {
 		m.older.next = m.next
 	} else {
@@ -185,6 +204,43 @@ func (t *missTable) unlink(m *Miss) {
 	} else {
 		t.newest = m.older
 	}
+	m.older, m.next, m.listed = nil, nil, false
+}
+
+// own adds m to the misses of the client c.
+func (t *missTable) own(m *Miss, c *missClient) {
+	m.Client, m.owned = c, true
+	list := t.clients[c]
+	if m.before = list.last; m.before != nil {
+		m.before.after = m
+	} else {
+		list.first = m
+	}
+	list.last = m
+	t.clients[c] = list
+}
+
+// disown removes m from the misses of its client, if it is one of them.
+func (t *missTable) disown(m *Miss) {
+	if !m.owned {
+		return
+	}
+	list := t.clients[m.Client]
+	if m.before != nil {
+		m.before.after = m.after
+	} else {
+		list.first = m.after
+	}
+	if m.after != nil {
+		m.after.before = m.before
+	} else {
+		list.last = m.before
+	}
+	if m.before, m.after, m.owned = nil, nil, false; list.first == nil {
+		delete(t.clients, m.Client)
+	} else {
+		t.clients[m.Client] = list
+	}
 }
 
 // drop removes m.
@@ -192,27 +248,31 @@ func (t *missTable) drop(m *Miss) {
 	if t.misses[m.key] != m {
 		return
 	}
+	t.visits++
 	delete(t.misses, m.key)
 	t.unlink(m)
-	if c := m.Client; c != nil {
-		if rest := slices.DeleteFunc(t.clients[c], func(o *Miss) bool { return o == m }); len(rest) > 0 {
-			t.clients[c] = rest
-		} else {
-			delete(t.clients, c)
-		}
-		c.count(-1, m.Hash)
+	t.disown(m)
+	if m.Client != nil {
+		m.Client.count(-1, m.Hash)
 	}
 	m.Route.Learned.Misses.Add(-1)
 }
 
 // age drops misses that are older than lease_max, and ends leases without a set after
-// their lease time.
+// their lease time. Decide disregards a miss that is too old, so age may drop it late.
 func (t *missTable) age(now int64) {
-	for m := t.oldest; m != nil && !m.Busy && now-m.Last > int64(m.Route.LeaseMax); m = t.oldest {
+	for range agePiece {
+		m := t.oldest
+		if m == nil || now-m.Last <= int64(m.Route.LeaseMax) {
+			break
+		}
 		m.Win.End(false)
 		t.drop(m)
 	}
-	for len(t.wins) > 0 {
+	for range agePiece {
+		if len(t.wins) == 0 {
+			return
+		}
 		w := t.wins[0]
 		if !w.over && now-w.at < int64(time.Second)*leaseSeconds(w.route) {
 			return
@@ -223,16 +283,23 @@ func (t *missTable) age(now int64) {
 	}
 }
 
-// DropClient drops the misses of a client that has gone, and returns them. It keeps a miss
-// if a set of the key is in flight, or is pending because its hash is in the parameter
-// `sets`. If that set does not end the miss, lease_max does.
-func (t *missTable) DropClient(c *missClient, sets []uint64) (list []*Miss) {
-	for _, m := range slices.Clone(t.clients[c]) {
-		if m.Busy || slices.Contains(sets, m.Hash) {
+// DropClient drops misses of a client that has gone, and returns them. It visits at most
+// `most` misses; more reports that it must be called again, for the others. It keeps a
+// miss if a set of the key is in flight, or is pending because its hash is in the
+// parameter `sets`, which is sorted. If that set does not end the miss, lease_max does.
+func (t *missTable) DropClient(c *missClient, sets []uint64, most int) (list []*Miss, more bool) {
+	for range most {
+		m := t.clients[c].first
+		if m == nil {
+			return list, false
+		}
+		if _, pending := slices.BinarySearch(sets, m.Hash); m.Busy || pending {
+			t.visits++
+			t.disown(m)
 			continue
 		}
 		list = append(list, m)
 		t.drop(m)
 	}
-	return list
+	return list, t.clients[c].first != nil
 }

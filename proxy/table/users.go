@@ -8,6 +8,7 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"fmt"
+	"maps"
 )
 
 // Users holds the users of a listener and their passwords. Both are stored as hashes.
@@ -79,4 +80,36 @@ func (u *Users) Has(id UserID) bool {
 		}
 	}
 	return false
+}
+
+// Changes returns how many users of old u does not have, how many users of u old does not
+// have, and how many both have with other passwords. A password that is hashed with
+// another salt counts as another one.
+func (u *Users) Changes(old *Users) (removed, added, changed int) {
+	was, is := old.passwords(), u.passwords()
+	for name, list := range was {
+		if now, kept := is[name]; !kept {
+			removed++
+		} else if !maps.Equal(list, now) {
+			changed++
+		}
+	}
+	for name := range is {
+		if was[name] == nil {
+			added++
+		}
+	}
+	return removed, added, changed
+}
+
+// passwords returns the passwords of each user, each with its salt.
+func (u *Users) passwords() map[UserID]map[string]bool {
+	all := map[UserID]map[string]bool{}
+	for _, one := range u.all {
+		if all[one.name] == nil {
+			all[one.name] = map[string]bool{}
+		}
+		all[one.name][string(one.password[:])+string(one.salt)] = true
+	}
+	return all
 }

@@ -1,0 +1,384 @@
+package instance
+
+// Tests of which process serves after a take-over in which one of them is slow, stops
+// or ends.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"ringside/config"
+	"ringside/proxy/admin"
+)
+
+// oneSocket returns a function that opens a listening socket to hand over.
+func oneSocket(t *testing.T) func() ([]string, []*os.File, error) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return func() ([]string, []*os.File, error) {
+		f, err := l.(*net.TCPListener).File()
+		return []string{"tcp here"}, []*os.File{f}, err
+	}
+}
+
+// older is the old process of a take-over.
+type older struct {
+	t      *testing.T
+	socket handoverSocket
+	open   func() ([]string, []*os.File, error)
+	left   chan struct{} // receives a value each time a process has taken over
+}
+
+func newOlder(t *testing.T) *older {
+	return &older{t: t, open: oneSocket(t), left: make(chan struct{}, 10)}
+}
+
+func (o *older) offer() (string, error) {
+	return o.socket.offer(o.open, func(done func()) { o.left <- struct{}{}; done() })
+}
+
+// take returns a new process that has received the sockets.
+func (o *older) take() *takeover {
+	o.t.Helper()
+	var name string
+	eventually(o.t, "an offer", func() (ok bool) { // the last one may not have ended yet
+		var err error
+		name, err = o.offer()
+		return err == nil
+	})
+	n, err := take(name)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	o.t.Cleanup(n.close)
+	return n
+}
+
+// serves checks that the old process has not stopped, and that a next process can take
+// over from it.
+func (o *older) serves() {
+	o.t.Helper()
+	if err := o.take().ready(nil, nil); err != nil {
+		o.t.Errorf("a next take-over: %v", err)
+	}
+	<-o.left
+	if len(o.left) > 0 {
+		o.t.Error("it has also left before")
+	}
+}
+
+// shorten makes the old process wait for "taken" only for a short time.
+func shorten(t *testing.T) {
+	before := takenWithin
+	takenWithin = 50 * time.Millisecond
+	t.Cleanup(func() { takenWithin = before })
+}
+
+// TestTakeOverConfirmsOne checks that only one process gets the sockets at a time, and
+// that nobody gets them after a take-over.
+func TestTakeOverConfirmsOne(t *testing.T) {
+	o := newOlder(t)
+	name, err := o.offer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := dialOffer(name) // both have connected before one of them is accepted, or just after
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	first := &takeover{conn: second, listeners: map[string][]net.Listener{}}
+	if err := first.receive(second); err != nil {
+		t.Fatal(err)
+	}
+	defer first.close()
+	if _, err := o.offer(); !errors.Is(err, errBusy) {
+		t.Errorf("a second offer: %v", err)
+	}
+	if _, err := take(name); err == nil {
+		t.Error("a second process has got the sockets")
+	}
+	if err := first.ready(nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	<-o.left
+	if _, err := o.offer(); !errors.Is(err, errHanded) {
+		t.Errorf("an offer afterwards: %v", err)
+	}
+}
+
+// TestTakeOverNewFails checks that the old process does not leave if the new one ends,
+// gives up or hangs.
+func TestTakeOverNewFails(t *testing.T) {
+	for name, fails := range map[string]func(t *testing.T, n *takeover, c *net.UnixConn){
+		"it ends before it is ready": func(t *testing.T, n *takeover, c *net.UnixConn) { c.Close() },
+		"it ends when it is ready": func(t *testing.T, n *takeover, c *net.UnixConn) {
+			c.Write([]byte("ready\n"))
+			c.Close()
+		},
+		"it ends before it has taken over": func(t *testing.T, n *takeover, c *net.UnixConn) {
+			c.Write([]byte("ready\n"))
+			c.Read(make([]byte, 6))
+			c.Close()
+		},
+		"a signal ends it": func(t *testing.T, n *takeover, c *net.UnixConn) {
+			signals := make(chan os.Signal, 2)
+			signals <- syscall.SIGHUP
+			signals <- syscall.SIGTERM
+			quiet, _ := net.Pipe()
+			if err := (&takeover{conn: discard{quiet}}).ready(signals, nil); err == nil || !strings.Contains(err.Error(), "terminated") {
+				t.Errorf("it says %v", err)
+			}
+			c.Close()
+		},
+		"it hangs when it is ready": func(t *testing.T, n *takeover, c *net.UnixConn) {
+			c.Write([]byte("ready\n"))
+			line := make([]byte, 100)
+			k, _ := c.Read(line)
+			if string(line[:k]) != "yours\n" {
+				t.Errorf("it is told %q", line[:k])
+			}
+			k, _ = c.Read(line)
+			if !strings.HasPrefix(string(line[:k]), "no ") {
+				t.Errorf("then it is told %q", line[:k])
+			}
+			if _, err := c.Write([]byte("taken\n")); err == nil {
+				t.Error("it can still take over")
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			shorten(t)
+			o := newOlder(t)
+			n := o.take()
+			fails(t, n, n.conn.(*net.UnixConn))
+			o.serves()
+		})
+	}
+}
+
+// discard is a connection that accepts all writes and never has anything to read.
+type discard struct{ net.Conn }
+
+func (discard) Write(p []byte) (int, error) { return len(p), nil }
+func (discard) SetDeadline(time.Time) error { return nil }
+
+// TestTakeOverIsDecidedOnce lets the new process say "taken" at about the time at which
+// the old one gives up. Both must come to the same decision.
+func TestTakeOverIsDecidedOnce(t *testing.T) {
+	before := takenWithin
+	takenWithin = time.Millisecond
+	t.Cleanup(func() { takenWithin = before })
+	both := map[bool]int{}
+	for i := range 200 {
+		o := newOlder(t)
+		n := o.take()
+		n.conn.Write([]byte("ready\n"))
+		if k, _ := n.conn.Read(make([]byte, 6)); k != 6 {
+			t.Fatal("no answer")
+		}
+		time.Sleep(time.Duration(i) * 10 * time.Microsecond)
+		_, err := n.conn.Write([]byte("taken\n"))
+		line := make([]byte, 100)
+		k, _ := n.conn.Read(line)
+		if yes := err == nil; yes != (string(line[:k]) == "done\n") || yes != (len(o.left) == 1) {
+			t.Fatalf("sent: %v; the old one says %q and has left %d times", err, line[:k], len(o.left))
+		}
+		both[err == nil]++
+		n.close()
+	}
+	t.Log(both)
+}
+
+// TestTakeOverOldFails checks that the new process serves if the old one ends, and ends
+// if the old one says that it continues. As long as the old one says nothing, the new
+// one waits.
+func TestTakeOverOldFails(t *testing.T) {
+	pair := func(t *testing.T) (n *takeover, old *net.UnixConn) {
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socketPrefix + "test-" + filepath.Base(t.TempDir()) + fmt.Sprint(time.Now().UnixNano()), Net: "unix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		c, err := net.DialUnix("unix", nil, l.Addr().(*net.UnixAddr))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if old, err = l.AcceptUnix(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { old.Close(); c.Close() })
+		return &takeover{conn: c}, old
+	}
+	for _, c := range []struct {
+		name  string
+		old   func(c *net.UnixConn)
+		fails string
+	}{
+		{"it has ended", func(c *net.UnixConn) { c.Close() }, ""},
+		{"it ends after ready", func(c *net.UnixConn) { c.Read(make([]byte, 6)); c.Close() }, ""},
+		{"it ends after yours", func(c *net.UnixConn) { c.Read(make([]byte, 6)); c.Write([]byte("yours\n")); c.Close() }, ""},
+		{"it continues", func(c *net.UnixConn) { c.Write([]byte("no because\n")); c.Close() }, "it continues to serve: because"},
+		{"it gives up", func(c *net.UnixConn) {
+			c.CloseRead()
+			c.Write([]byte("yours\n"))
+			time.Sleep(5 * time.Millisecond)
+			c.Write([]byte("no because\n"))
+			c.Close()
+		}, "it continues to serve: because"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n, old := pair(t)
+			go c.old(old)
+			if err := n.ready(nil, nil); fmt.Sprint(err) != map[bool]string{true: "<nil>", false: c.fails}[c.fails == ""] {
+				t.Errorf("it says %v", err)
+			}
+		})
+	}
+	t.Run("it is slow", func(t *testing.T) {
+		before := lateAfter
+		lateAfter = time.Millisecond
+		t.Cleanup(func() { lateAfter = before })
+		n, old := pair(t)
+		late, end := make(chan struct{}), make(chan error)
+		go func() { end <- n.ready(nil, func() { close(late) }) }()
+		<-late
+		select {
+		case err := <-end:
+			t.Fatalf("it does not wait: %v", err)
+		case <-time.After(20 * time.Millisecond):
+		}
+		old.Write([]byte("yours\n"))
+		if err := <-end; err != nil {
+			t.Error(err)
+		}
+		if n.close(); !isOpen(old) {
+			t.Error("the old one can't see that it runs")
+		}
+		if n.conn.Close(); isOpen(old) {
+			t.Error("the old one can't see that it has ended")
+		}
+	})
+}
+
+// offering returns a served instance with unix sockets, and a process that has received
+// its sockets.
+func offering(t *testing.T, linger string) (s *served, n *takeover, listener, control string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "rs") // t.TempDir is too long for a unix socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	listener, control = filepath.Join(dir, "l"), filepath.Join(dir, "a")
+	file := func(admin string) string {
+		return fmt.Sprintf("listen: 'unix:%s'\n%slimits: {drain: 10s, linger: %s}\npools: {main: {distribution: ketama, servers: ['127.0.0.1:1']}}\n", listener, admin, linger)
+	}
+	s = serveFile(t, filepath.Join(dir, "ringside.yaml"), file(fmt.Sprintf("admin: 'unix:%s'\n", control)))
+	f, err := config.Load(s.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err = takeOver(context.Background(), f); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.close)
+	return s, n, listener, control
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// TestTakeOverFromStopping stops the old instance while a new one has its sockets. The
+// new one takes over at once or later, and the files of the unix sockets stay. If the
+// new one has given up, the old one removes the files.
+func TestTakeOverFromStopping(t *testing.T) {
+	for _, linger := range []string{"off", "300ms"} {
+		for _, c := range []struct {
+			name  string
+			new   func(n *takeover, s *served) error
+			stays bool
+		}{
+			{"ready before it has stopped", func(n *takeover, s *served) error { return n.ready(nil, nil) }, true},
+			{"ready after it has stopped", func(n *takeover, s *served) error {
+				eventually(t, "it has stopped", func() bool { return strings.Contains(s.journal.String(), "msg=stopped") })
+				return n.ready(nil, nil)
+			}, true},
+			{"given up", func(n *takeover, s *served) error {
+				n.close()
+				return nil
+			}, linger == "off"}, // if it stops at the same time, a file may stay; the next start removes it
+		} {
+			t.Run(linger+", "+c.name, func(t *testing.T) {
+				s, n, listener, control := offering(t, linger)
+				s.signals <- syscall.SIGTERM
+				eventually(t, "it stops", func() bool { return s.stopping.Load() })
+				if err := c.new(n, s); err != nil {
+					t.Error(err)
+				}
+				eventually(t, "it has stopped", func() bool { return strings.Contains(s.journal.String(), "msg=stopped") })
+				if c.stays && (!exists(listener) || !exists(control)) {
+					t.Errorf("listener: %t, admin: %t: a file was removed", exists(listener), exists(control))
+				}
+				if linger != "off" && !c.stays && (exists(listener) || exists(control)) {
+					t.Errorf("listener: %t, admin: %t: a file was left", exists(listener), exists(control))
+				}
+			})
+		}
+	}
+}
+
+// TestStopEndsOffer checks that a process that asks a stopping instance gets an error.
+func TestStopEndsOffer(t *testing.T) {
+	o := newOlder(t)
+	name, err := o.offer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.socket.end() {
+		t.Error("somebody has the sockets")
+	}
+	if _, err := take(name); err == nil {
+		t.Error("the sockets were handed over")
+	}
+	if _, err := o.offer(); !errors.Is(err, admin.ErrStopping) {
+		t.Errorf("an offer: %v", err)
+	}
+}
+
+// TestTakeOverWithoutAdmin removes the admin interface by a reload while a new process
+// has the sockets.
+func TestTakeOverWithoutAdmin(t *testing.T) {
+	s, n, listener, control := offering(t, "off")
+	text, err := os.ReadFile(s.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.write(strings.Replace(string(text), fmt.Sprintf("admin: 'unix:%s'\n", control), "", 1))
+	s.signals <- syscall.SIGHUP
+	eventually(t, "a reload", func() bool { return strings.Contains(s.journal.String(), "was read again") })
+	if _, _, err := s.listeningSockets(); err == nil || !strings.Contains(err.Error(), "has removed its admin interface") {
+		t.Errorf("a next take-over: %v", err)
+	}
+	if err := n.ready(nil, nil); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "it has stopped", func() bool { return strings.Contains(s.journal.String(), "msg=stopped") })
+	if !exists(listener) {
+		t.Error("the file of the listener was removed")
+	}
+}
