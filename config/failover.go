@@ -426,7 +426,7 @@ func (d *document) checkEjection(p *Pool) {
 // checkShared rejects a server in two pools if one of them ejects it. Each such pool runs
 // failover on its own, so one could flush the returning server after the other has stored data
 // on it. Then a second add of the same key would be STORED too. A pool and its gutter are
-// exempt, because the gutter stores data of the other pool under special keys.
+// left to checkGutter: the servers of the gutter are view servers of the pool.
 func (d *document) checkShared(f *File) {
 	for i := range f.Pools {
 		p := &f.Pools[i]

@@ -395,3 +395,13 @@ func TestDefaultRoute(t *testing.T) {
 		t.Errorf("got %+v", usual)
 	}
 }
+
+// TestGutterWithAServerOfItsPool checks that a gutter must not have a server of its pool.
+func TestGutterWithAServerOfItsPool(t *testing.T) {
+	_, err := Parse("f.yaml", []byte("listen: :1\npools:\n"+
+		"  p: {distribution: ketama, servers: [a, b, c], failover: {mode: gutter, gutter: q}}\n"+
+		"  q: {distribution: ketama, servers: [c, d], failover: {mode: fail_fast}}\nroutes: [{pool: p}]\n"))
+	if want := "pools.q is the gutter of pools.p and has the server c:11211 with it"; !strings.Contains(fmt.Sprint(err), want) {
+		t.Errorf("%v, want %q", err, want)
+	}
+}

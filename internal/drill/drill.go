@@ -52,6 +52,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -255,8 +256,11 @@ func startTraffic(ctx context.Context, o *Options) (*traffic, error) {
 				}
 				err = k.change(t, &c)
 			}
-			if err != nil {
-				return nil, fmt.Errorf("before the drill, through %s: %s: %w", at.Address, k.key(), err)
+			if cause := err; cause != nil {
+				if is, others, err := t.servers(ctx); err == nil && describeBroken(is, others) != "" {
+					return nil, fmt.Errorf("before the drill, through %s: %s: %w; %s", at.Address, k.key(), cause, describeBroken(is, others))
+				}
+				return nil, fmt.Errorf("before the drill, through %s: %s: %w", at.Address, k.key(), cause)
 			}
 		}
 	}
@@ -403,6 +407,18 @@ func (t *traffic) drill(ctx context.Context, f Fault) (*Result, error) {
 // errTrouble means that a drill did not start because of existing problems.
 var errTrouble = errors.New("there is trouble before the fault")
 
+// describeBroken names the servers of the pool of `is` that are not up, without drained
+// ones. others are the servers besides `is` that are not up.
+func describeBroken(is live.ServerState, others []live.ServerState) string {
+	var names []string
+	for i := range others {
+		if o := &others[i]; o.Pool == is.Pool && o.State != live.Drained {
+			names = append(names, describe(o))
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
 // before counts the traffic without a fault. It returns the other servers that are not
 // up. Only drained ones and those of other pools are allowed: otherwise the fault would
 // break a second server.
@@ -420,10 +436,8 @@ func (t *traffic) before(ctx context.Context, f Fault) (*Result, []live.ServerSt
 	if r.forbidden() > 0 { // retrying would hide it
 		return nil, nil, fmt.Errorf("%v: %d answers that must not be %s", errTrouble, r.forbidden(), r.Example)
 	}
-	for _, o := range others {
-		if o.Pool == is.Pool && o.State != live.Drained {
-			return nil, nil, fmt.Errorf("%w: %s; the drill would break a second one", errTrouble, describe(&o))
-		}
+	if broken := describeBroken(is, others); broken != "" {
+		return nil, nil, fmt.Errorf("%w: %s; the drill would break one more", errTrouble, broken)
 	}
 	if is.State != live.Up || r.trouble() > 0 {
 		return nil, nil, fmt.Errorf("%w: server %s is %s; %d of %d requests failed %s", errTrouble, is.Server, is.State, r.trouble(), r.Requests, r.Example)

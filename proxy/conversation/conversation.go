@@ -70,6 +70,8 @@ import (
 //	s1 is OUT       the keepers of its pools have put s1 into that phase; SUSPECT: they suspect it
 //	s1 unleased     the keepers' leases on s1 have expired; leased: they have leases again, which
 //	                do not expire; leased 500ms: they expire after this time
+//	s1 known 1s     for this time no other instance is more than one phase ahead, as far as s1
+//	                decides it
 //	s1 outby 500ms  the keepers expect that s1, which is LEAVING, is OUT after this time
 //	s1 foreign      its pool's record was written with another list of servers
 //	s1 gone         no server of its pool has replied for a long time; back: one does again
@@ -389,6 +391,9 @@ func (s *Harness) Line(line string) {
 			until = s.Now + int64(d)
 		}
 		s.members(a.Name, func(v *health.View, i int) { v.Set(i, v.N(i), v.Suspected(i), v.Renamed(i), until) })
+	case "known":
+		d, _ := time.ParseDuration(text)
+		s.members(a.Name, func(v *health.View, i int) { v.SetKnownUntil(i, s.Now+int64(d)) })
 	case "outby":
 		d, _ := time.ParseDuration(text)
 		s.members(a.Name, func(v *health.View, i int) { v.SetOutBy(i, s.Now+int64(d)) })
@@ -523,6 +528,7 @@ func (s *Harness) SetPhase(server, phase string) {
 				suspect = phase == "SUSPECT"
 			}
 			w.View.Set(i, n, suspect, w.View.Renamed(i), link.Never)
+			w.View.SetKnownUntil(i, link.Never)
 		}
 		w.View.Done(w.View.Gen()+1, true)
 	}

@@ -4,6 +4,7 @@ package failover
 // (phase WARM).
 
 import (
+	"ringside/proxy/health"
 	"ringside/proxy/task"
 	"ringside/proxy/upstream"
 	"ringside/replicate"
@@ -23,6 +24,7 @@ type backfill struct {
 	then func(fillOutcome) // called at the end; nil: no command waits, and the backfill leaves the placeholder of another one alone
 	rule replicate.Rule    // member 0 is First, member 1 is Interim
 	asks []fillAsk         // by their number
+	late bool              // a placeholder was made, or seen, when that was not allowed any more
 }
 
 // fillAsk is one request of a backfill, and its reply.
@@ -39,14 +41,23 @@ const (
 	fillThere                      // the key is at its own server, by this backfill or another write
 	fillNowhere                    // neither server has it
 	fillForeign                    // the substitute server has nothing, and the key's own has the placeholder of another instance
+	fillLate                       // the phases have changed meanwhile, or may have
 )
 
-// backfillTime is the TTL of a placeholder, in seconds. It is shorter than the phase
-// SETTLE, so none is left when reads no longer check for placeholders.
-const backfillTime = 1
+// mayFill reports whether a placeholder may be made now, or one that has just been seen be
+// filled. The phases must be those of the lookup, and no other instance may be in IN yet: it
+// does not delete at the substitute server, and does not check for placeholders. With relaxed,
+// too, what this instance knows must therefore be recent. It is not if the process has slept.
+func (l *Spot) mayFill(t *task.Task) bool {
+	if t.Loop.Moment() >= l.View.KnownUntil(l.First.Server) || !l.Sure(t) {
+		return false
+	}
+	part, h, owner := t.Route.Pool.Place.Locate(t.Key)
+	return t.Route.Find(part, h, owner) == l.Route
+}
 
-// backfill begins a backfill of t's key. then is called with the outcome; nil: no command
-// waits.
+// backfill begins a backfill of t's key, which must be allowed (mayFill). then is called with
+// the outcome; nil: no command waits.
 func (l *single) backfill(t *task.Task, then func(fillOutcome)) {
 	f := &backfill{t: t, l: l, then: then, rule: replicate.Mend(0, 1, false, then != nil)}
 	t.Backfilling = true
@@ -76,6 +87,9 @@ func (f *backfill) advance() {
 			what = fillNowhere
 		}
 	}
+	if f.late && what == fillUnsure {
+		what = fillLate
+	}
 	f.t.Backfilled()
 	if f.then != nil {
 		f.then(what)
@@ -86,6 +100,10 @@ func (f *backfill) send(a replicate.Ask) {
 	t, e := f.t, f.t.Loop
 	guarded := a.Step == replicate.Fill || a.Step == replicate.Drop
 	switch {
+	case a.Step == replicate.Claim && !f.l.mayFill(t):
+		f.late = true
+		f.rule.HandleOutcome(a.Number, replicate.Outcome{Kind: replicate.Unsent})
+		return
 	case a.Step == replicate.Wait:
 		e.After(e.Now+int64(task.MarkWait), func() { f.handleReply(a.Number, replicate.OK) })
 		return
@@ -100,7 +118,10 @@ func (f *backfill) send(a replicate.Ask) {
 		return
 	}
 	key, guard := f.l.Keys[a.Replica], task.CasFlag(&f.asks[a.Guard].result)
-	line := task.StepRequest(t, a.Step, key, guard, backfillTime)
+	if a.Step == replicate.Fill && f.late { // another instance may have deleted the value at its own server only
+		a.Step = replicate.Drop
+	}
+	line := task.StepRequest(t, a.Step, key, guard, health.PlaceholderLife)
 	if a.Step == replicate.Fill {
 		line = task.FillRequest(t, key, guard, &f.asks[a.From].result, false)
 	}
@@ -112,6 +133,13 @@ func (f *backfill) Client() uint64 { return f.t.Asker }
 
 func (f *backfill) Answered(id int, r *upstream.Result) {
 	f.asks[id].result = f.t.Keep(r)
+	switch deed := f.asks[id].Step; {
+	case (deed == replicate.Claim || deed == replicate.Look) && !f.l.mayFill(f.t): // it may have run too late
+		f.late = true
+	case deed == replicate.Fill && f.late: // it was sent as a Drop
+		f.handleReply(id, replicate.InDoubt)
+		return
+	}
 	f.handleReply(id, task.OutcomeKind(f.asks[id].Step, r))
 }
 

@@ -52,6 +52,14 @@
 // is recognized by its flags in WARM and SETTLE. An empty item that a client has made (mg N)
 // is a value.
 //
+// An instance in IN deletes at F only, and does not check for tombstones. So an instance in
+// WARM copies nothing back if another one may be in IN already, for example after its own
+// process has slept (mayFill). Its last good ping of F must be more recent than a WAIT
+// (View.KnownUntil), also with consistency relaxed, and the phases must be those of the lookup.
+// This is checked before a tombstone is placed, and again when the reply shows it: only
+// then was it placed in time. Otherwise it is removed instead of being filled. If it is
+// not allowed, a read misses, and other commands wait until the phase is known.
+//
 // # Placeholders
 //
 // The tombstone of a backfill is called a placeholder: an empty item that is not a value.
@@ -89,6 +97,8 @@
 //
 // Not covered:
 //
+//   - An instance stops for seconds between the check and the sending of a placeholder.
+//     Instances in IN then show it until its owner removes it, at most for its TTL.
 //   - A gat, touch or mg T extends the placeholder of an instance that has died, and its own
 //     instance dies, too, before it has removed it. Reads may then find an empty item with the
 //     flags of a placeholder until the time of the touch has passed.

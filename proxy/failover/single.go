@@ -170,6 +170,10 @@ func (l *single) Begin(t *task.Task) {
 		l.from = 1
 	}
 	if l.Role == health.Warming && task.NeedsValue(t) && !l.checked {
+		if !l.mayFill(t) {
+			l.leadLater(t)
+			return
+		}
 		l.checked = true
 		t.Open++ // the backfill counts as an ask, so the task does not end
 		l.backfill(t, func(what fillOutcome) {
@@ -180,6 +184,8 @@ func (l *single) Begin(t *task.Task) {
 				t.AnswerKind(wire.NotStored)
 			case what == fillThere, what == fillForeign, what == fillNowhere && makes && l.Sure(t):
 				l.Begin(t)
+			case what == fillLate:
+				l.leadLater(t)
 			case what == fillUnsure || !l.Sure(t):
 				t.Fail("what server "+t.Route.Server(l.Interim.Server).Label()+" keeps for it could not be brought back", stats.Unavailable)
 			default:
@@ -219,6 +225,16 @@ func (l *single) Begin(t *task.Task) {
 		return
 	}
 	l.sendHalf(t, at[1])
+}
+
+// leadLater leads t again after a moment, because this instance must first learn the phases
+// of now. Nothing of the command was done yet. At its deadline it fails.
+func (l *single) leadLater(t *task.Task) {
+	t.Open++ // the wait counts as an ask, so the task does not end
+	t.Loop.After(t.Loop.Now+task.ParkedLook, func() {
+		t.Open--
+		t.Loop.DispatchAgain(t)
+	})
 }
 
 // sendHalf sends one of the two requests of a write to a key between two servers.
@@ -334,7 +350,7 @@ func (l *single) checkMiss(t *task.Task, r *upstream.Result) bool {
 		l.View.CountWarmRead(l.First.Server, !missed)
 	}
 	line, ok := l.request(t, 1)
-	if !missed || !ok || marked && task.CommandOf(t).Vivify {
+	if !missed || !ok || marked && task.CommandOf(t).Vivify || !l.mayFill(t) {
 		return false
 	}
 	l.from = 1

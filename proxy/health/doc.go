@@ -37,7 +37,11 @@
 // before SETTLE and before IN.
 //
 //	IN ─ suspected long enough, by most ─► LEAVING ─ WAIT ─► OUT ─ replies again ─► RETURN
-//	RETURN ─ WAIT, late requests have arrived, flush ─► WARM ─ WAIT, warm ─► SETTLE ─ WAIT ─► IN
+//	RETURN ─ WAIT, late requests have arrived, flush ─► WARM ─ WAIT, warm ─► SETTLE ─ WAIT + 1.1 s ─► IN
+//
+// SETTLE lasts 1.1 s longer than a WAIT. After the WAIT no proxy acts as in WARM any more.
+// Placeholders that one has made until then have expired 1.1 s later (waitOf, and package
+// failover). Proxies in IN don't check for placeholders.
 //
 // A server that fails while it rejoins moves to its next LEAVING. LEAVING is always
 // followed by OUT, because some proxy may already be in OUT. A server that rejoins is

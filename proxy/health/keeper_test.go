@@ -396,6 +396,34 @@ func TestWarm(t *testing.T) {
 	w.until(0, In)
 }
 
+// TestSettleOutlastsPlaceholders checks that no proxy is in IN before the placeholders of
+// WARM have expired, however short the pings and leases are. A proxy may still act as in
+// WARM for a WAIT after the first one is in SETTLE.
+func TestSettleOutlastsPlaceholders(t *testing.T) {
+	for _, s := range []Settings{
+		{},
+		{Ping: 50 * time.Millisecond, Lease: 700 * time.Millisecond},
+		{Ping: 50 * time.Millisecond, Lease: 200 * time.Millisecond, Request: 50 * time.Millisecond, Strict: true},
+		{Strict: true},
+	} {
+		w := whole(t, 2, 3, s)
+		w.cutAll(0, true)
+		w.until(0, Out)
+		w.cutAll(0, false)
+		first := func(p Phase) int64 {
+			for end := w.now + 60*sec; w.now < end && w.phase(0, 0) != p && w.phase(1, 0) != p; {
+				w.run(w.now + ms)
+			}
+			return w.now
+		}
+		settling := first(Settling)
+		took := first(In) - settling
+		if least := w.proxies[0].k.wait() + PlaceholderLife*sec; took < least {
+			t.Errorf("%+v: SETTLE takes %d ms, and a WAIT and the TTL of a placeholder take %d", s, took/ms, least/ms)
+		}
+	}
+}
+
 func TestOtherMembershipListSuspends(t *testing.T) {
 	w := whole(t, 2, 3, Settings{Strict: true})
 	p, other := w.proxies[0], w.proxies[1]

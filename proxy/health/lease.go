@@ -44,6 +44,31 @@ func (k *Keeper) wait() int64 {
 	return w + w/10 + int64(100*time.Millisecond)
 }
 
+// PlaceholderLife is the TTL of a placeholder, in seconds. Proxies in WARM leave them, and
+// those in IN don't check for them (see package failover). memcached may expire an item up
+// to one second early, but never late.
+const PlaceholderLife = 1
+
+// waitOf returns how long the number of server i must stand before its next step. In SETTLE
+// that is a WAIT, after which no proxy acts as in WARM any more, plus the TTL of a
+// placeholder that one has made until then. A tenth is added because clocks may differ.
+func (k *Keeper) waitOf(i int) int64 {
+	w := k.wait()
+	if PhaseOf(k.servers[i].n) == Settling {
+		w += PlaceholderLife * int64(11*time.Second/10)
+	}
+	return w
+}
+
+// knownUntil returns until when no other proxy is more than one phase ahead of what this
+// proxy knows, about any server, if the keys of server i depend on it. The next phase must
+// stand for a WAIT in the record of server i before the one after it begins, and the last
+// good ping has not found it there. A tenth is subtracted because clocks may differ.
+func (k *Keeper) knownUntil(i int) int64 {
+	w := k.wait()
+	return k.servers[i].goodSent + w - w/10
+}
+
 // outBy returns when server i, which is Leaving, will probably be Out, and 0 for other
 // servers. It adds half a ping for the final check and for CPU delays in other proxies.
 func (k *Keeper) outBy(i int) int64 {
@@ -109,22 +134,22 @@ func (k *Keeper) present(i int) bool {
 }
 
 // waited reports whether every proxy knows the number of server i by now, or has no
-// valid leases. That is so if the number has been in enough records for a WAIT without
-// interruption, and a ping after that has found it there. Enough is every server that
-// is not LEAVING or OUT, and N-R+1 in all, so that any R leases include one of them. If
-// not done, until is when it will be; 0: unknown.
+// valid leases. That is so if the number has been in enough records for a WAIT (in
+// SETTLE longer: waitOf) without interruption, and a ping after that has found it there.
+// Enough is every server that is not LEAVING or OUT, and N-R+1 in all, so that any R
+// leases include one of them. If not done, until is when it will be; 0: unknown.
 //
 // Without the guarantee of Strict, servers that this proxy can't reach are ignored.
 func (k *Keeper) waited(i int, now int64) (done bool, until int64) {
-	return k.replicated(i, k.servers[i].since, k.servers[i].held, now)
+	return k.replicated(i, k.servers[i].since, k.servers[i].held, k.waitOf(i), now)
 }
 
 // replicated is like waited, for any content of the records. The parameter `since` is when
 // that content was published. For each server, held is the time from which its record
 // has contained it; 0: it does not. The content is about server i, or about no server
-// if i is -1.
-func (k *Keeper) replicated(i int, since int64, held []int64, now int64) (done bool, until int64) {
-	wait, holders := k.wait(), 0
+// if i is -1. wait is how long it must stand.
+func (k *Keeper) replicated(i int, since int64, held []int64, wait, now int64) (done bool, until int64) {
+	holders := 0
 	done, until = true, since+wait
 	for j := range k.servers {
 		q := &k.servers[j]

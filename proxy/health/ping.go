@@ -36,6 +36,7 @@ const (
 	askVote                     // ma: count this proxy's suspicion of about
 	askDoubt                    // mg: how many proxies suspect about
 	askRefused                  // ma or mg: how many proxies are refused by about
+	askDiscard                  // md: remove a counter that is no number
 	askElect                    // ms: may this proxy flush about
 	askThreads                  // stats settings: how many threads about has
 	askFence                    // mn: wait for one of these threads
@@ -70,6 +71,7 @@ func (k *Keeper) answered(a ask, answer []byte, now int64) {
 		k.rollWritten(a, answer, now)
 	case askLive, askVote, askDoubt, askRefused:
 		k.counted(a, answer, now)
+	case askDiscard:
 	default:
 		k.flushAnswered(a, answer, now)
 	}
@@ -83,7 +85,7 @@ func (k *Keeper) unanswered(a ask, hard bool, why string, now int64) {
 		k.servers[a.server].writing = false
 	case askProcess:
 		k.servers[a.server].asking = false
-	case askRoll, askRollWrite, askLive, askVote, askDoubt, askRefused:
+	case askRoll, askRollWrite, askLive, askVote, askDoubt, askRefused, askDiscard:
 	default:
 		k.flushUnanswered(a, now)
 	}

@@ -63,6 +63,11 @@ type record struct {
 const (
 	recordMagic = "rs1"
 	recordLimit = 512 << 10 // bytes; a longer value is not a view record
+
+	// mostSteps is the highest plausible number of a server, and of its overrides: a step a
+	// second for 34 years. A higher one could soon reach the end of its 32 bits, and numbers
+	// must only grow.
+	mostSteps = 1 << 30
 )
 
 var errRecord = errors.New("not a view record of this version")
@@ -127,6 +132,9 @@ func parseEntry(f []byte) (name string, e entry, err error) {
 			return "", entry{}, err
 		}
 		*field = uint32(v)
+	}
+	if e.n > mostSteps || e.overrides > mostSteps {
+		return "", entry{}, fmt.Errorf("%w: %q has an implausible number", errRecord, f)
 	}
 	if e.renamed > e.n {
 		return "", entry{}, fmt.Errorf("%w: %q is renamed in the future", errRecord, f)

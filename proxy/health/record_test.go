@@ -127,3 +127,20 @@ func FuzzAnswers(f *testing.F) {
 		}
 	})
 }
+
+// TestImplausibleNumbers checks that a record with a number that could soon wrap counts as
+// damaged.
+func TestImplausibleNumbers(t *testing.T) {
+	_, index := testMembers("a")
+	for text, ok := range map[string]bool{
+		"rs1 1 1 a=1z141z3":       false, // 1<<32 - 1
+		"rs1 1 1 a=1z141yu":       false,
+		"rs1 1 1 a=1,0,1z141z3":   false,
+		"rs1 1 1 other=1z141z3":   false,
+		"rs1 1 1 a=zzzz,zz,zzzzz": true,
+	} {
+		if _, err := parseRecord([]byte(text), index, 1); (err == nil) != ok {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

@@ -92,6 +92,9 @@ func (n *node) do(line []byte, now int64) string {
 		return n.store(f, string(body[:len(body)-2]), now)
 	case "ma":
 		return n.add(f, now)
+	case "md":
+		delete(n.items, f[1])
+		return "HD\r\n"
 	}
 	panic("the model knows no " + f[0])
 }
@@ -131,7 +134,10 @@ func (n *node) add(f []string, now int64) string {
 		n.set(f[1], "1", ttl, now)
 		return "VA 1\r\n1\r\n"
 	}
-	v, _ := strconv.Atoi(it.value)
+	v, err := strconv.Atoi(it.value)
+	if err != nil {
+		return "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"
+	}
 	it.value = strconv.Itoa(v + 1)
 	n.cas++
 	it.cas = n.cas

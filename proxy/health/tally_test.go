@@ -40,3 +40,21 @@ func TestFresh(t *testing.T) {
 		t.Error("a count stays fresh for two looks and a half")
 	}
 }
+
+// TestCounterThatIsNoNumber checks that an item that is no number, in the place of any
+// counter of votes, does not prevent ejections, and is logged.
+func TestCounterThatIsNoNumber(t *testing.T) {
+	w := whole(t, 2, 3, Settings{})
+	k := w.proxies[0].k.keys
+	for _, n := range w.nodes {
+		for _, key := range append(append([]string{k.Live}, k.Suspects...), k.Refused...) {
+			n.set(key, "abc", 0, w.now)
+		}
+	}
+	w.run(w.now + 3*sec)
+	w.cutAll(1, true)
+	w.until(1, Out)
+	if !w.logged("no number") {
+		t.Error("it was not logged")
+	}
+}

@@ -29,6 +29,7 @@ type published struct {
 	state           atomic.Uint64 // n in the upper 32 bits; flags in the lower ones
 	renamed         atomic.Uint32
 	validUntil      atomic.Int64
+	knownUntil      atomic.Int64
 	outBy           atomic.Int64  // when it is expected to be Out, while it is Leaving; else 0
 	process         processCell   // the process that the keeper last recognized
 	asks, hits      atomic.Uint64 // reads while it was Warming, and those that it could answer
@@ -85,6 +86,15 @@ func (v *View) Renamed(i int) uint32 { return v.members[i].renamed.Load() }
 // ValidUntil returns until when replies of member i can be trusted under strict
 // consistency, in nanoseconds on the keeper's clock.
 func (v *View) ValidUntil(i int) int64 { return v.members[i].validUntil.Load() }
+
+// KnownUntil returns until when no other proxy is more than one phase ahead of this view,
+// as far as the keys of member i depend on it, in nanoseconds on the keeper's clock. Read it
+// before the phases. Without strict consistency this is only an estimate if this proxy or
+// another one does not reach member i.
+func (v *View) KnownUntil(i int) int64 { return v.members[i].knownUntil.Load() }
+
+// SetKnownUntil publishes KnownUntil.
+func (v *View) SetKnownUntil(i int, at int64) { v.members[i].knownUntil.Store(at) }
 
 // OutBy returns when member i, which is Leaving, will probably be Out, and 0 for other
 // members. This is only an estimate: callers that wait for it need their own deadline.
@@ -191,13 +201,15 @@ func (v *View) Done(gen uint64, learned bool) {
 }
 
 // Publish publishes the whole state of k. A lease promises that everything published
-// before it is known. So a longer lease is stored last: a goroutine that sees it also
-// sees the phases that k learned with it. A shorter lease is stored first. Other
-// goroutines read in between, for as long as this thread waits for a CPU.
+// before it is known, and so does KnownUntil. So a longer lease is stored last: a goroutine
+// that sees it also sees the phases that k learned with it. A shorter lease is stored
+// first. Other goroutines read in between, for as long as this thread waits for a CPU.
 func (v *View) Publish(k *Keeper, learned bool) {
 	for i := range v.members {
 		until := &v.members[i].validUntil
 		until.Store(min(until.Load(), k.Verdict(i).ValidUntil))
+		known := &v.members[i].knownUntil
+		known.Store(min(known.Load(), k.knownUntil(i)))
 	}
 	for i := range v.members {
 		d := k.Verdict(i)
@@ -213,5 +225,6 @@ func (v *View) Publish(k *Keeper, learned bool) {
 	v.Done(k.Gen(), learned)
 	for i := range v.members {
 		v.members[i].validUntil.Store(k.Verdict(i).ValidUntil)
+		v.members[i].knownUntil.Store(k.knownUntil(i))
 	}
 }

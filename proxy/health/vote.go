@@ -15,6 +15,8 @@ package health
 // of proxies that were refused recently, and one read is enough.
 
 import (
+	"bytes"
+	"fmt"
 	"time"
 )
 
@@ -82,10 +84,11 @@ func (k *Keeper) askRefused(i int, now int64, line []byte) {
 
 func (k *Keeper) counted(a ask, answer []byte, now int64) {
 	n, ok := metaCount(answer)
+	v := &k.servers[a.server]
 	if !ok {
+		k.discard(a, answer, now)
 		return
 	}
-	v := &k.servers[a.server]
 	t := &v.live
 	switch {
 	case a.kind == askRefused:
@@ -104,6 +107,25 @@ func (k *Keeper) counted(a ask, answer []byte, now int64) {
 	} else {
 		t.See(n, k.voteTime(), now)
 	}
+}
+
+// discard removes an item that is in the place of a counter but is no number. Otherwise no
+// votes would be counted there, and no server be ejected. The next vote creates the
+// counter. memcached reports such an item in two ways: it refuses to add to it, or returns
+// its value.
+func (k *Keeper) discard(a ask, answer []byte, now int64) {
+	if _, _, read := MetaValue(answer); !read && !bytes.HasPrefix(answer, []byte("CLIENT_ERROR cannot increment or decrement non-numeric value")) {
+		return
+	}
+	key := k.keys.Live
+	switch a.kind {
+	case askVote, askDoubt:
+		key = k.keys.Suspects[a.about]
+	case askRefused:
+		key = k.keys.Refused[a.about]
+	}
+	k.event(a.server, "counter", "trouble", "the counter "+key+" was no number, and is removed")
+	k.send(ask{kind: askDiscard, server: a.server, about: a.about}, now, fmt.Appendf(nil, "md %s\r\n", key))
 }
 
 // countVotes returns the result of the votes about server i on all other servers.
