@@ -50,7 +50,7 @@ func TestPrintCopies(t *testing.T) {
 		"the rule":            func(_ *Table, main, _ *Pool) { main.Place.Fingerprint = "g" },
 		"the order":           func(_ *Table, main, _ *Pool) { main.Servers[0], main.Servers[1] = main.Servers[1], main.Servers[0] },
 		"a host":              func(_ *Table, main, _ *Pool) { main.Servers[1].Host = "a" },
-		"replicas_on":           func(t *Table, _, _ *Pool) { routes(t)[0].Copies.Apart = replicate.Servers },
+		"replicas_on":         func(t *Table, _, _ *Pool) { routes(t)[0].Copies.Apart = replicate.Servers },
 		"replicas":            func(t *Table, _, _ *Pool) { routes(t)[0].Copies.Copies = 3 },
 		"replicas: all":       func(t *Table, _, _ *Pool) { routes(t)[0].Copies.Copies = replicate.All },
 		"another prefix":      func(t *Table, _, _ *Pool) { routes(t)[0].Prefix = "t:" },
