@@ -277,6 +277,7 @@ func (w *orderWorld) build() {
 	for _, v := range w.p.Agents() {
 		for i := range v.Members {
 			v.View.Set(i, 0, false, 0, link.Never)
+			v.View.SetKnownUntil(i, link.Never)
 		}
 		v.View.Done(1, true)
 	}
@@ -305,6 +306,7 @@ func (w *orderWorld) phase() {
 			n++
 		}
 		v.View.Set(0, n, false, 0, link.Never)
+		v.View.SetKnownUntil(0, link.Never)
 		v.View.Done(v.View.Gen()+1, true)
 	}
 }
