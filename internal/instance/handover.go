@@ -31,7 +31,7 @@ func adminSocket(a config.Address) string { return "admin " + a.Network + " " + 
 func takeOver(ctx context.Context, f *config.File) (*takeover, error) {
 	a := f.Admin.Address
 	if a.Network == "" {
-		return nil, errors.New("a take-over goes by the admin interface of the old Ringside: the configuration has none")
+		return nil, errors.New("a take-over needs the admin interface of the old instance: the configuration has none")
 	}
 	c := admin.NewClient(a.Network, a.Address)
 	defer c.Close()

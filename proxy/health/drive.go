@@ -20,7 +20,7 @@ const (
 // The states of a pool as a whole.
 const (
 	poolKept     = "kept"
-	poolForeign  = "suspended: Ringsides have different membership lists"
+	poolForeign  = "suspended: instances have different membership lists"
 	poolNoMeta   = "suspect only: " + serverNoMeta
 	serverNoMeta = "a server doesn't know meta commands"
 )

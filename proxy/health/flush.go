@@ -51,7 +51,7 @@ func (k *Keeper) driveFlush(i int, now int64) {
 	settled := max(s.goodSince+settleTime, f.retryAt)
 	switch {
 	case s.renamed == s.n:
-		k.flushed(i, "renamed, and all Ringsides know it", now)
+		k.flushed(i, "renamed, and all instances know it", now)
 	case k.off.Flush:
 		k.flushed(i, "ablation", now)
 	case f.step != flushIdle:

@@ -458,7 +458,7 @@ func TestOtherMembershipListSuspends(t *testing.T) {
 	if !p.k.strict() || p.k.Verdict(0).ValidUntil <= w.now {
 		t.Error("the guarantee does not come back")
 	}
-	if !w.logged("server -1: kept -> suspended: Ringsides have different membership lists (a view record was written under another list, by another instance or by this one before a reload)") || !w.logged("-> kept") {
+	if !w.logged("server -1: kept -> suspended: instances have different membership lists (a view record was written under another list, by another instance or by this one before a reload)") || !w.logged("-> kept") {
 		t.Error("nobody says so")
 	}
 }
