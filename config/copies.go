@@ -500,12 +500,15 @@ func (d *document) checkCopiesOverPools(f *File, r *Route) {
 // other, or see it in a different form.
 func (d *document) checkOneTruth(f *File) {
 	var all [][]Route
+	common := false // a listener uses the routes of the file
 	for i := range f.Listen {
 		if l := &f.Listen[i]; l.Routes != nil {
 			all = append(all, l.Routes)
+		} else {
+			common = true
 		}
 	}
-	if f.Routes != nil {
+	if common && f.Routes != nil {
 		all = append(all, f.Routes)
 	}
 	d.checkTagCommand(f, all)
