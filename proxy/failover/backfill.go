@@ -133,10 +133,10 @@ func (f *backfill) Client() uint64 { return f.t.Asker }
 
 func (f *backfill) Answered(id int, r *upstream.Result) {
 	f.asks[id].result = f.t.Keep(r)
-	switch deed := f.asks[id].Step; {
-	case (deed == replicate.Claim || deed == replicate.Look) && !f.l.mayFill(f.t): // it may have run too late
+	switch step := f.asks[id].Step; {
+	case (step == replicate.Claim || step == replicate.Look) && !f.l.mayFill(f.t): // it may have run too late
 		f.late = true
-	case deed == replicate.Fill && f.late: // it was sent as a Drop
+	case step == replicate.Fill && f.late: // it was sent as a Drop
 		f.handleReply(id, replicate.InDoubt)
 		return
 	}

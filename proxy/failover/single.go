@@ -171,7 +171,7 @@ func (l *single) Begin(t *task.Task) {
 	}
 	if l.Role == health.Warming && task.NeedsValue(t) && !l.checked {
 		if !l.mayFill(t) {
-			l.leadLater(t)
+			l.dispatchLater(t)
 			return
 		}
 		l.checked = true
@@ -185,7 +185,7 @@ func (l *single) Begin(t *task.Task) {
 			case what == fillThere, what == fillForeign, what == fillNowhere && makes && l.Sure(t):
 				l.Begin(t)
 			case what == fillLate:
-				l.leadLater(t)
+				l.dispatchLater(t)
 			case what == fillUnsure || !l.Sure(t):
 				t.Fail("what server "+t.Route.Server(l.Interim.Server).Label()+" keeps for it could not be brought back", stats.Unavailable)
 			default:
@@ -227,9 +227,10 @@ func (l *single) Begin(t *task.Task) {
 	l.sendHalf(t, at[1])
 }
 
-// leadLater leads t again after a moment, because this instance must first learn the phases
-// of now. Nothing of the command was done yet. At its deadline it fails.
-func (l *single) leadLater(t *task.Task) {
+// dispatchLater dispatches t again after a moment, because this instance must first learn
+// the current phases. No part of the command has been executed yet. At its deadline it
+// fails.
+func (l *single) dispatchLater(t *task.Task) {
 	t.Open++ // the wait counts as an ask, so the task does not end
 	t.Loop.After(t.Loop.Now+task.ParkedLook, func() {
 		t.Open--

@@ -76,9 +76,9 @@ const (
 	maxExptime  = math.MaxInt32     // the largest exptime
 )
 
-// Exptime returns the exptime with which an item lives for another `left` seconds. now is
+// exptimeFor returns the exptime with which an item lives for another `left` seconds. now is
 // the Unix time.
-func Exptime(left, now int64) int64 {
+func exptimeFor(left, now int64) int64 {
 	if left > maxRelative {
 		return min(now+left, maxExptime)
 	}
