@@ -62,7 +62,7 @@ staticcheck:
 # has nothing to find: the simulations, models, and tests of tables. They run without it.
 RACE = $(shell cat .ci/race-packages)
 SINGLE = ^Test(Ablations|Burst|MemoryOfAnotherLoop|Mutants|NearRefills|NoPlaceholderIsTakenForAValue|Overfull|PresetsKeepTheContract|Refill|RefillInterrupted|Rule|Simulation|SimulationOfLateness|Sizes|Tables|TurnsBound)$$
-SINGLES = ./config ./proxy ./proxy/copies ./proxy/failover ./proxy/guard ./proxy/health ./proxy/near
+SINGLES = ./config ./proxy ./proxy/replication ./proxy/failover ./proxy/guard ./proxy/health ./proxy/near
 unit:
 	.ci/gotest unit -vet=off -timeout 20m $$($(GO) list ./... | grep -vxF "$$(sed 's,^\.,ringside,' .ci/race-packages)")
 	.ci/gotest single -vet=off -timeout 20m -run '$(SINGLE)' $(SINGLES)

@@ -80,11 +80,11 @@ func (r *Route) build(pools map[string]*table.Pool, f *File) (table.Route, error
 	}
 	built.Total = r.Total
 	if r.Near.On {
-		near := r.Near.Near
+		near := r.Near.NearSettings
 		built.Near = &near
 	}
 	if r.Guard.On {
-		guard := r.Guard.Guard
+		guard := r.Guard.GuardSettings
 		built.Guard = &guard
 	}
 	if r.Tags.On {
@@ -180,8 +180,8 @@ func (p *Pool) inOrder() bool {
 }
 
 // build returns the tag settings of a route for the table.
-func (t *Tags) build(r *Route, space *TagSpace) *table.Tags {
-	built := &table.Tags{Suffix: t.Suffix, Read: t.Read}
+func (t *Tags) build(r *Route, space *TagSpace) *table.TagSettings {
+	built := &table.TagSettings{Suffix: t.Suffix, Read: t.Read}
 	built.Namespace = stamp.In(space.Namespace)
 	if t.PrefixTag {
 		built.Prefix = bytes.Clone([]byte(r.Prefix))
@@ -196,6 +196,6 @@ func (t *Tags) build(r *Route, space *TagSpace) *table.Tags {
 
 // guard returns the guard of a route with tags and without guard settings. Its misses bind
 // each set to its miss. No get waits.
-func (t *Tags) guard() *table.Guard {
-	return &table.Guard{Hide: t.Read, Lease: 10 * time.Second, LeaseMax: time.Minute}
+func (t *Tags) guard() *table.GuardSettings {
+	return &table.GuardSettings{Hide: t.Read, Lease: 10 * time.Second, LeaseMax: time.Minute}
 }

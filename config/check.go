@@ -343,7 +343,7 @@ func (d *document) checkGuard(f *File, r *Route) {
 		d    *time.Duration
 	}{{"lease", &g.Lease}, {"lease_max", &g.LeaseMax}, {"early", &g.Early}, {"stale", &g.Stale}} {
 		if *s.d%time.Second != 0 {
-			d.failAt(d.place(s.d, (*early)(&g.Guard), g, r), "guard.%s must be whole seconds, not %s: servers count expiry in those", s.name, short(*s.d))
+			d.failAt(d.place(s.d, (*early)(&g.GuardSettings), g, r), "guard.%s must be whole seconds, not %s: servers count expiry in those", s.name, short(*s.d))
 		}
 	}
 	if g.LeaseMax < g.Lease {

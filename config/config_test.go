@@ -360,7 +360,7 @@ func TestCacheHasGuard(t *testing.T) {
 	}{
 		{"", defaultGuard()},
 		{", guard: off", Guard{}},
-		{", guard: hide", Guard{On: true, Guard: table.Guard{Hide: true}}},
+		{", guard: hide", Guard{On: true, GuardSettings: table.GuardSettings{Hide: true}}},
 		{", replicas: 2, replicas_on: server", defaultGuard()},
 		{", autocreate: on", Guard{}},
 		{", buffer: {}", Guard{}},

@@ -489,7 +489,7 @@ func through[T, V any](v value[V], field func(*T) *V) value[T] {
 // Guard holds the guard settings of a route. The zero Guard is off.
 type Guard struct {
 	On bool
-	table.Guard
+	table.GuardSettings
 }
 
 // usualWait is the default of how long a get can wait. waitReserve is the part of the deadline
@@ -501,7 +501,7 @@ const (
 
 // defaultGuard returns the settings of guard: true. decideWait can lower Wait.
 func defaultGuard() Guard {
-	return Guard{On: true, Guard: table.Guard{Lease: 10 * time.Second, LeaseMax: time.Minute, Wait: usualWait}}
+	return Guard{On: true, GuardSettings: table.GuardSettings{Lease: 10 * time.Second, LeaseMax: time.Minute, Wait: usualWait}}
 }
 
 func guardValue() value[Guard] {
@@ -510,7 +510,7 @@ func guardValue() value[Guard] {
 		set("lease", "how long one rebuild can take before another client can start one", duration(time.Second, time.Hour), func(g *g) *time.Duration { return &g.Lease }),
 		set("lease_max", "the longest lease; leases grow up to it if rebuilds of the route take longer", duration(time.Second, time.Hour), func(g *g) *time.Duration { return &g.LeaseMax }),
 		set("wait", "how long a get can wait while another client rebuilds. Unless set: 3s, or the deadline of the pool minus 200ms if that is less", depends(duration(0, time.Hour)), func(g *g) *time.Duration { return &g.Wait }),
-		set("early", "how long before its expiry a value is rebuilt; auto is twice the duration of the route's slow rebuilds", earlyValue(), func(g *g) *early { return (*early)(&g.Guard) }),
+		set("early", "how long before its expiry a value is rebuilt; auto is twice the duration of the route's slow rebuilds", earlyValue(), func(g *g) *early { return (*early)(&g.GuardSettings) }),
 		set("stale", "how long the old value is served after its expiry or delete, to all clients except the one that rebuilds", duration(0, 30*24*time.Hour), func(g *g) *time.Duration { return &g.Stale }),
 		set("multiget", "whether the keys of a multi-get also wait", oneOf(option[bool]{"pass", false}, option[bool]{"hold", true}), func(g *g) *bool { return &g.HoldMany }),
 		set("late", "reply to a get whose wait has ended. miss: the client rebuilds, too. error: SERVER_ERROR. stale: with guard.stale, all gets wait first and then get the old value",
@@ -520,7 +520,7 @@ func guardValue() value[Guard] {
 			spoken(table.Detected, table.Sequential, table.Shared, table.Pooled), func(g *g) *table.GuardClients { return &g.Clients }),
 	)
 	brief := modes("on, off, hide, or a mapping of its settings",
-		option[Guard]{"on", defaultGuard()}, option[Guard]{"off", Guard{}}, option[Guard]{"hide", Guard{On: true, Guard: table.Guard{Hide: true}}})
+		option[Guard]{"on", defaultGuard()}, option[Guard]{"off", Guard{}}, option[Guard]{"hide", Guard{On: true, GuardSettings: table.GuardSettings{Hide: true}}})
 	read := long.read
 	long.read = func(d *document, n *node, path string, to *Guard) {
 		kept := *n
@@ -543,7 +543,7 @@ func guardValue() value[Guard] {
 }
 
 // early is a Guard of which the key early sets the fields Early and Auto.
-type early table.Guard
+type early table.GuardSettings
 
 // shortestEarly is the shortest useful value: memcached counts TTLs in whole seconds, and
 // compares them with less than.
@@ -571,12 +571,12 @@ func earlyValue() value[early] {
 // Near holds the near cache settings of a route. The zero Near is off.
 type Near struct {
 	On bool
-	table.Near
+	table.NearSettings
 }
 
 // defaultNear returns the settings of near: true.
 func defaultNear() Near {
-	return Near{On: true, Near: table.Near{TTL: time.Second, Memory: 16 << 20}}
+	return Near{On: true, NearSettings: table.NearSettings{TTL: time.Second, Memory: 16 << 20}}
 }
 
 func nearValue() value[Near] {

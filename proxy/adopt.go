@@ -55,7 +55,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 	}
 	e.bindListeners(bound)
 	e.Counters.Rebind()
-	e.Copies.Pools = e.gen.pools
+	e.Replicator.Pools = e.gen.pools
 	e.tags.Pools = e.taggedPools()
 	e.TakeCopies()
 	e.letGo(before)
@@ -107,7 +107,7 @@ func (e *Engine) tie(bp *routing.BoundPool, w *failover.Agent, bound map[*table.
 	}
 	bp.View = w.View
 	copies := bp.Pool.Copied(e.gen.Table)
-	bp.View.KeepCopies(copies)
+	bp.View.KeepReplicas(copies)
 	if copies {
 		e.KeepLedger(bp)
 	}
@@ -116,13 +116,13 @@ func (e *Engine) tie(bp *routing.BoundPool, w *failover.Agent, bound map[*table.
 		bp.GutterServers = bound[g].Servers
 		bp.Gutter = ring.Distinct(g.Place.Ring)
 	}
-	for i := range w.Members {
+	for i := range w.Servers {
 		srv := bp.Server(i)
-		e.Registrations[srv] = append(e.Registrations[srv], failover.Registration{Pool: bp.Pool.Name, Agent: w, Member: i, Bound: bp, Copies: copies})
+		e.Registrations[srv] = append(e.Registrations[srv], failover.Registration{Pool: bp.Pool.Name, Agent: w, ServerIndex: i, Bound: bp, Copies: copies})
 	}
 	if e.RunsKeepers {
 		if p := e.Shared; p.Name != "" {
-			w.View.Introduce(roll.Entry{ID: p.Seed, Name: p.Name, Version: p.Version, Config: e.gen.Print, Copies: e.gen.Copies[bp.Pool]})
+			w.View.Introduce(roll.Instance{ID: p.Seed, Name: p.Name, Version: p.Version, Config: e.gen.Print, Copies: e.gen.Copies[bp.Pool]})
 		}
 		e.Agents = append(e.Agents, w)
 		if w.Began == 0 {

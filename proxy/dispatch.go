@@ -9,11 +9,11 @@ import (
 	"slices"
 
 	"ringside/proxy/client"
-	"ringside/proxy/copies"
 	"ringside/proxy/counters"
 	"ringside/proxy/guard"
 	"ringside/proxy/health/divert"
 	"ringside/proxy/link"
+	"ringside/proxy/replication"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
 	"ringside/proxy/task"
@@ -170,7 +170,7 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 	if e.near.On && e.near.Serve(x, 0, rt, raw, key) {
 		// The near cache has served the get, or makes it wait for a refresh.
 	} else if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) {
-		if !rt.Direct || !e.readCopy(s, x, 0, rt, srv, raw, key) {
+		if !rt.Direct || !e.readReplica(s, x, 0, rt, srv, raw, key) {
 			e.admit(s, x, e.NewTask(x, 0, rt, raw, r.Key.Of(raw), key))
 		}
 	} else if rt.Guard != nil {
@@ -242,9 +242,9 @@ func (e *Engine) readGuarded(s *client.Session, x *client.Exchange, share int32,
 	return true
 }
 
-// readCopy sends a text get of one replicated key directly to a replica. It returns
+// readReplica sends a text get of one replicated key directly to a replica. It returns
 // false and does nothing if the request needs a task.
-func (e *Engine) readCopy(s *client.Session, x *client.Exchange, share int32, rt *routing.Route, srv *upstream.Server, raw, key []byte) bool {
+func (e *Engine) readReplica(s *client.Session, x *client.Exchange, share int32, rt *routing.Route, srv *upstream.Server, raw, key []byte) bool {
 	if r := &e.Req; r.Op != wire.Get || r.Dialect != wire.Text || r.Flags&wire.Binary != 0 {
 		return false
 	}
@@ -258,7 +258,7 @@ func (e *Engine) readCopy(s *client.Session, x *client.Exchange, share int32, rt
 		return false
 	}
 	e.endPart(c.Server)
-	copies.Ask(x, share, rt, c, &e.Copies, raw, key, name, hash)
+	replication.Ask(x, share, rt, c, &e.Replicator, raw, key, name, hash)
 	if e.Watch.Left--; e.Watch.Left < 0 {
 		e.sample(c.Tail, rt, key, 0)
 	}
@@ -462,7 +462,7 @@ func (e *Engine) askKeys(x *client.Exchange, raw []byte, again bool) {
 		if moved || rt.Guard != nil {
 			switch {
 			case !moved && e.readGuarded(s, x, share, rt, srv, key):
-			case rt.Direct && e.readCopy(s, x, share, rt, srv, raw, key):
+			case rt.Direct && e.readReplica(s, x, share, rt, srv, raw, key):
 			case e.Scarce(task.TaskSize):
 				x.Fail(share, link.OutOfMemory, stats.QueueFull)
 			default:

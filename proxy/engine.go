@@ -7,20 +7,20 @@ import (
 	"slices"
 
 	"ringside/proxy/client"
-	"ringside/proxy/copies"
 	"ringside/proxy/counters"
 	"ringside/proxy/failover"
 	"ringside/proxy/guard"
 	"ringside/proxy/health"
 	"ringside/proxy/health/roll"
 	"ringside/proxy/link"
+	"ringside/proxy/replication"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
 	"ringside/proxy/tags"
 	"ringside/proxy/task"
 	"ringside/proxy/upstream"
 	"ringside/proxy/watch"
-	"ringside/proxy/watch/why"
+	"ringside/proxy/watch/missreason"
 )
 
 // Engine serves clients on one loop. It has no sockets, goroutines or clock: the same
@@ -40,7 +40,7 @@ type Engine struct {
 	client.Clients
 	task.Tasks
 	failover.Keepers
-	copies.Copies
+	replication.Replicator
 	guards   *guard.Guard // handles tasks on guarded keys
 	tags     *tags.Tags   // handles tasks on keys with tags
 	Counters counters.Counters
@@ -92,10 +92,10 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 		}
 	}
 	e.Keepers = failover.Keepers{
-		Tasks: &e.Tasks, Overrides: e.handOverrides, Gone: func(srv *upstream.Server) { e.lost(srv, e.Now, false) }, Parted: p.part, StartedAnew: e.Copies.StartedAnew,
+		Tasks: &e.Tasks, Overrides: e.handOverrides, Gone: func(srv *upstream.Server) { e.lost(srv, e.Now, false) }, Parted: p.part, StartedAnew: e.Replicator.StartedAnew,
 		OnKeeperLoop: func(f func(*failover.Keepers)) { p.keeperLoop().Post(func(e *Engine) { f(&e.Keepers) }) },
 	}
-	e.Copies = copies.Copies{Tasks: &e.Tasks, Keepers: &e.Keepers, Doubtful: &p.doubtful, Moving: &p.moving}
+	e.Replicator = replication.Replicator{Tasks: &e.Tasks, Keepers: &e.Keepers, Doubtful: &p.doubtful, Moving: &p.moving}
 	e.Counters = counters.Counters{Tasks: &e.Tasks}
 	e.TrimMore = func() {
 		e.near.Clear()
@@ -106,19 +106,19 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 	p.mu.Lock()
 	before := p.Engines()
 	e.Watch = watch.New(p.Hash, p.Seed+uint64(len(before)))
-	e.Watch.Judged = func(key []byte) why.Reason {
+	e.Watch.Judged = func(key []byte) missreason.Reason {
 		if b := p.book.Load(); b != nil {
 			return b.Reason(key)
 		}
-		return why.Unsure
+		return missreason.Unsure
 	}
 	e.guards = guard.New(&e.Tasks, uint64(len(before)))
 	e.near = newNearReads(&e.Tasks, &e.Watch, e.guards, p.Hash, e.admit)
 	e.guards.EachLoop, e.guards.OnLoop, e.guards.Ablation = e.eachGuard, e.onGuard, p.GuardAblation
-	e.Copies.Unbound, e.Copies.Unasked, e.Copies.Unpaused = p.GuardAblation.Rest, p.GuardAblation.Former, p.GuardAblation.Pause
-	e.Copies.Unseen = p.GuardAblation.Sight
+	e.Replicator.Unbound, e.Replicator.Unasked, e.Replicator.Unpaused = p.GuardAblation.Rest, p.GuardAblation.Former, p.GuardAblation.Pause
+	e.Replicator.Unseen = p.GuardAblation.Sight
 	e.tags = tags.New(e.guards, &p.invalidations)
-	e.Handlers = []task.Handler{e.near, e.tags, e.guards, &e.Counters, &e.Copies, failover.SingleCopy{}}
+	e.Handlers = []task.Handler{e.near, e.tags, e.guards, &e.Counters, &e.Replicator, failover.SingleCopy{}}
 	e.RunsKeepers = len(before) == 0
 	list := append(slices.Clip(before), e)
 	p.engines.Store(&list)

@@ -10,7 +10,7 @@ import (
 
 	"ringside/proxy/table"
 	"ringside/proxy/upstream"
-	"ringside/proxy/watch/why"
+	"ringside/proxy/watch/missreason"
 	"ringside/proxy/wire"
 )
 
@@ -107,7 +107,7 @@ func (e *Engine) counted(srv *upstream.Server, answer []byte) {
 	if b == nil {
 		return
 	}
-	var is why.Counters
+	var is missreason.Counters
 	found := 0
 	for line := range bytes.Lines(answer) {
 		for name, to := range map[string]*uint64{"STAT evictions ": &is.Evictions, "STAT cmd_flush ": &is.Flushes} {
@@ -122,7 +122,7 @@ func (e *Engine) counted(srv *upstream.Server, answer []byte) {
 		}
 	}
 	if found == 2 {
-		b.Table.Counted(e.Now, srv.Number, is)
+		b.Recorder.Counted(e.Now, srv.Number, is)
 	}
 }
 

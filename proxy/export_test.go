@@ -2,7 +2,7 @@ package proxy
 
 // Exports internals for the tests, which are all in package proxy_test.
 
-import "ringside/proxy/watch/why"
+import "ringside/proxy/watch/missreason"
 
 // ReliefWait is reliefWait.
 const ReliefWait = reliefWait
@@ -33,6 +33,6 @@ func (p *Proxy) OverrideCount() (n int, ever bool) {
 // evicted n items.
 func (e *Engine) CountEvictions(n uint64, addresses ...string) {
 	for _, address := range addresses {
-		e.Shared.book.Load().Counted(e.Now, address, why.Counters{Evictions: n})
+		e.Shared.book.Load().Counted(e.Now, address, missreason.Counters{Evictions: n})
 	}
 }

@@ -1,7 +1,7 @@
 package proxy
 
 // This file reports writes and misses of keys to the book that explains misses: see
-// package why. A read that finds its value is not reported; it costs one comparison.
+// package missreason. A read that finds its value is not reported; it costs one comparison.
 
 import (
 	"time"
@@ -10,7 +10,7 @@ import (
 	"ringside/proxy/stats"
 	"ringside/proxy/task"
 	"ringside/proxy/upstream"
-	"ringside/proxy/watch/why"
+	"ringside/proxy/watch/missreason"
 	"ringside/proxy/wire"
 )
 
@@ -23,13 +23,13 @@ func (p *Proxy) keepBook(on bool, now int64) {
 	case !on:
 		p.book.Store(nil)
 	case b == nil:
-		p.book.Store(why.NewBook(now, time.Now(), p.Hash))
+		p.book.Store(missreason.NewBook(now, time.Now(), p.Hash))
 	}
 }
 
 // Misses returns the account of misses of the route with this label. It returns nil if
 // there is no book, so that misses are not explained.
-func (p *Proxy) Misses(label string) *why.Account {
+func (p *Proxy) Misses(label string) *missreason.Account {
 	if b := p.book.Load(); b != nil {
 		return b.Route(label)
 	}
@@ -39,7 +39,7 @@ func (p *Proxy) Misses(label string) *why.Account {
 // MissReport returns the report of why keys missed and how long their values took to
 // rebuild. It returns nil if there is no book, so that misses are not explained. It
 // returns an error in the same cases as Snapshot.
-func (p *Proxy) MissReport() (is *why.Report, err error) {
+func (p *Proxy) MissReport() (is *missreason.Report, err error) {
 	b := p.book.Load()
 	if b == nil {
 		return nil, nil
@@ -54,7 +54,7 @@ func (p *Proxy) MissReport() (is *why.Report, err error) {
 
 // Observe reports the reply r to the attempt a, if a is a client's own request.
 func (o observer) Observe(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply) {
-	e, at := o.e, why.Place{Home: c.Server.Number, Served: c.Server.Number}
+	e, at := o.e, missreason.Place{Home: c.Server.Number, Served: c.Server.Number}
 	if e.Shared.book.Load() == nil {
 		return
 	}

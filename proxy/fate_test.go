@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"ringside/proxy/conversation"
-	"ringside/proxy/watch/why"
+	"ringside/proxy/watch/missreason"
 )
 
 // model is a memcached model that uses the harness's clock.
@@ -101,7 +101,7 @@ func (m *model) answer(server, text string) (answer string) {
 	return answer
 }
 
-func (m *model) judged() *why.Report {
+func (m *model) judged() *missreason.Report {
 	is, err := m.s.Proxy.MissReport()
 	if err != nil {
 		m.s.T.Fatal(err)
@@ -115,9 +115,9 @@ func (m *model) judged() *why.Report {
 func TestWhyKeysMiss(t *testing.T) {
 	m := newModel(t)
 	r := rand.New(rand.NewPCG(5, 6))
-	var asked, right [why.NumReasons]int
+	var asked, right [missreason.NumReasons]int
 	last, its := m.judged(), "1" // suffix of the keys of s1
-	check := func(key string, want why.Reason) {
+	check := func(key string, want missreason.Reason) {
 		if got := m.ask("get " + key + "\r\n"); got != "END\r\n" {
 			t.Fatalf("get %s, which is %s: %q", key, want, got)
 		}
@@ -130,33 +130,33 @@ func TestWhyKeysMiss(t *testing.T) {
 	}
 	m.s.Engine.CountEvictions(1, "tcp s1", "tcp s2", "tcp s3")
 	for round := range 20 {
-		truth := map[string]why.Reason{}
+		truth := map[string]missreason.Reason{}
 		var order []string
 		for i := range 300 {
 			m.s.Now += int64(10 * time.Millisecond)
 			key := fmt.Sprintf("k:%d:%d:%d", round, i, 1+r.IntN(3)) // the last digit selects the server
 			order = append(order, key)
-			is := []why.Reason{why.Never, why.Expired, why.Deleted, why.Evicted}[r.IntN(4)]
+			is := []missreason.Reason{missreason.Never, missreason.Expired, missreason.Deleted, missreason.Evicted}[r.IntN(4)]
 			truth[key] = is
-			if is == why.Never {
+			if is == missreason.Never {
 				continue
 			}
 			ttl := "0"
-			if is == why.Expired || r.IntN(2) == 0 {
+			if is == missreason.Expired || r.IntN(2) == 0 {
 				ttl = "5"
 			}
 			m.ask("set " + key + " 0 " + ttl + " 1\r\nx\r\n")
-			if is != why.Expired && ttl == "5" { // the item stays alive
+			if is != missreason.Expired && ttl == "5" { // the item stays alive
 				m.ask("touch " + key + " 1000000\r\n")
 			}
 		}
-		gone := why.Evicted
+		gone := missreason.Evicted
 		switch m.s.Now += int64(6 * time.Second); round % 4 { // items stored with 5 s have expired
 		case 1:
-			gone = why.Flushed
+			gone = missreason.Flushed
 			m.ask("flush_all\r\n")
 		case 2:
-			gone = why.Out
+			gone = missreason.Out
 			m.s.Line("s1 refuses")
 			m.s.Line("s1 dies")
 			m.ask("get a" + its + "\r\n")
@@ -168,7 +168,7 @@ func TestWhyKeysMiss(t *testing.T) {
 			}
 			last = m.judged()
 		case 3: // each key moves to another server
-			gone = why.Moved
+			gone = missreason.Moved
 			its = []string{"3", "2", "1"}[round/4%3]
 			m.s.Line("reload")
 			m.s.Pool([]string{"main", map[string]string{"3": "servers=s2,s3,s1", "2": "servers=s3,s1,s2", "1": "servers=s1,s2,s3"}[its]})
@@ -176,9 +176,9 @@ func TestWhyKeysMiss(t *testing.T) {
 			m.s.Begin()
 		}
 		for _, key := range order {
-			if truth[key] == why.Deleted && gone != why.Flushed && gone != why.Moved && (gone != why.Out || !strings.HasSuffix(key, its)) {
+			if truth[key] == missreason.Deleted && gone != missreason.Flushed && gone != missreason.Moved && (gone != missreason.Out || !strings.HasSuffix(key, its)) {
 				m.ask("delete " + key + "\r\n")
-			} else if truth[key] == why.Deleted {
+			} else if truth[key] == missreason.Deleted {
 				truth[key] = gone
 			}
 		}
@@ -188,9 +188,9 @@ func TestWhyKeysMiss(t *testing.T) {
 		for _, key := range order {
 			m.s.Now += int64(10 * time.Millisecond)
 			want := truth[key]
-			if want == why.Evicted {
-				if want = gone; gone == why.Out && !strings.HasSuffix(key, its) {
-					want = why.Evicted
+			if want == missreason.Evicted {
+				if want = gone; gone == missreason.Out && !strings.HasSuffix(key, its) {
+					want = missreason.Evicted
 				}
 				for _, items := range m.items {
 					delete(items, key)
@@ -200,7 +200,7 @@ func TestWhyKeysMiss(t *testing.T) {
 		}
 	}
 	all, good := 0, 0
-	for is := range why.NumReasons {
+	for is := range missreason.NumReasons {
 		all, good = all+asked[is], good+right[is]
 		t.Logf("%s: %d of %d", is, right[is], asked[is])
 	}
@@ -219,7 +219,7 @@ func TestMissesOfMany(t *testing.T) {
 	m.ask("get b1 b2 b3 d1 a:b1 a:b2 c3\r\n")
 	is, got := m.judged(), map[string]uint64{}
 	for _, l := range append(is.Routes, is.Prefixes...) {
-		got[l.Name] += l.Reasons[why.Never]
+		got[l.Name] += l.Reasons[missreason.Never]
 	}
 	if fmt.Sprint(got) != "map[:6 a::2]" { // 3 of the last route and 3 without a colon; 1 of each a:
 		t.Errorf("misses by route and prefix: %v", got)
@@ -245,7 +245,7 @@ func TestInvalidated(t *testing.T) {
 	is, _ := s.Proxy.MissReport()
 	sum := uint64(0)
 	for _, l := range is.Routes {
-		sum += l.Reasons[why.Invalidated]
+		sum += l.Reasons[missreason.Invalidated]
 	}
 	if sum != 1 {
 		t.Errorf("%d misses were told as invalidated, want 1", sum)

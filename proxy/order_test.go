@@ -275,7 +275,7 @@ func (w *orderWorld) build() {
 		}
 	}
 	for _, v := range w.p.Agents() {
-		for i := range v.Members {
+		for i := range v.Servers {
 			v.View.Set(i, 0, false, 0, link.Never)
 			v.View.SetKnownUntil(i, link.Never)
 		}

@@ -134,7 +134,7 @@ func (p *Proxy) setOverride(pool, server string, o health.Override) (before heal
 // other instances in the view record, where it is also stored. So it survives reloads
 // and restarts.
 func (p *Proxy) overrideByKeeper(w *failover.Agent, server string, o health.Override) error {
-	i := slices.IndexFunc(w.Members, func(t table.Target) bool { return t.Name == server })
+	i := slices.IndexFunc(w.Servers, func(t table.Target) bool { return t.Name == server })
 	p.logOverride(o, "pool", w.Pool, "server", server, "order", o.String())
 	done := make(chan error, 1)
 	p.keeperLoop().Post(func(e *Engine) {
@@ -160,7 +160,7 @@ func (p *Proxy) overrideByKeeper(w *failover.Agent, server string, o health.Over
 // handOverrides moves the overrides of a pool's servers to the keeper that a reload has
 // added to the pool. An override that the keeper can't apply yet stays where it is.
 func (e *Engine) handOverrides(w *failover.Agent) {
-	for i, m := range w.Members[:w.OwnMembers] {
+	for i, m := range w.Servers[:w.OwnServers] {
 		o := e.Shared.OverrideOf(w.Pool, m.Name).Override
 		if o == health.Restore || w.Keeper.Override(i, o, e.Now) != nil {
 			continue

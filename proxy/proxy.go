@@ -24,7 +24,7 @@ import (
 	"ringside/proxy/tags"
 	"ringside/proxy/task"
 	"ringside/proxy/watch"
-	"ringside/proxy/watch/why"
+	"ringside/proxy/watch/missreason"
 )
 
 // Proxy is the state that all engines of a process share: the table, and the totals
@@ -50,8 +50,8 @@ type Proxy struct {
 	memory    atomic.Int64                       // bytes used by all engines: see link/memory.go
 	clients   atomic.Int64                       // number of connected clients, all engines
 	logLimit  link.LogLimit                      // shared by all engines
-	moving    atomic.Int32                       // number of engines on which replicated keys are moving to other servers: see package copies/handover
-	doubtful  atomic.Int32                       // number of engines that know of replicas with missed writes: see package copies
+	moving    atomic.Int32                       // number of engines on which replicated keys are moving to other servers: see package replication/handover
+	doubtful  atomic.Int32                       // number of engines that know of replicas with missed writes: see package replication
 
 	lastClient atomic.Uint64 // number of the client that connected last
 
@@ -59,7 +59,7 @@ type Proxy struct {
 
 	invalidations stats.Invalidations
 
-	book atomic.Pointer[why.Book] // explains misses; nil: disabled
+	book atomic.Pointer[missreason.Book] // explains misses; nil: disabled
 
 	engines atomic.Pointer[[]*Engine] // the slice is immutable, because every command on a replicated key reads it
 	mu      sync.Mutex                // protects changes of engines, overrides and book
@@ -114,34 +114,34 @@ func (p *Proxy) wake() {
 // and tables of the process.
 type learned struct {
 	mu     sync.Mutex
-	guards map[string]*stats.Guard
-	tags   map[string]*stats.Tags
+	guards map[string]*stats.GuardStats
+	tags   map[string]*stats.TagStats
 	nears  map[string]*stats.Near
 	marks  *near.Marks // of written keys; nil: no route has had a near cache yet
 }
 
 // Guarded returns the guard statistics of the route with this label.
-func (l *learned) Guarded(label string) *stats.Guard {
+func (l *learned) Guarded(label string) *stats.GuardStats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.guards[label] == nil {
 		if l.guards == nil {
-			l.guards = map[string]*stats.Guard{}
+			l.guards = map[string]*stats.GuardStats{}
 		}
-		l.guards[label] = &stats.Guard{Route: label}
+		l.guards[label] = &stats.GuardStats{Route: label}
 	}
 	return l.guards[label]
 }
 
 // Tagged returns the tag statistics of the route with this label.
-func (l *learned) Tagged(label string) *stats.Tags {
+func (l *learned) Tagged(label string) *stats.TagStats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.tags[label] == nil {
 		if l.tags == nil {
-			l.tags = map[string]*stats.Tags{}
+			l.tags = map[string]*stats.TagStats{}
 		}
-		l.tags[label] = &stats.Tags{Route: label}
+		l.tags[label] = &stats.TagStats{Route: label}
 	}
 	return l.tags[label]
 }
@@ -176,10 +176,10 @@ func (l *learned) nearMarks(t *table.Table) *near.Marks {
 func (l *learned) Nears() []*stats.Near { return sorted(l, l.nears) }
 
 // Guards returns the statistics of all routes that are or were guarded.
-func (l *learned) Guards() []*stats.Guard { return sorted(l, l.guards) }
+func (l *learned) Guards() []*stats.GuardStats { return sorted(l, l.guards) }
 
 // Tags returns the statistics of all routes that have or had tags.
-func (l *learned) Tags() []*stats.Tags { return sorted(l, l.tags) }
+func (l *learned) Tags() []*stats.TagStats { return sorted(l, l.tags) }
 
 func sorted[T any](l *learned, m map[string]T) (list []T) {
 	l.mu.Lock()
@@ -334,7 +334,7 @@ func (e *Engine) Snapshot(into *stats.Snapshot) {
 	e.Servers.AddTo(into)
 	e.Keepers.AddTo(into)
 	e.addShared(into)
-	e.Copies.AddTo(into)
+	e.Replicator.AddTo(into)
 	for _, l := range e.InOrder {
 		l.AddTo(into)
 	}

@@ -63,8 +63,8 @@ func TestReloadWithoutCopies(t *testing.T) {
 }
 
 // TestReloadOfPlacement reloads a pool with the same servers. With another placement it
-// gets a new keeper. If that keeper has seen no other list for a while, its members
-// lack the replicas that other members had of their keys. With the same placement both
+// gets a new keeper. If that keeper has seen no other list for a while, its servers
+// lack the replicas that other servers had of their keys. With the same placement both
 // keepers stay.
 func TestReloadOfPlacement(t *testing.T) {
 	s := conversation.New(t)
@@ -94,7 +94,7 @@ func TestReloadOfPlacement(t *testing.T) {
 		s.Line("handover is done")
 		for range 3 {
 			s.Now += int64(time.Minute)
-			s.Wakeup(func() { s.Engine.Copies.Tend() })
+			s.Wakeup(func() { s.Engine.Replicator.Tend() })
 		}
 		whole = s.Engine.Ledgers["main"]
 		for i := range whole.Members {

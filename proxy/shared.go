@@ -115,7 +115,7 @@ func (p *Proxy) poolsOf(at string) (names []string, ejects bool) {
 		return slices.ContainsFunc(list, func(m table.Target) bool { return serverAt(m) == at })
 	}
 	for _, w := range p.Agents() {
-		if has(w.Members) {
+		if has(w.Servers) {
 			names, ejects = append(names, w.Pool), true
 		}
 	}

@@ -10,20 +10,20 @@ func (x *explorer) checkDrops(r *Rule) {
 		return
 	}
 	var refused Mask
-	lead := Authority(x.members) // it may have been repaired before
+	lead := Authority(x.replicas) // it may have been repaired before
 	for _, e := range r.asks[:r.n] {
 		had := r.asks[e.guard]
-		switch m := Mask(1) << e.member; {
-		case e.deed == Fill && e.kind.refused():
+		switch m := Mask(1) << e.replica; {
+		case e.step == Fill && e.kind.refused():
 			refused |= m
-		case e.deed == Drop && int(e.member) != lead && (had.deed == Look || had.deed == Fetch) && had.kind == Hit && refused&m == 0:
-			x.fail(r, "member %d loses what it had for nothing", e.member)
+		case e.step == Drop && int(e.replica) != lead && (had.step == Look || had.step == Fetch) && had.kind == Hit && refused&m == 0:
+			x.fail(r, "replica %d loses what it had for nothing", e.replica)
 		}
 	}
 }
 
 // checkAbsence checks that with ReadThrough a key is reported as missing only if all
-// members report that.
+// replicas report that.
 func (x *explorer) checkAbsence(r *Rule, s Settlement) {
 	told := s.Verdict == Absent || s.Verdict == Answered && s.Answer >= 0 && r.absent(r.asks[s.Answer].kind)
 	switch {
@@ -32,19 +32,19 @@ func (x *explorer) checkAbsence(r *Rule, s Settlement) {
 	}
 	said, fetched := r.nothing()
 	if unsaid := (r.in | r.warm | r.away) &^ said; unsaid != 0 && !fetched {
-		x.fail(r, "no such key, and members %03b have not said so", unsaid)
+		x.fail(r, "no such key, and replicas %03b have not said so", unsaid)
 	}
 }
 
-// nothing returns the members that reported no key, and whether any ask fetched a value. If
+// nothing returns the replicas that reported no key, and whether any ask fetched a value. If
 // one did, the key was there, and has been deleted since.
 func (r *Rule) nothing() (said Mask, fetched bool) {
 	for _, e := range r.asks[:r.n] {
 		switch e.kind {
 		case Miss, Marked, NotFound, NotStored:
-			said |= 1 << e.member
+			said |= 1 << e.replica
 		case Hit:
-			fetched = fetched || e.deed == Fetch
+			fetched = fetched || e.step == Fetch
 		}
 	}
 	return said, fetched

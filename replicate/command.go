@@ -1,8 +1,8 @@
 package replicate
 
-// The inputs of a rule: the command, the members, and the outcome of each ask.
+// The inputs of a rule: the command, the replicas, and the outcome of each ask.
 
-// Max is how many members a Rule can have.
+// Max is how many replicas a Rule can have.
 const Max = 8
 
 // Op is the operation of a command, in either protocol.
@@ -27,7 +27,7 @@ const (
 	Touch
 	Delete
 	Debug
-	Flush // flush_all, and any other command that all members must run
+	Flush // flush_all, and any other command that all replicas must run
 	NumOps
 )
 
@@ -41,9 +41,9 @@ type Command struct {
 	Bound  bool // followers get a copy of what the primary has stored, as it is at that time, so an earlier delete wins. Only tests leave it unset
 	Stale  bool // I of md (marks the item stale) or of ms (stores as stale under an older cas)
 
-	// Conditional makes a set or a delete replace at each member only the item that it saw
+	// Conditional makes a set or a delete replace at each replica only the item that it saw
 	// there, so it removes nothing newer if it runs late. Other commands ignore it, and so
-	// does a set that is acknowledged before all members have it.
+	// does a set that is acknowledged before all replicas have it.
 	Conditional bool
 }
 
@@ -52,10 +52,10 @@ func (c Command) Reads() bool {
 	return (c.Op == Get || c.Op == Gets || c.Op == Debug) && !c.Vivify && !c.Win
 }
 
-// State is what this instance knows of a member for this key.
+// State is what this instance knows of a replica for this key.
 type State uint8
 
-// The states. Writes skip only Out and Gone: all other members count when a write is
+// The states. Writes skip only Out and Gone: all other replicas count when a write is
 // acknowledged.
 const (
 	In        State = iota // gets reads and writes
@@ -88,7 +88,7 @@ const (
 	pending     Kind = iota
 	Hit              // a value; HD to mg
 	Miss             // END, EN
-	Marked           // a tombstone, recognized by its flags: a command is in progress, and this member does not know the value
+	Marked           // a tombstone, recognized by its flags: a command is in progress, and this replica does not know the value
 	Stored           // STORED, HD to ms
 	NotStored        // NOT_STORED, NS
 	Exists           // EXISTS, EX

@@ -1,16 +1,16 @@
 package replicate
 
-// Copies one member's value to others without replacing newer ones.
+// Copies one replica's value to others without replacing newer ones.
 
-// copying makes members like a source. A member that has nothing gets a tombstone first. A
-// member that has an item to be replaced shows its cas. The value is fetched after that,
-// and stored only if nothing has changed at the member since. A delete in between buries
+// copying makes replicas like a source. A replica that has nothing gets a tombstone first. A
+// replica that has an item to be replaced shows its cas. The value is fetched after that,
+// and stored only if nothing has changed at the replica since. A delete in between buries
 // the tombstone and a set changes the cas, so neither is undone. The comment of a mask says
-// what its members have in common.
+// what its replicas have in common.
 type copying struct {
 	then      next
 	overwrite bool // an existing item is replaced
-	keep      bool // with overwrite: an existing item stays if the source has nothing. It may be the last copy, and a delete reaches this member by itself. An item that a store has replaced is removed all the same
+	keep      bool // with overwrite: an existing item stays if the source has nothing. It may be the last copy, and a delete reaches this replica by itself. An item that a store has replaced is removed all the same
 	take      bool // another command's tombstone is taken over, after a while
 	hit       bool // a source has the key
 	missed    bool // a source hasn't the key
@@ -40,7 +40,7 @@ type copying struct {
 // levelling is the state of the rounds in which followers of a counter are repaired: see
 // levels.
 type levelling struct {
-	targets Mask  // members to repair in this round
+	targets Mask  // replicas to repair in this round
 	first   uint8 // the first ask of the first round with these targets
 	ahead   uint8 // the ask that fetched the source's number while the targets were looked at
 	level   bool  // the stored value is the one that was there already
@@ -85,24 +85,24 @@ func (r *Rule) copyRound(targets Mask) {
 // takes longer, and would lose against a proxy that counts without a pause.
 func (r *Rule) levels() bool { return r.counts() && r.copy.then == closing }
 
-func (r *Rule) copyTold(ask int, m Mask) {
+func (r *Rule) handleCopy(ask int, m Mask) {
 	switch e := r.asks[ask]; r.stage {
 	case claiming:
-		r.claimTold(ask, e, m)
+		r.handleClaim(ask, e, m)
 	case fetching:
-		r.fetchTold(ask, e.kind)
+		r.handleFetch(ask, e.kind)
 	case filling:
-		r.fillTold(e, m)
+		r.handleFill(e, m)
 	default:
-		r.checkTold(e.kind)
+		r.handleCheck(e.kind)
 	}
 }
 
-func (r *Rule) claimTold(ask int, e asked, m Mask) {
+func (r *Rule) handleClaim(ask int, e asked, m Mask) {
 	c := &r.copy
-	i := int(e.member)
-	if e.deed == Fetch {
-		e.deed = Look
+	i := int(e.replica)
+	if e.step == Fetch {
+		e.step = Look
 	}
 	if r.levels() && ask == int(c.ahead) {
 		if r.open == 0 {
@@ -116,27 +116,27 @@ func (r *Rule) claimTold(ask int, e asked, m Mask) {
 		*as |= m
 	}
 	switch k := e.kind; {
-	case e.deed == Claim && k == Stored:
+	case e.step == Claim && k == Stored:
 		guard(&c.made)
-	case e.deed == Claim && k == NotStored:
+	case e.step == Claim && k == NotStored:
 		c.claimed |= m
 		r.ask(i, Look)
-	case e.deed == Wait && k == OK:
+	case e.step == Wait && k == OK:
 		r.ask(i, Look)
-	case e.deed == Look && k == Hit && c.overwrite:
+	case e.step == Look && k == Hit && c.overwrite:
 		guard(&c.replaced)
-	case e.deed == Look && k == Hit:
+	case e.step == Look && k == Hit:
 		c.copied |= m
-	case e.deed == Look && k == Marked && (c.overwrite || c.take && c.waited&m != 0):
+	case e.step == Look && k == Marked && (c.overwrite || c.take && c.waited&m != 0):
 		guard(&c.taken)
-	case e.deed == Look && k == Marked && c.take:
+	case e.step == Look && k == Marked && c.take:
 		c.waited |= m
 		r.ask(i, Wait)
-	case e.deed == Look && k == Marked:
+	case e.step == Look && k == Marked:
 		c.left |= m
-	case e.deed == Look && k == Miss && c.claimed&m == 0:
+	case e.step == Look && k == Miss && c.claimed&m == 0:
 		r.ask(i, Claim)
-	case e.deed == Look && k == Miss: // there was an item when we claimed
+	case e.step == Look && k == Miss: // there was an item when we claimed
 		c.lost |= m
 	default: // a late claim expires by itself
 		c.bad |= m
@@ -191,9 +191,9 @@ func (r *Rule) fetch() {
 	r.ask(from.first(), Fetch)
 }
 
-func (r *Rule) fetchTold(ask int, k Kind) {
+func (r *Rule) handleFetch(ask int, k Kind) {
 	c := &r.copy
-	c.other = r.foreseen[r.asks[ask].member] != 1
+	c.other = r.foreseen[r.asks[ask].replica] != 1
 	switch k {
 	case Hit:
 		c.hit, c.fetched = true, uint8(ask)
@@ -236,7 +236,7 @@ func (r *Rule) drop() {
 	}
 }
 
-func (r *Rule) fillTold(e asked, m Mask) {
+func (r *Rule) handleFill(e asked, m Mask) {
 	c := &r.copy
 	switch k := e.kind; {
 	case k.failed():
@@ -244,16 +244,16 @@ func (r *Rule) fillTold(e asked, m Mask) {
 		if k == InDoubt && c.made&m == 0 {
 			c.doubt |= m
 		}
-	case k.refused() && e.deed == Fill:
-		r.askFrom(int(e.member), Drop, r.guard[e.member]) // it refuses the value: having none is better than having another one
+	case k.refused() && e.step == Fill:
+		r.askFrom(int(e.replica), Drop, r.guard[e.replica]) // it refuses the value: having none is better than having another one
 	case k.refused():
 		c.bad |= m
 	case k != Stored && k != Deleted:
 		// The command that changed it may have had an older value than ours.
 		c.lost |= m
 		c.replaced &^= m
-	case e.deed == Fill && c.replaced&m != 0:
-	case e.deed == Fill || c.missed && !c.hit:
+	case e.step == Fill && c.replaced&m != 0:
+	case e.step == Fill || c.missed && !c.hit:
 		c.copied |= m
 	default:
 		c.empty |= m
@@ -266,17 +266,17 @@ func (r *Rule) fillTold(e asked, m Mask) {
 	case c.level:
 		c.copied |= c.replaced
 	case c.hit && c.replaced != 0:
-		// The replaced value may have been newer than the fetched one. The member has no
+		// The replaced value may have been newer than the fetched one. The replica has no
 		// tombstone, so that the last copy is not lost with the source.
 		r.stage = checking
-		r.askFrom(int(r.asks[c.fetched].member), Check, c.fetched)
+		r.askFrom(int(r.asks[c.fetched].replica), Check, c.fetched)
 		return
 	}
 	r.copyEnd()
 }
 
-// checkTold records whether the source still has what was copied.
-func (r *Rule) checkTold(k Kind) {
+// handleCheck records whether the source still has what was copied.
+func (r *Rule) handleCheck(k Kind) {
 	c := &r.copy
 	switch {
 	case k == Hit:
@@ -289,7 +289,7 @@ func (r *Rule) checkTold(k Kind) {
 	r.copyEnd()
 }
 
-// copyEnd ends a round. Members that others have changed in between are copied to again.
+// copyEnd ends a round. Replicas that others have changed in between are copied to again.
 //
 // Counters are written by many proxies at once. If those count without a pause, one of them
 // is always first: three rounds were not enough for one client in a hundred, nor were
@@ -313,7 +313,7 @@ func (r *Rule) copyEnd() {
 }
 
 // roomForARound reports whether enough asks are left for a look, a claim, a wait, a fill
-// and a drop for each member, the fetches, and all that the command may still need after
+// and a drop for each replica, the fetches, and all that the command may still need after
 // that.
 func (r *Rule) roomForARound() bool {
 	n := r.copy.lost.Len()
@@ -392,9 +392,9 @@ func (r *Rule) copyDone() {
 	}
 }
 
-// moveTold records whether the former holder has the key, or has lost it. A tombstone there
+// handleMove records whether the former holder has the key, or has lost it. A tombstone there
 // belongs to a command that has ended or failed: no proxy stores a value in its place.
-func (r *Rule) moveTold(k Kind) {
+func (r *Rule) handleMove(k Kind) {
 	switch to := r.takes &^ (1 << r.lead); {
 	case r.stage == seeking && k == Hit && to == 0:
 		r.leave()

@@ -1,6 +1,6 @@
 package replicate
 
-// The requests to members that differ or fail, reply by reply.
+// The requests to replicas that differ or fail, reply by reply.
 
 import (
 	"fmt"
@@ -120,10 +120,10 @@ func TestWhatDiffers(t *testing.T) {
 		}
 	}
 	for _, test := range []struct {
-		c       Command
-		members []Replica
-		answers string
-		want    string
+		c        Command
+		replicas []Replica
+		answers  string
+		want     string
 	}{
 		// All that differ get a copy if one has another number.
 		{Command{Op: Incr}, states(In, In, In), "number=7, hit=3, hit=3, hit=3, hit=3, hit=8, hit=8, hit=5, hit=8, stored, stored, hit", "forward 0, preview 1, preview 2; preview 1, preview 2; fetch 0, fetch 1, fetch 2; fetch 0; fill 1, fill 2; check 0 -> number of 0"},
@@ -131,7 +131,7 @@ func TestWhatDiffers(t *testing.T) {
 		// other.
 		{Command{Op: Incr}, states(Dirty, Warming, In), "hit, hit, stored, hit, number=7, hit=7, hit=7, hit=7, number=7, number=7", "look 0; fetch 2; fill 0; check 2; forward 0, preview 1, preview 2; fetch 0; count 1, count 2 -> number of 0 clean 001"},
 		{Command{Op: Gets}, states(Dirty, Warming), "hit, hit, stored, hit, hit", "look 0; fetch 1; fill 0; check 1; forward 0 -> hit of 0 clean 001"},
-		// A stale member that has the copy is clean.
+		// A stale replica that has the copy is clean.
 		{Command{Op: Append}, states(In, Dirty), "stored, hit=3, hit, hit, stored, hit", "forward 0, review 0; look 1; fetch 0; fill 1; check 0 -> stored of 0 clean 010"},
 		// A read doesn't need the primary that could not be repaired.
 		{Command{Op: Gets}, states(Dirty, In), "server error, hit", "look 0; forward 1 -> hit of 1"},
@@ -143,25 +143,25 @@ func TestWhatDiffers(t *testing.T) {
 		// it.
 		{Command{Op: Gets}, states(Filling, Suspect), "miss", "forward 0 -> unmet"},
 	} {
-		if got := play(Begin(Policy{}, test.c, test.members, 0), say(test.answers)); got != test.want {
-			t.Errorf("%+v %v %s:\n got %s\nwant %s", test.c, test.members, test.answers, got, test.want)
+		if got := play(Begin(Policy{}, test.c, test.replicas, 0), say(test.answers)); got != test.want {
+			t.Errorf("%+v %v %s:\n got %s\nwant %s", test.c, test.replicas, test.answers, got, test.want)
 		}
 	}
-	// A tombstone that a stopped proxy left on the only member in use does not count as a
+	// A tombstone that a stopped proxy left on the only replica in use does not count as a
 	// value.
 	if got := play(Begin(Policy{}, Command{Op: Delete}, states(In, Out), 0), say("marked, stored, stored, deleted")); got != "look 0, bury 0; remark 0; drop 0 -> absent" {
 		t.Errorf("delete of a mark: %s", got)
 	}
-	// If a delete has left a stale item, a member that missed it has a wrong value.
+	// If a delete has left a stale item, a replica that missed it has a wrong value.
 	if got := play(Begin(Policy{}, Command{Op: Delete, Stale: true}, two, 0), say("hit, hit, unsent")); got != "look 0; look 1, bury 1 -> unmet dirty 010 repair 010" {
 		t.Errorf("md I that one has missed: %s", got)
 	}
-	// Another proxy may have written to the member that this one knows to be dirty.
+	// Another proxy may have written to the replica that this one knows to be dirty.
 	if got := play(Begin(through, Command{Op: Get}, states(Dirty, Out), 0), say("")); got != "-> refused" {
-		t.Errorf("get of a dirty member alone: %s", got)
+		t.Errorf("get of a dirty replica alone: %s", got)
 	}
 	if got := play(Begin(through, Command{Op: Get}, states(Dirty, Warming), 0), say("miss")); got != "forward 1 -> unmet" {
-		t.Errorf("get of a dirty member and one that is not filled: %s", got)
+		t.Errorf("get of a dirty replica and one that is not filled: %s", got)
 	}
 	for _, test := range []struct {
 		c       Op
@@ -177,13 +177,13 @@ func TestWhatDiffers(t *testing.T) {
 		{Add, "", "-> unmet"},
 	} {
 		if got := play(Begin(through, Command{Op: test.c}, states(Filling, Dirty), 0), say(test.answers)); got != test.want {
-			t.Errorf("%d of one that is not filled and a dirty member:\n got %s\nwant %s", test.c, got, test.want)
+			t.Errorf("%d of one that is not filled and a dirty replica:\n got %s\nwant %s", test.c, got, test.want)
 		}
 	}
 	if got := play(Begin(through, Command{Op: Incr}, states(Dirty, Filling), 0), say("hit, miss")); got != "look 0; fetch 1 -> unmet" {
-		t.Errorf("incr at a dirty member, and one that is not filled: %s", got)
+		t.Errorf("incr at a dirty replica, and one that is not filled: %s", got)
 	}
-	// A member that can't be asked and may have the key prevents a miss.
+	// A replica that can't be asked and may have the key prevents a miss.
 	for _, test := range []struct {
 		p       Policy
 		c       Op

@@ -8,27 +8,27 @@ import (
 	"unsafe"
 )
 
-// beginning is all that the states and the checks depend on. Many policies and member
+// beginning is all that the states and the checks depend on. Many policies and replica
 // states begin alike and are explored once.
 type beginning struct {
-	rule    Rule
-	members [Max]State // states that check treats alike are equal here
-	lead    int        // the primary
-	need    int        // members that must store the write
+	rule     Rule
+	replicas [Max]State // states that check treats alike are equal here
+	lead     int        // the primary
+	need     int        // replicas that must store the write
 }
 
 func (x *explorer) beginning() beginning {
-	b := beginning{rule: Begin(x.p, x.c, x.members, 1), lead: Authority(x.members)}
+	b := beginning{rule: Begin(x.p, x.c, x.replicas, 1), lead: Authority(x.replicas)}
 	counted := 0
-	for i, m := range x.members {
+	for i, m := range x.replicas {
 		if m.State != Out && (m.State != Gone || x.c.Op == Flush) {
 			counted++
 		}
-		switch b.members[i] = m.State; m.State {
+		switch b.replicas[i] = m.State; m.State {
 		case Filling, Settling:
-			b.members[i] = Warming
+			b.replicas[i] = Warming
 		case Suspect:
-			b.members[i] = Leaving
+			b.replicas[i] = Leaving
 		}
 	}
 	b.need = need(x.p.Ack, x.c, counted)
@@ -48,8 +48,8 @@ func (r *Rule) bytes() []byte {
 // once. The primary's value is not part of it, because the primary is asked again.
 type repaired struct {
 	faults, races uint8
-	nothing       Mask // other members that reported no key
-	fetched       bool // one member had the key
+	nothing       Mask // other replicas that reported no key
+	fetched       bool // one replica had the key
 }
 
 // digest returns the digest of state r. Only the summary in repaired matters of the asks
@@ -119,12 +119,12 @@ func (r *Rule) copies() bool {
 // in a soak: RINGSIDE_SEEDS is set for that, as for the simulation of failover.
 func everyVector() bool { return os.Getenv("RINGSIDE_SEEDS") != "" }
 
-// sorted reports whether members are the one representative of all orders of the same
+// sorted reports whether replicas are the one representative of all orders of the same
 // states: the primary may be anywhere, and the others are ordered from more to less
 // complete.
-func sorted(members []Replica) bool {
-	lead, last := Authority(members), State(0)
-	for i, m := range members {
+func sorted(replicas []Replica) bool {
+	lead, last := Authority(replicas), State(0)
+	for i, m := range replicas {
 		if i != lead {
 			if int(m.State) < int(last) {
 				return false

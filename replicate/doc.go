@@ -1,10 +1,10 @@
 // Package replicate decides which replicas of a key get a command, and which reply the
 // client gets.
 //
-// A member is one replica of a key: a server of the key's replica set. Begin makes the
-// Rule of one command from a Policy and the states of the members. Next returns the
+// A replica of a key is one server of the key's replica set. Begin makes the
+// Rule of one command from a Policy and the states of the replicas. Next returns the
 // requests (asks) to send. HandleOutcome records the outcome of one of them. Settled returns what
-// the client gets and which members need a repair. The package is pure: it does no I/O,
+// the client gets and which replicas need a repair. The package is pure: it does no I/O,
 // has no clock, and sees neither keys nor values. Its caller
 //
 //   - sends what Next returns until it returns nothing, after Begin and after each HandleOutcome;
@@ -16,29 +16,29 @@
 //   - uses the cas that an ask returned only on the same connection, because a restarted
 //     server assigns the same numbers again. If the connection of an ask's Guard is closed,
 //     the caller does not send the ask and reports Exists;
-//   - sends a Fetch only while no instance may have skipped the member in a write: it is In,
+//   - sends a Fetch only while no instance may have skipped the replica in a write: it is In,
 //     Warming or Settling, and with strict consistency there is a lease on it. Otherwise it
 //     reports Unsent, because a value that missed a delete would restore the key;
 //   - reports Late for an outcome that arrives so long after the others that another command
 //     may have run in between;
 //   - opens a client's cas token for the Authority, and seals the cas of the reply that the
-//     client gets for the member that sent it (proxy/copies/castoken.go);
+//     client gets for the replica that sent it (proxy/replication/castoken.go);
 //   - retries a Held command with new states, until the client's deadline.
 //
-// # Members and the primary
+// # Replicas and the primary
 //
-// The configuration fixes the order of a key's members, and health never changes it
-// (package table: Holders). The primary (Authority) is the member whose reply counts: the
+// The configuration fixes the order of a key's replicas, and health never changes it
+// (package table: Holders). The primary (Authority) is the replica whose reply counts: the
 // first that is In for any instance, even if this proxy can't reach it or knows that it
 // missed a write. If none is In, it is the first that is Warming. All proxies agree on it.
-// So there is one primary at a time if each member waits between its states: In, Leaving,
-// Out, Returning, Warming, Settling, In. The primary changes while a member is Leaving, or
-// if the next state of a member makes it the primary (Settling; Returning, if none is In).
-// During the change, commands that the primary decides are Held. Two members must not
+// So there is one primary at a time if each replica waits between its states: In, Leaving,
+// Out, Returning, Warming, Settling, In. The primary changes while a replica is Leaving, or
+// if the next state of a replica makes it the primary (Settling; Returning, if none is In).
+// During the change, commands that the primary decides are Held. Two replicas must not
 // change their state at once unless a third stays In.
 //
-// A dirty primary is repaired from another member before it decides anything. If no other
-// member can be the source, the key is removed there: a miss is better than an old value.
+// A dirty primary is repaired from another replica before it decides anything. If no other
+// replica can be the source, the key is removed there: a miss is better than an old value.
 // An add does not remove it, because the value may be the lock of another client. With
 // ReadThrough it is not removed either: another proxy may have written the value since, and
 // this may be the only copy. The command then ends with an error, until a set or a delete
@@ -46,7 +46,7 @@
 //
 // # What goes where
 //
-// Followers are the members that repeat what the primary has done.
+// Followers are the replicas that repeat what the primary has done.
 //
 //	text            meta                   first                           then                                     reply to the client
 //	get             mg                     one, by Policy.Read             the next on an error, and on a miss      hit, else miss, else error
@@ -69,14 +69,14 @@
 //	incr decr       ma, ma MD              primary; followers: look        primary: fetch; followers count,         primary's
 //	                                                                       guarded
 //	touch                                  primary                         followers: touch                         primary's
-//	delete          md                     all: look, then a tombstone     all: a fresh tombstone; if one is gone,  DELETED if a readable member had it
+//	delete          md                     all: look, then a tombstone     all: a fresh tombstone; if one is gone,  DELETED if a readable replica had it
 //	                                                                       start again; then remove all
 //	  conditional                          all: look, then a tombstone by  as above                                 as above
 //	                                       the cas seen, or a claim
 //	                md C                   primary: a tombstone            HD: followers a tombstone; then as       primary's
 //	                                                                       delete
 //	                md I                   primary: look; followers: a     followers as delete. If the primary has  primary's; DELETED if a readable
-//	                                       tombstone; primary: by the cas  nothing or a tombstone: all as delete    member had it
+//	                                       tombstone; primary: by the cas  nothing or a tombstone: all as delete    replica had it
 //	                                       seen
 //	                md I C                 primary                         DELETED: as md I                         primary's
 //	                me                     primary, after a look           nothing                                  primary's
@@ -97,12 +97,12 @@
 // the value at the follower if nothing has changed there in between. Otherwise it starts
 // again, up to three times; for a counter, as long as others count (see levels). A
 // follower's value is only replaced by a copy. It is not removed because the primary has
-// lost its own: it may be the last. A member that refuses to store a value that others have
-// stored loses the key. If the primary has no such key and another member has it, the copy
+// lost its own: it may be the last. A replica that refuses to store a value that others have
+// stored loses the key. If the primary has no such key and another replica has it, the copy
 // runs in the other direction, and then the command again.
 //
 // The value of a cas or a replace also reaches the followers by such a copy. The value that
-// it replaces is removed there in any case. If all members got the value at once, another
+// it replaces is removed there in any case. If all replicas got the value at once, another
 // proxy's delete could run everywhere first, and the followers would keep the value. For a
 // moment only the primary has the value. A moment later it may have a newer one, or an old
 // one that was restored from a follower. So the command succeeds only if the copy fetched
@@ -111,20 +111,20 @@
 // # Tombstones
 //
 // A tombstone (mark) is an empty item with special flags and a short TTL. It says that a
-// command is in progress on the key, and that this member does not know its value. A Claim
+// command is in progress on the key, and that this replica does not know its value. A Claim
 // places one where there is nothing (repairs, adds). A PlaceTombstone replaces whatever is there
 // (deletes). A RefreshTombstone replaces what an earlier ask saw or placed there, for example a
 // tombstone that an append has changed because it could not see it. A tombstone also follows
 // a set that timed out and had no condition.
 //
-// A command that places tombstones succeeds only if it finds its own at every member in the
+// A command that places tombstones succeeds only if it finds its own at every replica in the
 // end; otherwise it starts again. So it does not matter what removed one (a restart, an
 // eviction, its TTL, another proxy), nor which proxy owns it. A proxy removes only its own
 // tombstones, but any proxy may replace one by a value or a fresh tombstone. If a proxy
 // stops, its tombstones expire.
 //
-// A delete places a tombstone at every member, even if only one is in use: a plain delete
-// would mistake an existing tombstone for the key. Once all are in place, no member has a
+// A delete places a tombstone at every replica, even if only one is in use: a plain delete
+// would mistake an existing tombstone for the key. Once all are in place, no replica has a
 // value, each earlier claim of a copy is lost, and no new claim can be made. So whatever is
 // copied from then on was fetched after that moment. Then a fresh tombstone replaces each
 // one. A copy that has taken one over in between, with a value fetched before, has now lost
@@ -136,42 +136,42 @@
 // over.
 //
 // A request that may have run is not sent again, except reads: gets, gat and me go to the
-// next member if the primary fails. For a gat this costs a second lookup, and the replica
+// next replica if the primary fails. For a gat this costs a second lookup, and the replica
 // that it did not reach expires earlier.
 //
 // # Late writes
 //
-// A write may reach a member long after its client got an error: a network that was cut
+// A write may reach a replica long after its client got an error: a network that was cut
 // delivers what it had buffered, or a server that hung continues. Another proxy may have
 // stored a newer value there in between. A late write must not remove that value. So a set
-// and a delete with Command.Conditional replace at each member only the item that they saw
+// and a delete with Command.Conditional replace at each replica only the item that they saw
 // there:
 //
 //	         something is there           nothing is there
 //	set      Store by its cas             Claim, then Store by the cas of the claim
 //	delete   RefreshTombstone by its cas  Claim
 //
-// Every write that is acknowledged later reaches that member, and leaves another cas or
+// Every write that is acknowledged later reaches that replica, and leaves another cas or
 // nothing. So the late write finds another cas there and does nothing. If there was no such
 // write, the late one runs; its client got no reply that says otherwise. No tombstone
-// follows it, so the previous value is not lost either. A member with a write in doubt is
+// follows it, so the previous value is not lost either. A replica with a write in doubt is
 // repaired from the primary. If the primary has the write in doubt, the others are repaired
 // from it.
 //
 // Another proxy may write between a look and the request that depends on it. Then the
-// member is looked at again, up to three times per command. After that it is asked without
+// replica is looked at again, up to three times per command. After that it is asked without
 // a condition (Forward, PlaceTombstone): others write there without a pause, and it has just replied.
 // A set that has failed for its client sends nothing more: a look may show a newer value by
 // then. (The model found this after 360 states.)
 //
 // The condition costs a set one round trip, or two if the key is new, and a delete one. The
 // caller decides whether it is worth that. A conditional set must be acknowledged by all
-// members. With AckQuorum or AckOne some members get the value after the reply. If a look
+// replicas. With AckQuorum or AckOne some replicas get the value after the reply. If a look
 // came first, the client's next get could overtake the value there.
 //
 // The model has a proxy that is cut off, another proxy that stores or deletes after the
 // failure, and two asks that run late (late_test.go). With the condition, all 235,097 states
-// of nine pairs of commands are correct. Other rules lose the newer value at all members:
+// of nine pairs of commands are correct. Other rules lose the newer value at all replicas:
 //
 //	a set without a condition, then a tombstone                      after 150 states
 //	the same, if the tombstone replaces only what that set stored    after 150 states: the late set replaces the newer value
@@ -186,71 +186,71 @@
 //
 // # Former holders
 //
-// If a new configuration moves keys to other members, a former holder may have the only copy
+// If a new configuration moves keys to other replicas, a former holder may have the only copy
 // of a key, or one that has been replaced since. Move removes the key from it: the value is
-// copied to the members as by Mend, and then removed by its cas. No proxy writes to a former
-// holder any more. So a command may rely on the members alone if it first finds all former
-// holders empty, and asks the members after that. A copy from a former holder still claims
+// copied to the replicas as by Mend, and then removed by its cas. No proxy writes to a former
+// holder any more. So a command may rely on the replicas alone if it first finds all former
+// holders empty, and asks the replicas after that. A copy from a former holder still claims
 // before it fetches, because others may have found that holder empty in between.
 //
 // # When a miss is believed
 //
-// A miss at a complete member (In) is believed at once if Policy.ReadThrough is off and
-// every member is In or Out. Otherwise the other readable members are asked, too. A member
+// A miss at a complete replica (In) is believed at once if Policy.ReadThrough is off and
+// every replica is In or Out. Otherwise the other readable replicas are asked, too. A replica
 // may be empty because it is warming, or because an undo, an eviction or an unnoticed
 // restart emptied it. This costs one lookup for each real miss. With ReadThrough a miss
-// counts only if every member that is not Out has reported it. Otherwise the read fails,
-// because a member that can't be asked may have the key.
+// counts only if every replica that is not Out has reported it. Otherwise the read fails,
+// because a replica that can't be asked may have the key.
 //
 // Configurations with replicas should turn ReadThrough on if values must not be lost
 // (sessions). Turn it off for caches in which real misses are common.
 //
-//   - A warming member alone never decides a miss while another member could know better. If
+//   - A warming replica alone never decides a miss while another replica could know better. If
 //     all report a miss, or the only others are Out or have lost the key, it is a miss.
 //   - A tombstone proves nothing. With ReadThrough a read that found one fails while another
-//     member is dirty: the tombstone may have replaced what made that member dirty.
-//   - With ReadThrough a miss of unfilled members alone fails, too, while another member is
+//     replica is dirty: the tombstone may have replaced what made that replica dirty.
+//   - With ReadThrough a miss of unfilled replicas alone fails, too, while another replica is
 //     dirty: another proxy may have written to that one since.
-//   - With Fastest all members are asked anyway, and a miss waits for all.
+//   - With Fastest all replicas are asked anyway, and a miss waits for all.
 //   - With ReadThrough an incr or an append that creates what is missing (N) asks the others
 //     first: a primary that has evicted the key would create it again.
 //
 // # When a write is acknowledged
 //
-// Every member that is not Out counts. AckAll needs all of them, AckQuorum more than half,
-// AckOne the primary, and each of the three needs the primary. A member that can't be asked
+// Every replica that is not Out counts. AckAll needs all of them, AckQuorum more than half,
+// AckOne the primary, and each of the three needs the primary. A replica that can't be asked
 // (Leaving, Suspect) has not stored the write. If too few others are left, or it is the
-// primary, the write is Held and nothing is sent. A member that is Gone does not count: this
+// primary, the write is Held and nothing is sent. A replica that is Gone does not count: this
 // instance reaches no server of its pool, so it can't learn what others see there. It is
 // Dirty after the write.
 //
-// A set and a delete are settled when enough members have replied, all other commands when
+// A set and a delete are settled when enough replicas have replied, all other commands when
 // the copies are. With AckQuorum and AckOne an acknowledged write may be missing where
-// another proxy reads. Only AckAll, or Read First with no failing member, prevents that. A
-// gat or mg T needs only the member that replies: a read is not refused because of an
+// another proxy reads. Only AckAll, or Read First with no failing replica, prevents that. A
+// gat or mg T needs only the replica that replies: a read is not refused because of an
 // exptime.
 //
-// An add must be granted by every member that is read, whatever the policy acknowledges. So
+// An add must be granted by every replica that is read, whatever the policy acknowledges. So
 // two clients never both hold a lock, even if one replica was evicted or restarted empty, or
-// the primary is changing. At a member that is not read, a value does not refuse the add,
+// the primary is changing. At a replica that is not read, a value does not refuse the add,
 // but a tombstone does, because a delete is in progress. An add that is not acknowledged is
 // undone where it was granted.
 //
 // # Cas tokens
 //
-// A member's cas counts the writes of one process. So the number alone means nothing at
-// another member, nor at the same one after a restart. The token that a client gets is
-// therefore sealed (proxy/copies/castoken.go) for an identity that consists of
+// A replica's cas counts the writes of one process. So the number alone means nothing at
+// another replica, nor at the same one after a restart. The token that a client gets is
+// therefore sealed (proxy/replication/castoken.go) for an identity that consists of
 //
-//   - the network and the address of the member that replied,
+//   - the network and the address of the replica that replied,
 //   - the key, as servers know it,
-//   - the start time and the process ID of that member, from its stats,
-//   - how often the member was flushed before it rejoined, by its phase number.
+//   - the start time and the process ID of that replica, from its stats,
+//   - how often the replica was flushed before it rejoined, by its phase number.
 //
 // Nothing in it belongs to one proxy. So every proxy that has the same servers by the same
 // addresses accepts the token. It does so after a restart of the proxy that sealed it, too,
-// and in later releases. A token is valid until the item changes, another member becomes
-// the primary, or the member that it is sealed for restarts or rejoins after an outage.
+// and in later releases. A token is valid until the item changes, another replica becomes
+// the primary, or the replica that it is sealed for restarts or rejoins after an outage.
 // Then it matches nothing: the reply is EXISTS, even if no client has changed the value. It
 // matches a value that it was not issued for with a chance of one in 2^52. Until a proxy
 // knows the start time of the primary's process, it holds the commands that use or return a
@@ -262,7 +262,7 @@
 //     commands of one client on a key in their order.
 //   - Two proxies that set one key at once may leave replicas different until the next write
 //     or repair.
-//   - One proxy does not know which members another proxy has found dirty. While it repairs a
+//   - One proxy does not know which replicas another proxy has found dirty. While it repairs a
 //     primary from another replica, a write of another proxy there may be lost.
 //   - Whether an incr, append or cas without a reply has run is unknown; the followers are
 //     repaired from the primary.
@@ -270,8 +270,8 @@
 //     the same number. A Check by the cas of each incr that had a late reply would show it
 //     (26,744 states of the model are correct with that). But if servers always reply late,
 //     that would turn every incr that others run alongside into an error, so there is none.
-//   - Two proxies' deletes that reach the members in opposite orders each find the value at
-//     another member, then each other's tombstones: both clients get DELETED.
+//   - Two proxies' deletes that reach the replicas in opposite orders each find the value at
+//     another replica, then each other's tombstones: both clients get DELETED.
 //   - A tombstone refuses an add, whatever placed it: the claim of a repair, a delete, or a
 //     touch that has extended the add's own claim (found by the model after 17, 45 and 68
 //     states).

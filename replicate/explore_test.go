@@ -17,15 +17,15 @@ func init() { countRounds = 2 }
 
 // explorer visits every state of a rule.
 type explorer struct {
-	t       *testing.T
-	p       Policy
-	c       Command
-	members []Replica
-	few     bool
-	faults  int                 // most failures or interventions in one history; -1: any number
-	begun   map[beginning]bool  // beginnings that have been explored
-	seen    map[uint64]struct{} // digests of the states visited from this beginning
-	seed    maphash.Seed
+	t        *testing.T
+	p        Policy
+	c        Command
+	replicas []Replica
+	few      bool
+	faults   int                 // most failures or interventions in one history; -1: any number
+	begun    map[beginning]bool  // beginnings that have been explored
+	seen     map[uint64]struct{} // digests of the states visited from this beginning
+	seed     maphash.Seed
 	menu
 	visited int
 	bad     int
@@ -39,19 +39,19 @@ func (x *explorer) fail(r *Rule, format string, args ...any) {
 	x.t.Helper()
 	if x.bad++; x.bad <= 3 {
 		s, ok := r.Settled()
-		x.t.Errorf("%s\n policy %+v command %+v members %v\n asks %s\n settled %v %+v over %v", fmt.Sprintf(format, args...), x.p, x.c, x.members, history(r), ok, s, r.IsDone())
+		x.t.Errorf("%s\n policy %+v command %+v replicas %v\n asks %s\n settled %v %+v over %v", fmt.Sprintf(format, args...), x.p, x.c, x.replicas, history(r), ok, s, r.IsDone())
 	}
 }
 
 func history(r *Rule) string {
 	var b strings.Builder
 	for i, e := range r.asks[:r.n] {
-		fmt.Fprintf(&b, "%d: %s at %d -> %s; ", i, deedNames[e.deed], e.member, kindNames[e.kind])
+		fmt.Fprintf(&b, "%d: %s at %d -> %s; ", i, stepNames[e.step], e.replica, kindNames[e.kind])
 	}
 	return b.String()
 }
 
-var deedNames = []string{"forward", "put", "join", "count", "extend", "remove", "fetch", "look", "weigh", "preview", "review", "check", "claim", "bury", "swap", "remark", "fill", "store", "drop", "wait"}
+var stepNames = []string{"forward", "put", "join", "count", "extend", "remove", "fetch", "look", "weigh", "preview", "review", "check", "claim", "bury", "swap", "remark", "fill", "store", "drop", "wait"}
 var kindNames = []string{"?", "hit", "miss", "marked", "stored", "not stored", "exists", "not found", "deleted", "touched", "number", "ok", "client error", "server error", "unsent", "in doubt"}
 var stateNames = []string{"in", "returning", "filling", "warming", "settling", "leaving", "out", "suspect", "dirty", "gone"}
 
@@ -73,7 +73,7 @@ func (x *explorer) troubles(r *Rule) (faults, races int) {
 		if e.kind.failed() || e.kind.refused() {
 			faults++
 		}
-		if e.deed.guarded() && e.kind == Exists {
+		if e.step.guarded() && e.kind == Exists {
 			races++
 		}
 	}
@@ -105,11 +105,11 @@ func (x *explorer) visit(r Rule, begun uint8) {
 		if r.asks[i].kind != pending {
 			continue
 		}
-		for _, o := range x.outcomes(r.asks[i].deed, x.few || r.copy.rounds > 1 || r.rounds > 0) {
+		for _, o := range x.outcomes(r.asks[i].step, x.few || r.copy.rounds > 1 || r.rounds > 0) {
 			if (o.Kind.failed() || o.Kind.refused()) && (faults == x.faults || races == 1 && faults > 0) {
 				continue
 			}
-			if o.Kind == Exists && r.asks[i].deed.guarded() && (races == 1 || faults > 1 || faults == x.faults) {
+			if o.Kind == Exists && r.asks[i].step.guarded() && (races == 1 || faults > 1 || faults == x.faults) {
 				continue // another write comes between once, and not if everything fails already
 			}
 			next := r
@@ -153,25 +153,25 @@ func positive(c Command, k Kind) bool {
 	return false
 }
 
-// holds reports, from the replies of a member, whether it has the write (or the primary's
+// holds reports, from the replies of a replica, whether it has the write (or the primary's
 // value).
-func holds(r *Rule, member int) bool {
+func holds(r *Rule, replica int) bool {
 	has, nothing, joined := false, false, false
 	removes := r.c.Op == Delete || r.makesStale()
 	for _, e := range r.asks[:r.n] {
-		if e.deed == Fetch {
+		if e.step == Fetch {
 			nothing = e.kind == Miss
 		}
-		if int(e.member) != member {
+		if int(e.replica) != replica {
 			continue
 		}
-		switch e.deed {
+		switch e.step {
 		case Forward, Put, Store, Extend:
 			has = positive(r.c, e.kind) || e.kind == Stored || e.kind == Touched
 		case Join:
 			has = e.kind == Stored
 		case Count:
-			has = e.kind == Number && Mask(1)<<member&r.differ == 0
+			has = e.kind == Number && Mask(1)<<replica&r.differ == 0
 		case Remove:
 			has = r.c.Op == Delete && (e.kind == Deleted || e.kind == NotFound)
 		case Look:
@@ -190,35 +190,35 @@ func holds(r *Rule, member int) bool {
 		case Drop:
 			has = has && removes || (nothing || removes) && e.kind == Deleted
 		}
-		joined = e.deed == Join || e.deed == Forward
+		joined = e.step == Join || e.step == Forward
 	}
-	return has || nothing && r.copy.taken.Has(member) // it is another command's to remove
+	return has || nothing && r.copy.taken.Has(replica) // it is another command's to remove
 }
 
 func (x *explorer) check(r *Rule) {
-	members := x.members
-	lead := Authority(members)
-	var clientDeeds [Max][]Kind
+	replicas := x.replicas
+	lead := Authority(replicas)
+	var clientSteps [Max][]Kind
 	for _, e := range r.asks[:r.n] {
-		switch st := members[e.member].State; {
+		switch st := replicas[e.replica].State; {
 		case st == Out || st == Gone || st == Leaving || st == Suspect:
-			x.fail(r, "asked a member that is %s", stateNames[st])
-		case r.class == reads && (st == Dirty || st == Returning || e.deed != Forward):
-			x.fail(r, "a read asked a member that is %s", stateNames[st])
+			x.fail(r, "asked a replica that is %s", stateNames[st])
+		case r.class == reads && (st == Dirty || st == Returning || e.step != Forward):
+			x.fail(r, "a read asked a replica that is %s", stateNames[st])
 		}
-		switch e.deed {
+		switch e.step {
 		case Forward, Store, Put, Join, Count, Extend:
-			clientDeeds[e.member] = append(clientDeeds[e.member], e.kind)
+			clientSteps[e.replica] = append(clientSteps[e.replica], e.kind)
 		}
 	}
-	for m, kinds := range clientDeeds {
+	for m, kinds := range clientSteps {
 		again := r.marked && len(kinds) <= 1+maxLooks
 		for _, k := range kinds[:max(len(kinds)-1, 0)] {
 			again = again || (k == Miss || k == NotFound || k == NotStored) && len(kinds) <= 1+maxLooks ||
 				(r.c.Op == Replace || r.c.Op == Delete || r.conditional()) && k == Exists || (r.c.Op == Delete && k == Deleted || r.makesStale()) && len(kinds) <= 1+maxLooks+maxRounds || k == Marked || k == ClientError && r.counts()
 		}
 		if len(kinds) > 1 && !again {
-			x.fail(r, "member %d got the client's command %d times", m, len(kinds))
+			x.fail(r, "replica %d got the client's command %d times", m, len(kinds))
 		}
 	}
 	x.checkDrops(r)
@@ -232,9 +232,9 @@ func (x *explorer) check(r *Rule) {
 	if s.Repair != 0 && (s.Source < 0 || s.Repair.Has(s.Source) || s.Dirty.Has(s.Source)) || s.Repair == 0 && s.Source >= 0 {
 		x.fail(r, "repair without a source")
 	}
-	for i, m := range members {
+	for i, m := range replicas {
 		if s.Repair.Has(i) && (m.State == Out || m.State == Gone || m.State == Leaving || m.State == Suspect) {
-			x.fail(r, "repair of a member that can't be asked")
+			x.fail(r, "repair of a replica that can't be asked")
 		}
 	}
 	if r.class == reads {
@@ -255,7 +255,7 @@ func (x *explorer) check(r *Rule) {
 	}
 	seen := false
 	for _, e := range r.asks[:r.n] {
-		seen = seen || e.deed == Look && e.kind == Hit && (r.in|r.warm).Has(int(e.member)) || e.deed == Swap && e.kind == Stored
+		seen = seen || e.step == Look && e.kind == Hit && (r.in|r.warm).Has(int(e.replica)) || e.step == Swap && e.kind == Stored
 	}
 	if r.class == buries && gone && seen != (s.Verdict == Done) {
 		x.fail(r, "it was there for readers: %v", seen)
@@ -269,7 +269,7 @@ func (x *explorer) check(r *Rule) {
 		x.fail(r, "acknowledged without the authority")
 	}
 	has, counted := 0, 0
-	for i, m := range members {
+	for i, m := range replicas {
 		if m.State != Out && (m.State != Gone || x.c.Op == Flush) {
 			counted++
 		}
@@ -282,40 +282,40 @@ func (x *explorer) check(r *Rule) {
 	}
 }
 
-// checkEnd checks what the settlement reports about members that lack the write.
+// checkEnd checks what the settlement reports about replicas that lack the write.
 func (x *explorer) checkEnd(r *Rule, s Settlement, done bool) {
 	if !r.IsDone() {
 		return
 	}
-	for i, m := range x.members {
+	for i, m := range x.replicas {
 		if m.State == Out {
 			continue
 		}
 		reached := m.State != Leaving && m.State != Suspect && m.State != Gone
 		known := s.Dirty.Has(i) || s.Repair.Has(i)
 		if done && !known && !holds(r, i) && (reached || r.followerStep() != Extend) {
-			x.fail(r, "member %d lacks the write and nobody is told", i)
+			x.fail(r, "replica %d lacks the write and nobody is told", i)
 		}
 		for _, e := range r.asks[:r.n] {
-			if int(e.member) != i || e.kind != InDoubt {
+			if int(e.replica) != i || e.kind != InDoubt {
 				continue
 			}
-			switch e.deed {
+			switch e.step {
 			case Put:
 				if !s.Undo.Has(i) {
-					x.fail(r, "member %d may execute something late", i)
+					x.fail(r, "replica %d may execute something late", i)
 				}
 			case Join, Count:
 				if !s.Overwrite.Has(i) {
-					x.fail(r, "member %d may count something late", i)
+					x.fail(r, "replica %d may count something late", i)
 				}
 			case Forward:
 				if (x.c.Op == Set || x.c.Op == Add || x.c.Op == Replace) && !x.c.If && !s.Undo.Has(i) {
-					x.fail(r, "member %d may execute the command late", i)
+					x.fail(r, "replica %d may execute the command late", i)
 				}
 			case Store:
-				if r.conditional() && x.c.Op == Set && i != int(r.lead) && !s.Overwrite.Has(i) && !s.Dirty.Has(i) && x.members[i].State != Dirty {
-					x.fail(r, "member %d may execute the command late", i)
+				if r.conditional() && x.c.Op == Set && i != int(r.lead) && !s.Overwrite.Has(i) && !s.Dirty.Has(i) && x.replicas[i].State != Dirty {
+					x.fail(r, "replica %d may execute the command late", i)
 				}
 			}
 		}
@@ -327,12 +327,12 @@ func (x *explorer) checkRead(r *Rule, s Settlement) {
 	failed, marked := false, false
 	for _, e := range r.asks[:r.n] {
 		asked++
-		marked = marked || e.kind == Marked && r.in.Has(int(e.member))
+		marked = marked || e.kind == Marked && r.in.Has(int(e.replica))
 		failed = failed || e.kind.failed() || e.kind.refused()
 		switch {
 		case e.kind == Hit:
 			hit++
-		case e.kind == Miss && r.in.Has(int(e.member)):
+		case e.kind == Miss && r.in.Has(int(e.replica)):
 			miss++
 		case e.kind == pending:
 			open++
@@ -355,24 +355,24 @@ func (x *explorer) checkRead(r *Rule, s Settlement) {
 	case s.Verdict == Answered && answer == Miss && r.confirm && asked < (r.in|r.warm).Len():
 		x.fail(r, "a miss though not all were asked")
 	case s.Verdict == Answered && answer == Miss && miss == 0 && !marked && r.in|r.away != 0:
-		x.fail(r, "an incomplete member decided a miss")
+		x.fail(r, "an incomplete replica decided a miss")
 	}
 }
 
-// forStates calls f with every combination of states of n members.
+// forStates calls f with every combination of states of n replicas.
 func forStates(n int, f func([]Replica)) {
-	members := make([]Replica, n)
+	replicas := make([]Replica, n)
 	var walk func(int)
 	walk = func(i int) {
 		if i == n {
-			f(members)
+			f(replicas)
 			return
 		}
 		for s := State(0); s < NumStates; s++ {
 			if n > 2 && (s == Settling || s == Suspect || s == Filling) {
 				continue // nearly the same as Warming and Leaving
 			}
-			members[i].State = s
+			replicas[i].State = s
 			walk(i + 1)
 		}
 	}
@@ -416,19 +416,19 @@ func exploreAll(t *testing.T, n int, few bool, faults int, which func(Command) b
 		}
 		for _, p := range policies(c) {
 			if faults == 1 && (p.Ack != AckAll || !p.ReadThrough) {
-				continue // two members cover what these change
+				continue // two replicas cover what these change
 			}
-			forStates(n, func(members []Replica) {
-				if n > 2 && slices.ContainsFunc(members, func(m Replica) bool { return m.State == Gone }) {
+			forStates(n, func(replicas []Replica) {
+				if n > 2 && slices.ContainsFunc(replicas, func(m Replica) bool { return m.State == Gone }) {
 					return // same as Out: TestGoneMissesWrites
 				}
-				if classOf(c) != reads && classOf(c) != all && !everyVector() && !sorted(members) {
+				if classOf(c) != reads && classOf(c) != all && !everyVector() && !sorted(replicas) {
 					return
 				}
-				if x.bad > 3 || faults == 1 && slices.ContainsFunc(members, func(m Replica) bool { return !worth(c, m.State) }) {
+				if x.bad > 3 || faults == 1 && slices.ContainsFunc(replicas, func(m Replica) bool { return !worth(c, m.State) }) {
 					return
 				}
-				x.p, x.c, x.members = p, c, members
+				x.p, x.c, x.replicas = p, c, replicas
 				x.run()
 			})
 		}
@@ -436,7 +436,7 @@ func exploreAll(t *testing.T, n int, few bool, faults int, which func(Command) b
 	t.Logf("%d states", x.visited)
 }
 
-// worth reports whether members in a state show something that others don't with a command
+// worth reports whether replicas in a state show something that others don't with a command
 // of many rounds.
 func worth(c Command, s State) bool {
 	switch c.Op {
@@ -472,7 +472,7 @@ func TestEveryOutcomeOfTwo(t *testing.T) {
 	})
 }
 
-// Every vector of reads and of commands that are sent to all members alike.
+// Every vector of reads and of commands that are sent to all replicas alike.
 func TestEveryOutcomeOfThree(t *testing.T) {
 	exploreAll(t, 3, true, -1, func(c Command) bool {
 		k := classOf(c)
@@ -480,7 +480,7 @@ func TestEveryOutcomeOfThree(t *testing.T) {
 	})
 }
 
-// Commands that are decided by one member after the other have too many vectors: up to one
+// Commands that are decided by one replica after the other have too many vectors: up to one
 // fault, and commands whose followers do different things.
 func TestOneFaultOfThree(t *testing.T) {
 	exploreAll(t, 3, true, 1, func(c Command) bool {
@@ -496,7 +496,7 @@ func TestTwoFaultsOfFour(t *testing.T) {
 	exploreAll(t, 4, true, faults, func(c Command) bool { return c == Command{} || c == Command{Op: Set} })
 }
 
-// Up to eight members, with random states.
+// Up to eight replicas, with random states.
 func TestManyMembers(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 8))
 	cs := commands()
@@ -507,17 +507,17 @@ func TestManyMembers(t *testing.T) {
 		x.c = cs[rnd.IntN(len(cs))]
 		ps := policies(x.c)
 		x.p = ps[rnd.IntN(len(ps))]
-		x.members = make([]Replica, 1+rnd.IntN(Max))
-		for i := range x.members {
-			x.members[i] = Replica{State: State(rnd.IntN(int(NumStates))), Near: rnd.IntN(2) == 0}
+		x.replicas = make([]Replica, 1+rnd.IntN(Max))
+		for i := range x.replicas {
+			x.replicas[i] = Replica{State: State(rnd.IntN(int(NumStates))), Near: rnd.IntN(2) == 0}
 			if rnd.IntN(2) == 0 {
-				x.members[i].State = In
+				x.replicas[i].State = In
 			}
 			if long && i == 0 {
-				x.members[i].State = Dirty
+				x.replicas[i].State = Dirty
 			}
 		}
-		r := Begin(x.p, x.c, x.members, rnd.Uint64())
+		r := Begin(x.p, x.c, x.replicas, rnd.Uint64())
 		for !r.IsDone() && x.bad == 0 {
 			var room [maxAsks]Ask
 			r.Next(room[:0])
@@ -534,7 +534,7 @@ func TestManyMembers(t *testing.T) {
 				break
 			}
 			i := open[rnd.IntN(len(open))]
-			os := outcomes(x.c, r.asks[i].deed, rnd.IntN(4) > 0)
+			os := outcomes(x.c, r.asks[i].step, rnd.IntN(4) > 0)
 			o := os[rnd.IntN(len(os))]
 			if long {
 				o = longest(x.c, &r, i)
@@ -552,12 +552,12 @@ func longest(c Command, r *Rule, i int) Outcome {
 	e := r.asks[i]
 	nothing := 0 // how often the primary had nothing
 	for _, b := range r.asks[:i] {
-		if b.deed == Forward && b.member == e.member {
+		if b.step == Forward && b.replica == e.replica {
 			nothing++
 		}
 	}
-	all := outcomes(c, e.deed, true)
-	switch e.deed {
+	all := outcomes(c, e.step, true)
+	switch e.step {
 	case Forward:
 		return all[min(1-min(nothing, 1), len(all)-1)]
 	case Count, Join, Extend:

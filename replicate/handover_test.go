@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// While a member leaves or joins and two proxies see it in neighboring phases, no count is
+// While a replica leaves or joins and two proxies see it in neighboring phases, no count is
 // lost.
 func TestNoCountIsLostWhileTheAuthorityChanges(t *testing.T) {
 	x := newChecker(t)
@@ -22,7 +22,7 @@ func TestNoCountIsLostWhileTheAuthorityChanges(t *testing.T) {
 				}
 			}
 			if n == 3 && (changing != 1 || !slices.ContainsFunc(a, func(m Replica) bool { return m.State == Out })) {
-				return // two members show the rest
+				return // two replicas show the rest
 			}
 			for have := range Mask(1) << n {
 				countWhile(x, &counted, a, b, have)
@@ -35,14 +35,14 @@ func TestNoCountIsLostWhileTheAuthorityChanges(t *testing.T) {
 	}
 }
 
-// countWhile runs the counts of two clients. Of the members that may be without the value,
+// countWhile runs the counts of two clients. Of the replicas that may be without the value,
 // those in have have it.
 func countWhile(x *checker, counted *int, a, b []Replica, have Mask) {
 	s := pair(Policy{}, a, b, Command{Op: Incr}, Command{Op: Incr})
 	readable := func(m Replica) bool {
 		return m.State == In || m.State == Filling || m.State == Warming || m.State == Settling
 	}
-	there := false // a readable member has the 5
+	there := false // a readable replica has the 5
 	for i := range a {
 		p, q := a[i].State, b[i].State
 		may := p == Returning || q == Returning || p == Warming || q == Warming
@@ -75,7 +75,7 @@ func countWhile(x *checker, counted *int, a, b []Replica, have Mask) {
 		}
 		for i := range a {
 			if it := s.w.items[i]; readable(a[i]) && readable(b[i]) && it.has && it.value != sum {
-				return fmt.Sprintf("member %d has %d, not %d", i, it.value, sum)
+				return fmt.Sprintf("replica %d has %d, not %d", i, it.value, sum)
 			}
 		}
 		return ""

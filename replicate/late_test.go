@@ -1,13 +1,13 @@
 package replicate
 
-// A proxy that the network cuts off from all members: its requests arrive late, after
+// A proxy that the network cuts off from all replicas: its requests arrive late, after
 // another proxy has stored a newer value.
 
 import "testing"
 
 const newer = 2 // the value that the other proxy stores
 
-// isolated adds a command at both members whose asks may run late, and another proxy's
+// isolated adds a command at both replicas whose asks may run late, and another proxy's
 // command after it.
 func isolated(s *scene, late, then Command) {
 	s.play(command(late, fresh), command(then, newer))
@@ -32,7 +32,7 @@ var lates = []struct {
 	{"a late touch, a newer set", Command{Op: Touch}, Command{Op: Set}, false},
 }
 
-// overtaken reports that a member does not have what was acknowledged after a command
+// overtaken reports that a replica does not have what was acknowledged after a command
 // without a reply. A late append to it is allowed.
 func overtaken(s *scene) string {
 	if !s.acked[1] {
@@ -51,7 +51,7 @@ func overtaken(s *scene) string {
 	return ""
 }
 
-// missing is like overtaken, but one member with the value is enough.
+// missing is like overtaken, but one replica with the value is enough.
 func missing(s *scene) string {
 	if s.acked[1] && s.clients[1].rule.c.Op == Set && !s.has(0, newer) && !s.has(1, newer) {
 		return "what was stored is nowhere"
@@ -85,7 +85,7 @@ func TestLateWritesLoseNothingNewer(t *testing.T) {
 	}
 }
 
-// Other rules lose a newer set at all members.
+// Other rules lose a newer set at all replicas.
 func TestLateWritesAblations(t *testing.T) {
 	for _, rule := range []struct {
 		name string

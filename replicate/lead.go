@@ -27,7 +27,7 @@ func (r *Rule) prepare() {
 	r.ask(int(r.lead), Remove)
 }
 
-func (r *Rule) emptyTold(m Mask, k Kind) {
+func (r *Rule) handleEmpty(m Mask, k Kind) {
 	if k != Deleted && k != NotFound {
 		r.abandon()
 		return
@@ -44,7 +44,7 @@ func (r *Rule) abandon() {
 
 func (r *Rule) start() {
 	switch {
-	case r.class == grants && r.through && r.in == 0 && r.stale&^(1<<r.lead) != 0: // another proxy's lock may be at a stale member, and no other member is filled
+	case r.class == grants && r.through && r.in == 0 && r.stale&^(1<<r.lead) != 0: // another proxy's lock may be at a stale replica, and no other replica is filled
 		r.abandon()
 	case r.class == grants:
 		r.grant(-1)
@@ -92,7 +92,7 @@ func (r *Rule) preview(i int) { r.guard[i] = uint8(r.ask(i, Preview)) }
 // rest returns the followers, which repeat what the primary has done.
 func (r *Rule) rest() Mask { return r.takes &^ (1 << r.lead) &^ r.dirty &^ r.failedLeads }
 
-// others returns the members that may have a key that the primary hasn't.
+// others returns the replicas that may have a key that the primary hasn't.
 func (r *Rule) others() Mask { return (r.in | r.warm) &^ (1 << r.lead) &^ r.failedLeads }
 
 // see looks at the item that a replace, or a command that leaves the item stale, would
@@ -106,14 +106,14 @@ func (r *Rule) see() {
 	r.main = uint8(r.ask(int(r.lead), d))
 }
 
-func (r *Rule) leadTold(ask int, o Outcome) {
+func (r *Rule) handleLead(ask int, o Outcome) {
 	if r.stage == remarking {
 		r.elsewhere()
 		return
 	}
 	switch e := r.asks[ask]; {
-	case e.deed == Preview:
-		r.foreseen[e.member] = o.Value
+	case e.step == Preview:
+		r.foreseen[e.replica] = o.Value
 		r.late = r.late || o.Late && r.joins()
 	case ask == int(r.main) && !r.joins() || ask == int(r.looked)-1 && r.joins():
 		r.number = o.Value
@@ -128,7 +128,7 @@ func (r *Rule) leadTold(ask int, o Outcome) {
 	}
 	k := main.kind
 	switch {
-	case main.deed == Look || main.deed == CompareVersion:
+	case main.step == Look || main.step == CompareVersion:
 		r.leadSeen(k, m)
 		return
 	case look == Marked || k == Marked && !r.extends():
@@ -152,10 +152,10 @@ func (r *Rule) leadTold(ask int, o Outcome) {
 		r.abandon()
 	case r.succeeded(k) && r.joins() && look != Hit: // it is unknown what it was appended to
 		r.leadFailed(m, InDoubt)
-	case main.deed == Swap && k == Stored:
+	case main.step == Swap && k == Stored:
 		r.hits, r.guard[r.lead] = m, r.main
 		r.bury(r.takes&^m, m)
-	case r.c.Op == Delete && k == Deleted && main.deed == Forward && r.takes&^m != 0: // the token matched
+	case r.c.Op == Delete && k == Deleted && main.step == Forward && r.takes&^m != 0: // the token matched
 		r.hits = m
 		r.see()
 	case r.succeeded(k) && r.held != 0: // the item is stale now, and the followers have tombstones
@@ -167,7 +167,7 @@ func (r *Rule) leadTold(ask int, o Outcome) {
 			r.needsCopy |= r.failedLeads
 		}
 		r.follow()
-	case main.deed == Store && k != ClientError && k != ServerError && !k.failed(): // another write came first
+	case main.step == Store && k != ClientError && k != ServerError && !k.failed(): // another write came first
 		if r.rounds++; r.rounds >= maxRounds || !r.roomToBury() {
 			r.settle(Unmet, -1)
 			r.giveBack()
@@ -270,7 +270,7 @@ func (r *Rule) met() {
 }
 
 // elsewhere asks the others, because the primary has no value. It does not grant the right
-// to fill a key while a command is in progress on it. If another member had the key, and
+// to fill a key while a command is in progress on it. If another replica had the key, and
 // another proxy kept it from being copied to the primary, the others are asked again
 // instead of reporting a miss.
 func (r *Rule) elsewhere() {
@@ -320,7 +320,7 @@ func (r *Rule) succeeded(k Kind) bool {
 	}
 }
 
-// absent reports whether k means that the member has no such key.
+// absent reports whether k means that the replica has no such key.
 func (r *Rule) absent(k Kind) bool {
 	switch r.c.Op {
 	case Add:
@@ -332,8 +332,8 @@ func (r *Rule) absent(k Kind) bool {
 	}
 }
 
-// leadFailed handles a primary that did not reply. A read is sent to another member, and
-// its cas is then that member's. A write ends here.
+// leadFailed handles a primary that did not reply. A read is sent to another replica, and
+// its cas is then that replica's. A write ends here.
 func (r *Rule) leadFailed(m Mask, k Kind) {
 	if readsAtOne(r.c) && (k == Unsent || !r.c.Win && !r.c.Vivify) {
 		r.failedLeads |= m
@@ -356,7 +356,7 @@ func (r *Rule) leadFailed(m Mask, k Kind) {
 	r.giveBack()
 }
 
-func (r *Rule) peekTold(k Kind) {
+func (r *Rule) handlePeek(k Kind) {
 	switch k {
 	case Hit:
 		r.forward()
@@ -369,7 +369,7 @@ func (r *Rule) peekTold(k Kind) {
 	}
 }
 
-// lookElsewhere asks the others for a key that the primary hasn't. A member that can't be asked, or
+// lookElsewhere asks the others for a key that the primary hasn't. A replica that can't be asked, or
 // failed before, has not reported whether it has the key.
 func (r *Rule) lookElsewhere() {
 	r.looks++
@@ -391,22 +391,22 @@ func (r *Rule) lookNext() {
 	r.at++
 }
 
-func (r *Rule) lookTold(ask int) {
+func (r *Rule) handleLook(ask int) {
 	switch e := r.asks[ask]; e.kind {
 	case Hit:
 		r.known = true
-		r.copyThen(asking, 1<<r.lead, 1<<e.member, false)
+		r.copyThen(asking, 1<<r.lead, 1<<e.replica, false)
 		return
 	case Miss, Marked:
 	default:
-		r.silent |= 1 << e.member
+		r.silent |= 1 << e.replica
 	}
 	r.lookNext()
 }
 
-// nowhere ends a look that found the key at no member that replies. A primary that is
+// nowhere ends a look that found the key at no replica that replies. A primary that is
 // incomplete, or has a tombstone, can't decide alone that there is none. With ReadThrough
-// no primary can. A value at a stale member then counts as for a read: see readNothing.
+// no primary can. A value at a stale replica then counts as for a read: see readNothing.
 func (r *Rule) nowhere() {
 	unasked := r.silent
 	if r.through && r.in == 0 {
@@ -426,7 +426,7 @@ func (r *Rule) nowhere() {
 	}
 }
 
-// followerStep returns the deed by which the followers repeat the command.
+// followerStep returns the step by which the followers repeat the command.
 func (r *Rule) followerStep() Step {
 	switch r.c.Op {
 	case Append, Prepend:
@@ -504,8 +504,8 @@ func (r *Rule) step(i int) {
 	}
 }
 
-func (r *Rule) followTold(ask int, m Mask, o Outcome) {
-	k, d := o.Kind, r.asks[ask].deed
+func (r *Rule) handleFollow(ask int, m Mask, o Outcome) {
+	k, d := o.Kind, r.asks[ask].step
 	r.late = r.late || o.Late && r.joins()
 	switch {
 	case d == Fetch && ask != int(r.later): // another look came after that
@@ -573,7 +573,7 @@ func (r *Rule) finish() {
 	}
 	shown := -1
 	for i, e := range r.asks[:r.n] {
-		if e.kind.refused() && e.deed == Put {
+		if e.kind.refused() && e.step == Put {
 			shown = i
 			break
 		}

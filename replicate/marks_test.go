@@ -16,7 +16,7 @@ const (
 	fresh = 1 // the value that a client of the scene stores
 )
 
-// marking is a scene of clients at members A and B, both In.
+// marking is a scene of clients at replicas A and B, both In.
 type marking struct {
 	name  string
 	setup func(s *scene)
@@ -31,7 +31,7 @@ func command(c Command, value uint32) client {
 	return client{rule: Begin(Policy{ReadThrough: true}, c, states(In, In), 0), own: own{value: value}}
 }
 
-// returning returns a command that runs while the second member rejoins.
+// returning returns a command that runs while the second replica rejoins.
 func returning(c Command, value uint32) client {
 	c.Conditional = c.Conditional || conditionally
 	return client{rule: Begin(Policy{ReadThrough: true}, c, states(In, Returning), 0), own: own{value: value}}
@@ -68,11 +68,11 @@ func (s *scene) has(m int, value uint32) bool {
 	return it.has && !it.mark && !it.stale && it.value == value
 }
 
-// undeleted reports that an acknowledged delete is undone at some member.
+// undeleted reports that an acknowledged delete is undone at some replica.
 func undeleted(s *scene) string {
 	for m := range 2 {
 		if s.acked[0] && s.has(m, old) {
-			return fmt.Sprintf("member %d has what was deleted", m)
+			return fmt.Sprintf("replica %d has what was deleted", m)
 		}
 	}
 	return ""
@@ -84,13 +84,13 @@ func undeleted(s *scene) string {
 func outlived(s *scene) string {
 	for m := range 2 {
 		if s.acked[1] && s.has(m, fresh) {
-			return fmt.Sprintf("member %d has what was stored before the delete", m)
+			return fmt.Sprintf("replica %d has what was stored before the delete", m)
 		}
 	}
 	return ""
 }
 
-// nowhere reports that an acknowledged value is at no member, though no client has stored
+// nowhere reports that an acknowledged value is at no replica, though no client has stored
 // or deleted anything since.
 func nowhere(s *scene) string {
 	if s.acked[0] && !s.has(0, fresh) && !s.has(1, fresh) {
@@ -99,8 +99,8 @@ func nowhere(s *scene) string {
 	return ""
 }
 
-// undoing returns a client that removes the first member's value. So does a request sent
-// after a late set, and a proxy that knows of a write that the member has missed.
+// undoing returns a client that removes the first replica's value. So does a request sent
+// after a late set, and a proxy that knows of a write that the replica has missed.
 func undoing() client {
 	return client{rule: Begin(Policy{}, del, states(In, Out), 0)}
 }
@@ -147,12 +147,12 @@ func tornAppend(s *scene) string {
 		}
 		for d := 1; d < 9; d++ {
 			if digits[d] > 1 {
-				return fmt.Sprintf("member %d has %d: twice", m, it.value)
+				return fmt.Sprintf("replica %d has %d: twice", m, it.value)
 			}
 		}
 		for i := range s.n {
 			if c := &s.clients[i]; s.acked[i] && c.rule.c.Op == Append && (digits[c.value] == 0 || digits[old] == 0) {
-				return fmt.Sprintf("member %d has %d: not what was appended to %d", m, it.value, old)
+				return fmt.Sprintf("replica %d has %d: not what was appended to %d", m, it.value, old)
 			}
 		}
 	}
@@ -175,8 +175,8 @@ func taken(s *scene) string {
 	return ""
 }
 
-// countLost reports a member without the acknowledged incr or decr, even for a moment: it
-// may be the only member that is left.
+// countLost reports a replica without the acknowledged incr or decr, even for a moment: it
+// may be the only replica that is left.
 func countLost(s *scene) string {
 	for m := range 2 {
 		it := s.w.items[m]
@@ -184,7 +184,7 @@ func countLost(s *scene) string {
 			continue
 		}
 		if it.value > 5 && s.acked[1] || it.value < 5 && s.acked[0] || it.value != 5 && s.acked[0] && s.acked[1] {
-			return fmt.Sprintf("member %d has %d", m, it.value)
+			return fmt.Sprintf("replica %d has %d", m, it.value)
 		}
 	}
 	return ""
@@ -288,7 +288,7 @@ var markings = []marking{
 	{"two adds, a proxy stops", func(s *scene) { s.play(command(adding, 1), command(adding, 2)); s.crashes = 1 }, twoLocks},
 	{"add onto one copy, a repair", func(s *scene) { s.w.put(1, old); s.play(command(adding, 1), command(adding, 2), mending1(0, 1)) }, func(s *scene) string {
 		if s.acked[0] || s.acked[1] {
-			return "an add is granted though one member has the key"
+			return "an add is granted though one replica has the key"
 		}
 		return ""
 	}},
@@ -301,8 +301,8 @@ var markings = []marking{
 	{"unlock, a waiter, a restart", func(s *scene) { unlock(s); s.restarts = 1 }, taken},
 	{"unlock, a waiter, a mark goes early", func(s *scene) { unlock(s); s.expires = 1 }, taken},
 	{"unlock, a waiter, a restart, a proxy stops", func(s *scene) { unlock(s); s.restarts, s.crashes = 1, 1 }, taken},
-	{"unlock, a waiter, a member returns", func(s *scene) { both(s); s.play(returning(del, 0), returning(adding, fresh)) }, taken},
-	{"unlock that has left its marks, a waiter, a member returns, a mark goes early", func(s *scene) {
+	{"unlock, a waiter, a replica returns", func(s *scene) { both(s); s.play(returning(del, 0), returning(adding, fresh)) }, taken},
+	{"unlock that has left its marks, a waiter, a replica returns, a mark goes early", func(s *scene) {
 		both(s)
 		s.play(returning(del, 0), returning(adding, fresh))
 		s.advance(0, 4)
@@ -332,7 +332,7 @@ var markings = []marking{
 	{"append onto an orphan mark", func(s *scene) { s.w.mark(0); s.w.put(1, old); s.play(command(append1, 1), command(append1, 2)) }, tornAppend},
 	{"append onto an orphan mark, alone", func(s *scene) { s.w.mark(0); s.w.put(1, old); s.play(command(append1, 1)) }, func(s *scene) string {
 		if s.clients[0].rule.IsDone() && !s.acked[0] {
-			return "not appended to what one member has"
+			return "not appended to what one replica has"
 		}
 		return ""
 	}},

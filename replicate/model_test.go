@@ -1,6 +1,6 @@
 package replicate
 
-// Rules with modelled members: every interleaving of two clients' asks, as when two proxies
+// Rules with modelled replicas: every interleaving of two clients' asks, as when two proxies
 // serve one key at once.
 
 import (
@@ -26,7 +26,7 @@ type scene struct {
 type left struct {
 	faults   int // asks without a reply
 	lates    int // asks without a reply that run later
-	restarts int // restarts of a member
+	restarts int // restarts of a replica
 	expires  int // early expiries of a tombstone while its owner is at work
 	crashes  int // stops of a proxy
 }
@@ -52,9 +52,9 @@ const (
 func (s *scene) follow(l lateAsk) {
 	c := &s.clients[l.client]
 	e := c.rule.asks[l.ask]
-	it := &s.w.items[e.member]
-	if e.deed == Forward && c.rule.c.Op == Set && (s.behind == aMark || s.behind == boundMark && it.has && it.cas == c.cas[l.ask]) {
-		s.w.mark(int(e.member))
+	it := &s.w.items[e.replica]
+	if e.step == Forward && c.rule.c.Op == Set && (s.behind == aMark || s.behind == boundMark && it.has && it.cas == c.cas[l.ask]) {
+		s.w.mark(int(e.replica))
 	}
 }
 
@@ -148,7 +148,7 @@ func (x *checker) fail(s *scene, what string) {
 	if x.bad++; x.bad > 3 {
 		return
 	}
-	text := fmt.Sprintf("%s: %s\n members %+v", x.name, what, s.w.items)
+	text := fmt.Sprintf("%s: %s\n replicas %+v", x.name, what, s.w.items)
 	for i := range s.n {
 		r := &s.clients[i].rule
 		settled, ok := r.Settled()
@@ -220,7 +220,7 @@ func (x *checker) visit(s *scene, depth int) {
 	}
 }
 
-// visitClient runs one of a client's asks. Those at one member run in order, because they
+// visitClient runs one of a client's asks. Those at one replica run in order, because they
 // are on one connection.
 func (x *checker) visitClient(s *scene, c, depth int) {
 	r := &s.clients[c].rule
@@ -233,14 +233,14 @@ func (x *checker) visitClient(s *scene, c, depth int) {
 	}
 	var busy Mask
 	for i, e := range r.asks[:r.n] {
-		if e.kind != pending || busy.Has(int(e.member)) {
+		if e.kind != pending || busy.Has(int(e.replica)) {
 			continue
 		}
-		busy |= 1 << e.member
+		busy |= 1 << e.replica
 		next := x.copyOf(s, depth)
 		next.tell(c, i, next.w.run(&next.clients[c], i))
 		x.visit(next, depth+1)
-		if e.deed == Wait {
+		if e.step == Wait {
 			continue
 		}
 		if s.faults > 0 {
@@ -258,9 +258,9 @@ func (x *checker) visitClient(s *scene, c, depth int) {
 			next.tell(c, i, Outcome{Kind: Unsent})
 			x.visit(next, depth+1)
 		}
-		if s.lates > 0 && e.deed.leaves() {
+		if s.lates > 0 && e.step.leaves() {
 			for _, ran := range []bool{false, true} {
-				if ran && (s.behind != aMark && s.behind != boundMark || e.deed != Forward || r.c.Op != Set) {
+				if ran && (s.behind != aMark && s.behind != boundMark || e.step != Forward || r.c.Op != Set) {
 					continue
 				}
 				next := x.copyOf(s, depth)
@@ -280,7 +280,7 @@ func (x *checker) visitClient(s *scene, c, depth int) {
 	}
 }
 
-// leaves reports whether d changes something at a member when it runs.
+// leaves reports whether d changes something at a replica when it runs.
 func (d Step) leaves() bool {
 	return d != Fetch && d != Look && d != Preview && d != Review && d != Check
 }
@@ -327,20 +327,20 @@ func (s *scene) mend(m, source int, overwrite bool) {
 }
 
 func states(s ...State) []Replica {
-	members := make([]Replica, len(s))
+	replicas := make([]Replica, len(s))
 	for i := range s {
-		members[i].State = s[i]
+		replicas[i].State = s[i]
 	}
-	return members
+	return replicas
 }
 
-// phases are the pairs of states in which two proxies may see one member at the same time.
+// phases are the pairs of states in which two proxies may see one replica at the same time.
 var phases = [][2]State{
 	{In, In}, {In, Filling}, {In, Suspect}, {In, Leaving}, {Leaving, Out}, {Out, Out}, {Out, Returning}, {Returning, Returning},
 	{Returning, Warming}, {Warming, Warming}, {Warming, Settling}, {Settling, In}, {Out, Leaving}, {In, Dirty},
 }
 
-// forViews calls f with the states in which two proxies may see n members. Each member is
+// forViews calls f with the states in which two proxies may see n replicas. Each replica is
 // in any pair of neighboring phases, and two change at once only if another stays In.
 func forViews(n int, f func(a, b []Replica)) {
 	a, b := make([]Replica, n), make([]Replica, n)
@@ -407,7 +407,7 @@ func TestAnAddIsGrantedOnce(t *testing.T) {
 	}
 }
 
-// An add is not granted if one readable member still has the key, though the others have
+// An add is not granted if one readable replica still has the key, though the others have
 // lost it. The key is there afterwards.
 func TestAnAddSeesWhatIsLeft(t *testing.T) {
 	x := newChecker(t)
@@ -436,22 +436,22 @@ func TestAnAddSeesWhatIsLeft(t *testing.T) {
 	t.Log(x.visited, "states")
 }
 
-// agreeing calls f with all member states on which the proxies agree. It also passes the
-// items of the members (world): complete members have the value, and the others any value
+// agreeing calls f with all replica states on which the proxies agree. It also passes the
+// items of the replicas (world): complete replicas have the value, and the others any value
 // that is possible.
 func agreeing(n int, value uint32, f func(string, []Replica, world)) {
 	kinds := []State{In, Warming, Returning, Dirty, Out}
-	members := make([]Replica, n)
+	replicas := make([]Replica, n)
 	var walk func(int, world)
 	walk = func(i int, w world) {
 		if i == n {
-			if a := Authority(members); a >= 0 {
-				f(fmt.Sprint(members, w.items), members, w)
+			if a := Authority(replicas); a >= 0 {
+				f(fmt.Sprint(replicas, w.items), replicas, w)
 			}
 			return
 		}
 		for _, k := range kinds {
-			members[i].State = k
+			replicas[i].State = k
 			other := w
 			switch k {
 			case In:
@@ -478,25 +478,25 @@ func agreeing(n int, value uint32, f func(string, []Replica, world)) {
 func TestCountersNeverGoBack(t *testing.T) {
 	x := newChecker(t)
 	for _, n := range []int{2, 3} {
-		agreeing(n, 5, func(name string, members []Replica, w world) {
-			known := false // whether a readable member has the 5
-			for i, m := range members {
+		agreeing(n, 5, func(name string, replicas []Replica, w world) {
+			known := false // whether a readable replica has the 5
+			for i, m := range replicas {
 				known = known || w.items[i].has && (m.State == In || m.State == Warming)
 			}
-			if members[Authority(members)].State == Dirty {
+			if replicas[Authority(replicas)].State == Dirty {
 				return // two proxies that repair the primary at once lose counts
 			}
-			if n == 3 && members[0].State != In && members[1].State != In && members[2].State != In {
-				return // two members cover it
+			if n == 3 && replicas[0].State != In && replicas[1].State != In && replicas[2].State != In {
+				return // two replicas cover it
 			}
-			if n == 3 && !everyVector() && !sorted(members) || n == 3 && testing.Short() {
+			if n == 3 && !everyVector() && !sorted(replicas) || n == 3 && testing.Short() {
 				return
 			}
-			lead := Authority(members)
+			lead := Authority(replicas)
 			x.always = func(s *scene) string {
-				for i, m := range members {
-					if it := s.w.items[i]; m.State == In && members[lead].State == In && it.has && !it.mark && it.value > s.w.items[lead].value {
-						return fmt.Sprintf("member %d has %d, and the authority %d", i, it.value, s.w.items[lead].value)
+				for i, m := range replicas {
+					if it := s.w.items[i]; m.State == In && replicas[lead].State == In && it.has && !it.mark && it.value > s.w.items[lead].value {
+						return fmt.Sprintf("replica %d has %d, and the authority %d", i, it.value, s.w.items[lead].value)
 					}
 				}
 				for c := range 2 {
@@ -504,9 +504,9 @@ func TestCountersNeverGoBack(t *testing.T) {
 						continue
 					}
 					settled, _ := s.clients[c].rule.Settled()
-					for i, m := range members {
+					for i, m := range replicas {
 						if it := s.w.items[i]; (m.State == In || m.State == Warming) && !settled.Dirty.Has(i) && it.has && !it.mark && it.value < s.clients[c].number {
-							return fmt.Sprintf("member %d has %d after %d was acknowledged", i, it.value, s.clients[c].number)
+							return fmt.Sprintf("replica %d has %d after %d was acknowledged", i, it.value, s.clients[c].number)
 						}
 					}
 				}
@@ -525,15 +525,15 @@ func TestCountersNeverGoBack(t *testing.T) {
 				if !s.acknowledged(0) || !s.acknowledged(1) || s.clients[0].number == s.clients[1].number {
 					return "both should have counted"
 				}
-				for i, m := range members {
+				for i, m := range replicas {
 					if it := s.w.items[i]; m.State != Out && (!it.has || it.value != 8) {
-						return fmt.Sprintf("member %d has %+v and not 8", i, it)
+						return fmt.Sprintf("replica %d has %+v and not 8", i, it)
 					}
 				}
 				return ""
 			}
 			x.run(name, func() scene {
-				s := pair(Policy{}, members, members, Command{Op: Incr}, Command{Op: Incr})
+				s := pair(Policy{}, replicas, replicas, Command{Op: Incr}, Command{Op: Incr})
 				s.w = w
 				return s
 			}())
@@ -545,9 +545,9 @@ func TestCountersNeverGoBack(t *testing.T) {
 func TestOneCasOfTwoWins(t *testing.T) {
 	x := newChecker(t)
 	for _, n := range []int{2, 3} {
-		agreeing(n, 5, func(name string, members []Replica, w world) {
-			lead := Authority(members)
-			s := pair(Policy{}, members, members, Command{Op: Cas}, Command{Op: Cas})
+		agreeing(n, 5, func(name string, replicas []Replica, w world) {
+			lead := Authority(replicas)
+			s := pair(Policy{}, replicas, replicas, Command{Op: Cas}, Command{Op: Cas})
 			s.w = w
 			s.clients[0].token, s.clients[1].token = w.items[lead].cas, w.items[lead].cas
 			x.end = func(s *scene) string {
@@ -555,7 +555,7 @@ func TestOneCasOfTwoWins(t *testing.T) {
 				if a && b {
 					return "both were stored"
 				}
-				if members[lead].State == In && !a && !b {
+				if replicas[lead].State == In && !a && !b {
 					return "none was stored"
 				}
 				if !a && !b {
@@ -565,9 +565,9 @@ func TestOneCasOfTwoWins(t *testing.T) {
 				if b {
 					want = 2
 				}
-				for i, m := range members {
+				for i, m := range replicas {
 					if it := s.w.items[i]; m.State != Out && it.value != want {
-						return fmt.Sprintf("member %d has %+v", i, it)
+						return fmt.Sprintf("replica %d has %+v", i, it)
 					}
 				}
 				return ""
@@ -578,16 +578,16 @@ func TestOneCasOfTwoWins(t *testing.T) {
 	t.Log(x.visited, "states")
 }
 
-// One command alone, with up to two faults: an acknowledged write is at all members that
+// One command alone, with up to two faults: an acknowledged write is at all replicas that
 // are read, and after undo and repair all replicas are alike.
 func TestFaultsLeaveCopiesAlike(t *testing.T) {
 	x := newChecker(t)
 	for _, op := range []Op{Set, Add, Replace, Append, Cas, Incr, Touch, Gat, Gets, Delete} {
 		for _, ack := range []Ack{AckAll, AckOne} {
-			agreeing(2, 5, func(name string, members []Replica, w world) {
+			agreeing(2, 5, func(name string, replicas []Replica, w world) {
 				s := scene{n: 1, left: left{faults: 2}, w: w}
-				s.clients[0] = client{rule: Begin(Policy{Ack: ack, ReadThrough: true}, Command{Op: op}, members, 0), own: own{value: 1}}
-				s.clients[0].token = w.items[Authority(members)].cas
+				s.clients[0] = client{rule: Begin(Policy{Ack: ack, ReadThrough: true}, Command{Op: op}, replicas, 0), own: own{value: 1}}
+				s.clients[0].token = w.items[Authority(replicas)].cas
 				want, stays := map[Op]uint32{Set: 1, Add: 1, Replace: 1, Append: 51, Cas: 1, Incr: 6, Touch: 5, Gat: 5, Gets: 5}[op], op != Delete
 				x.always = func(s *scene) string {
 					if !s.acknowledged(0) || op == Gat || op == Touch {
@@ -597,13 +597,13 @@ func TestFaultsLeaveCopiesAlike(t *testing.T) {
 					if ack == AckOne && !s.clients[0].rule.IsDone() {
 						return "" // some asks are still in flight
 					}
-					for i, m := range members {
+					for i, m := range replicas {
 						it := s.w.items[i]
 						if m.State == Out || m.State == Returning || settled.Dirty.Has(i) || settled.Repair.Has(i) {
 							continue
 						}
 						if there := it.has && !it.mark; there != stays || there && it.value != want {
-							return fmt.Sprintf("acknowledged, but member %d has %+v", i, it)
+							return fmt.Sprintf("acknowledged, but replica %d has %+v", i, it)
 						}
 					}
 					return ""
@@ -611,13 +611,13 @@ func TestFaultsLeaveCopiesAlike(t *testing.T) {
 				x.end = func(s *scene) string {
 					settled, _ := s.clients[0].rule.Settled()
 					first := -1
-					for i, m := range members {
+					for i, m := range replicas {
 						dirty := m.State == Dirty && !settled.Clean.Has(i) || settled.Dirty.Has(i) && !settled.Repair.Has(i)
 						if m.State != In && m.State != Dirty || dirty || !s.w.items[i].has || s.w.items[i].mark {
 							continue
 						}
 						if first >= 0 && s.w.items[first].value != s.w.items[i].value {
-							return fmt.Sprintf("members %d and %d differ", first, i)
+							return fmt.Sprintf("replicas %d and %d differ", first, i)
 						}
 						first = i
 					}

@@ -1,7 +1,7 @@
 package replicate
 
 // Commands of several proxies on a key that leaves a former holder, with copies from there
-// and every possible interruption. Members 0 and 1 are the key's, and member 0 was before,
+// and every possible interruption. Replicas 0 and 1 are the key's, and replica 0 was before,
 // too. Replica 2 is the former holder.
 
 import (
@@ -41,11 +41,11 @@ func (c *client) goOn() {
 	}
 }
 
-// remains reports a member that still has what was replaced or deleted.
+// remains reports a replica that still has what was replaced or deleted.
 func remains(s *scene) string {
 	for m := range s.w.items {
 		if s.acked[0] && s.has(m, old) {
-			return fmt.Sprintf("member %d has what was there before", m)
+			return fmt.Sprintf("replica %d has what was there before", m)
 		}
 	}
 	return ""

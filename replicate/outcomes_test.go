@@ -144,7 +144,7 @@ func outcomes(c Command, d Step, few bool) []Outcome {
 }
 
 // menu caches outcomes for one command, because every state asks for them: by few, then by
-// deed.
+// step.
 type menu [2][NumSteps][]Outcome
 
 func (x *explorer) outcomes(d Step, few bool) []Outcome {

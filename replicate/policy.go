@@ -14,9 +14,9 @@ type Policy struct {
 	Apart       Apart
 	Read        Read
 	Ack         Ack
-	ReadThrough bool          // a miss at a healthy member is confirmed by the others; while one is warming it always is
-	Hedge       time.Duration // delay after which a read without a reply also asks the next member; 0: never
-	RepairRate  int           // keys per second that are copied to one member; 0: no repair
+	ReadThrough bool          // a miss at a healthy replica is confirmed by the others; while one is warming it always is
+	Hedge       time.Duration // delay after which a read without a reply also asks the next replica; 0: never
+	RepairRate  int           // keys per second that are copied to one replica; 0: no repair
 }
 
 // Several reports whether the route keeps more than one replica.
@@ -34,24 +34,24 @@ const (
 
 func (a Apart) String() string { return [...]string{"host", "zone", "server"}[a] }
 
-// Read is the rule by which a read selects the first member to ask.
+// Read is the rule by which a read selects the first replica to ask.
 type Read uint8
 
 // The rules. With each of them, a hit wins over a healthy miss, and that over an error.
 const (
-	First   Read = iota // the first healthy member in the key's order
+	First   Read = iota // the first healthy replica in the key's order
 	Nearest             // one in this instance's own zone, else First
-	Spread              // round robin over the members
-	Fastest             // all members at once: the first hit wins
+	Spread              // round robin over the replicas
+	Fastest             // all replicas at once: the first hit wins
 )
 
 func (r Read) String() string { return [...]string{"first", "nearest", "spread", "fastest"}[r] }
 
-// Ack is the number of members, of those not Out or Gone, that must store a write before it
+// Ack is the number of replicas, of those not Out or Gone, that must store a write before it
 // is acknowledged. The primary is always one of them.
 type Ack uint8
 
-// The numbers: all members, more than half, or the primary alone.
+// The numbers: all replicas, more than half, or the primary alone.
 const (
 	AckAll Ack = iota
 	AckQuorum

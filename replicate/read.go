@@ -1,11 +1,11 @@
 package replicate
 
-// Plain gets: ask one member after the other until the first hit.
+// Plain gets: ask one replica after the other until the first hit.
 
 func (r *Rule) beginRead(how Read, near Mask, spread uint64) {
 	if r.in|r.warm == 0 {
 		if r.stale != 0 && r.away == 0 && !r.through {
-			r.settle(Absent, -1) // the value that the dirty members missed is lost, or another proxy has written since
+			r.settle(Absent, -1) // the value that the dirty replicas missed is lost, or another proxy has written since
 		} else {
 			r.settle(Refused, -1)
 		}
@@ -20,7 +20,7 @@ func (r *Rule) beginRead(how Read, near Mask, spread uint64) {
 		r.queue(r.in, spread)
 	default:
 		// A primary that is being filled has no wrong values. It may have a new value
-		// before all other members do.
+		// before all other replicas do.
 		filling = r.warm & (1 << r.lead)
 		r.queue(filling, 0)
 		r.queue(r.in, 0)
@@ -34,7 +34,7 @@ func (r *Rule) beginRead(how Read, near Mask, spread uint64) {
 	}
 }
 
-// queue appends the members of m to the order. It starts at the (skip mod their number)-th
+// queue appends the replicas of m to the order. It starts at the (skip mod their number)-th
 // and wraps around.
 func (r *Rule) queue(m Mask, skip uint64) {
 	if m == 0 {
@@ -59,7 +59,7 @@ func (r *Rule) readNext() {
 	}
 }
 
-func (r *Rule) readTold(ask int) {
+func (r *Rule) handleRead(ask int) {
 	if r.settled {
 		return
 	}
@@ -67,7 +67,7 @@ func (r *Rule) readTold(ask int) {
 	switch {
 	case e.kind == Hit, e.kind == Miss && !r.confirm:
 		r.settle(Answered, ask)
-	case r.open > 0: // a hedge to the next member is in progress
+	case r.open > 0: // a hedge to the next replica is in progress
 	case r.at < r.last:
 		r.readNext()
 	default:
@@ -75,20 +75,20 @@ func (r *Rule) readTold(ask int) {
 	}
 }
 
-// readNothing settles a read without a hit. A miss at a complete member wins over an error.
-// With ReadThrough it does not: the member that failed or can't be asked may be the only
-// one with the key. A miss at an incomplete member, and a tombstone, count only if no
-// member is left to ask.
+// readNothing settles a read without a hit. A miss at a complete replica wins over an error.
+// With ReadThrough it does not: the replica that failed or can't be asked may be the only
+// one with the key. A miss at an incomplete replica, and a tombstone, count only if no
+// replica is left to ask.
 //
-// With ReadThrough a stale member counts as failed if another has a tombstone, or if no
-// complete member has missed. It was stale because of a value that is gone since. What it
+// With ReadThrough a stale replica counts as failed if another has a tombstone, or if no
+// complete replica has missed. It was stale because of a value that is gone since. What it
 // has may be the only copy of another proxy's write.
 func (r *Rule) readNothing() {
 	missed, failed, shown := -1, r.away != 0, -1
 	complete := false
 	for i, e := range r.asks[:r.n] {
 		switch {
-		case e.kind == Miss && r.in.Has(int(e.member)) && !complete:
+		case e.kind == Miss && r.in.Has(int(e.replica)) && !complete:
 			missed, complete = i, true
 		case e.kind == Miss && missed < 0:
 			missed = i
@@ -114,18 +114,18 @@ func (r *Rule) readNothing() {
 	}
 }
 
-// readRepair returns the members that should get what was read, and the source.
+// readRepair returns the replicas that should get what was read, and the source.
 func (r *Rule) readRepair() (Mask, int) {
 	var missed Mask
 	source, marked := -1, false
 	for _, e := range r.asks[:r.n] {
 		switch {
 		case e.kind == Miss:
-			missed |= 1 << e.member
+			missed |= 1 << e.replica
 		case e.kind == Marked:
 			marked = true
 		case e.kind == Hit && source < 0:
-			source = int(e.member)
+			source = int(e.replica)
 		}
 	}
 	if source < 0 {

@@ -4,13 +4,13 @@ package replicate
 
 import "math/bits"
 
-// Mask is a set of members: bit i is member i.
+// Mask is a set of replicas: bit i is replica i.
 type Mask uint8
 
-// Has reports whether member i is in m.
+// Has reports whether replica i is in m.
 func (m Mask) Has(i int) bool { return m>>uint(i)&1 != 0 }
 
-// Len returns the number of members in m.
+// Len returns the number of replicas in m.
 func (m Mask) Len() int { return bits.OnesCount8(uint8(m)) }
 
 // Verdict is the kind of reply that the client gets.
@@ -20,10 +20,10 @@ type Verdict uint8
 const (
 	Answered Verdict = iota // the reply of ask Answer. If that was neither the client's request nor a Store, its meaning in the client's protocol
 	Done                    // the command is done, though no reply says so in the client's protocol: DELETED
-	Absent                  // a miss, NOT_FOUND or NOT_STORED, whatever value the members have or had
-	Held                    // the write can be neither sent nor acknowledged now. Begin again when the members change; at the deadline reply SERVER_ERROR
-	Refused                 // no member can be asked: SERVER_ERROR, or what get_errors sets
-	Unmet                   // too few members stored the write, or none could reply: SERVER_ERROR (the line of ask Answer if that is not -1)
+	Absent                  // a miss, NOT_FOUND or NOT_STORED, whatever value the replicas have or had
+	Held                    // the write can be neither sent nor acknowledged now. Begin again when the replicas change; at the deadline reply SERVER_ERROR
+	Refused                 // no replica can be asked: SERVER_ERROR, or what get_errors sets
+	Unmet                   // too few replicas stored the write, or none could reply: SERVER_ERROR (the line of ask Answer if that is not -1)
 )
 
 // Settlement is the result of a command. The masks are complete when IsDone.
@@ -38,24 +38,24 @@ type Settlement struct {
 	Source    int  // the source of the repair, or -1
 }
 
-// Rule runs one command on its members. It is a small value without pointers, and its
+// Rule runs one command on its replicas. It is a small value without pointers, and its
 // methods do not allocate.
 type Rule struct {
 	c       Command
 	class   class
 	stage   stage
-	confirm bool // a miss of one member is confirmed by the others
-	through bool // a miss counts only if all members report it
+	confirm bool // a miss of one replica is confirmed by the others
+	through bool // a miss counts only if all replicas report it
 	chosen  bool // all replicas get one cas, by E
 	looks   int8 // how often the others were asked for a key that the primary hasn't
-	known   bool // while looking for a key that the primary hasn't: another member had it
+	known   bool // while looking for a key that the primary hasn't: another replica had it
 	marked  bool // the primary has a tombstone: only the others can confirm a miss
 	late    bool // a follower's reply was late
 	unsure  bool // the value that the followers repeat, or that a review checks, may be lost since
 	peeked  bool // the primary was asked for the key before the command
 
-	lead   int8   // the primary; for a read at one member, that member
-	need   int8   // number of members that must store the write
+	lead   int8   // the primary; for a read at one replica, that replica
+	need   int8   // number of replicas that must store the write
 	reply  int8   // the ask whose reply the client gets when the copies have settled
 	number uint64 // the result at the primary: a count, or the size after an append
 
@@ -79,7 +79,7 @@ type said struct {
 	answer  int8 // the ask whose reply the client gets, or -1
 }
 
-// standing groups the members by their use. The comment of a mask says what its members
+// standing groups the replicas by their use. The comment of a mask says what its replicas
 // have in common.
 type standing struct {
 	in          Mask // have all values that they should have
@@ -91,7 +91,7 @@ type standing struct {
 	failedLeads Mask // were asked as primary and failed, or could not be repaired as primary
 }
 
-// effect is the result of the write. The comment of a mask says what its members have in
+// effect is the result of the write. The comment of a mask says what its replicas have in
 // common.
 type effect struct {
 	stored    Mask // have stored the write
@@ -103,16 +103,16 @@ type effect struct {
 	waited    Mask // while a set is reviewed: have a tombstone, and its owner has been given some time
 	overwrite Mask // may have something that the primary hasn't: a copy replaces it
 	needsCopy Mask // are right except for their TTL, or may differ from a primary in doubt
-	from      int8 // the member that the repair copies from; -1: the primary
+	from      int8 // the replica that the repair copies from; -1: the primary
 }
 
-// marks is the state of the command's tombstones and looks. Each mask is a set of members.
+// marks is the state of the command's tombstones and looks. Each mask is a set of replicas.
 type marks struct {
 	held   Mask       // have a tombstone of this command
 	hits   Mask       // had a value that a delete removed
 	intact Mask       // those of held where it was still there when all had theirs
 	again  Mask       // followers that were looked at a second time
-	guard  [Max]uint8 // by member: the ask that saw or placed what is there
+	guard  [Max]uint8 // by replica: the ask that saw or placed what is there
 	rounds uint8      // rounds of a delete, or of a replace that other writes overtake
 	races  uint8      // of a conditional command: how often another write ran between a look and the request that depends on it
 	main   uint8      // the ask by which the primary decides the command
@@ -120,14 +120,14 @@ type marks struct {
 	ready  Mask       // followers that will count if the primary still has its number
 	later  uint8      // the last ask that fetched that number
 
-	foreseen [Max]uint64 // by member: the size or number that the command would produce there
+	foreseen [Max]uint64 // by replica: the size or number that the command would produce there
 }
 
-// turns lists the members that are asked one after the other: by a read, or when looking
+// turns lists the replicas that are asked one after the other: by a read, or when looking
 // for a key that the primary hasn't.
 type turns struct {
 	order  [Max]uint8
-	at     uint8 // index of the next member in order
+	at     uint8 // index of the next replica in order
 	last   uint8 // the length of order
 	silent Mask  // when looking: have not reported whether they have the key
 }
@@ -140,30 +140,30 @@ type askList struct {
 	asks  [maxAsks]asked
 }
 
-// maxAsks is more than any command needs: 8 members, one of them repaired first, and all
+// maxAsks is more than any command needs: 8 replicas, one of them repaired first, and all
 // others appended to, found different and copied.
 const maxAsks = 96
 
 // asked is one ask and its outcome.
 type asked struct {
-	member uint8
-	deed   Step
-	from   uint8
-	guard  uint8
-	kind   Kind
+	replica uint8
+	step    Step
+	from    uint8
+	guard   uint8
+	kind    Kind
 }
 
-// class is one of the ways in which a command is distributed over its members.
+// class is one of the ways in which a command is distributed over its replicas.
 type class uint8
 
 const (
-	reads  class = iota // one member after the other until the first hit
-	alone               // one member; others only confirm a miss
-	all                 // all members at once
-	buries              // all members get a tombstone, which is then removed
+	reads  class = iota // one replica after the other until the first hit
+	alone               // one replica; others only confirm a miss
+	all                 // all replicas at once
+	buries              // all replicas get a tombstone, which is then removed
 	grants              // one after the other in the key's order; all must grant
 	leads               // the primary, then the followers
-	mends               // no client command: a repair of one member, or a key leaves a former holder
+	mends               // no client command: a repair of one replica, or a key leaves a former holder
 )
 
 // stage is the purpose of the asks in flight.
@@ -172,12 +172,12 @@ type stage uint8
 const (
 	done stage = iota
 	reading
-	spreading // class all: the command was sent to all members
-	reviewing // set: check that the early members still have the value
+	spreading // class all: the command was sent to all replicas
+	reviewing // set: check that the early replicas still have the value
 	burying   // class buries, in their order: place tombstones
 	verifying
 	unearthing
-	granting  // class grants, in their order: a claim at one member after the other
+	granting  // class grants, in their order: a claim at one replica after the other
 	storing   // the value replaces all claims, the primary's first
 	revoking  // the claims and values of the add are removed
 	leading   // class leads or alone: the primary was asked
@@ -186,7 +186,7 @@ const (
 	peeking   // check that an incomplete primary has the key, before it creates one
 	looking   // the primary hasn't the key; ask the others
 	following // class leads: the followers were asked
-	sweeping  // members that refused a value lose their old one
+	sweeping  // replicas that refused a value lose their old one
 	claiming  // copying, in its order
 	fetching
 	filling
@@ -202,7 +202,7 @@ const (
 	starting next = iota // run the command: its dirty primary has been repaired
 	asking               // ask the primary again: it has now what others had
 	closing              // finish: the followers that differed are repaired
-	refusing             // reply with the refusal of the member that refused an add
+	refusing             // reply with the refusal of the replica that refused an add
 	mending              // nothing: the repair is the whole rule
 	moving               // remove the key at the former holder
 )
@@ -238,17 +238,17 @@ func classOf(c Command) class {
 	}
 }
 
-// Begin returns the rule of command c under policy p. members are the key's, in its order,
+// Begin returns the rule of command c under policy p. replicas are the key's, in its order,
 // at most Max. spread is any number that changes from read to read (for Spread).
-func Begin(p Policy, c Command, members []Replica, spread uint64) Rule {
-	r := Rule{c: c, class: classOf(c), lead: int8(Authority(members)), chosen: true}
+func Begin(p Policy, c Command, replicas []Replica, spread uint64) Rule {
+	r := Rule{c: c, class: classOf(c), lead: int8(Authority(replicas)), chosen: true}
 	r.answer, r.reply, r.from = -1, -1, -1
-	near, settling, returning, calm, count := r.sortOut(members)
+	near, settling, returning, calm, count := r.sortOut(replicas)
 	r.confirm = p.ReadThrough || !calm
 	r.through = p.ReadThrough
 	r.chosen = r.chosen && changesValue(c)
 	r.need = int8(need(p.Ack, c, count))
-	if c.Op == Set && p.Ack != AckAll { // other members may get the value after the client has its reply
+	if c.Op == Set && p.Ack != AckAll { // other replicas may get the value after the client has its reply
 		r.c.Conditional = false
 	}
 
@@ -278,7 +278,7 @@ func Begin(p Policy, c Command, members []Replica, spread uint64) Rule {
 		r.settle(Held, -1)
 		return r
 	case r.class != all && r.class != buries && r.stale.Has(int(r.lead)) && r.in == 0 && r.away != 0:
-		r.settle(Held, -1) // the members that could repair the primary can't be asked
+		r.settle(Held, -1) // the replicas that could repair the primary can't be asked
 		return r
 	}
 
@@ -297,12 +297,12 @@ func Begin(p Policy, c Command, members []Replica, spread uint64) Rule {
 	return r
 }
 
-// sortOut groups the members by state. near are in this instance's own zone; settling and
+// sortOut groups the replicas by state. near are in this instance's own zone; settling and
 // returning are in these states. calm is true if all that are not skipped are In. count is
-// the number of members that a write's acknowledgement counts.
-func (r *Rule) sortOut(members []Replica) (near, settling, returning Mask, calm bool, count int) {
+// the number of replicas that a write's acknowledgement counts.
+func (r *Rule) sortOut(replicas []Replica) (near, settling, returning Mask, calm bool, count int) {
 	calm = true
-	for i, m := range members {
+	for i, m := range replicas {
 		bit := Mask(1) << i
 		if m.Near {
 			near |= bit
@@ -338,23 +338,23 @@ func (r *Rule) sortOut(members []Replica) (near, settling, returning Mask, calm 
 	return near, settling, returning, calm, count
 }
 
-// Mend returns the rule of a repair: member gets a copy of what source has. The copy is
-// guarded, so a concurrent write or delete at member wins. An existing item stays unless
-// overwrite is set (the member is Dirty, or differs). A tombstone stays unless take or
+// Mend returns the rule of a repair: replica gets a copy of what source has. The copy is
+// guarded, so a concurrent write or delete at replica wins. An existing item stays unless
+// overwrite is set (the replica is Dirty, or differs). A tombstone stays unless take or
 // overwrite is set. With take, an existing item also stays if the source has nothing. The
-// rule settles as Answered, without a reply, if the member is right, else as Unmet.
-func Mend(member, source int, overwrite, take bool) Rule {
-	r := Rule{class: mends, lead: int8(member)}
+// rule settles as Answered, without a reply, if the replica is right, else as Unmet.
+func Mend(replica, source int, overwrite, take bool) Rule {
+	r := Rule{class: mends, lead: int8(replica)}
 	r.answer, r.reply, r.from = -1, -1, -1
-	r.takes = 1<<member | 1<<source
+	r.takes = 1<<replica | 1<<source
 	r.in = 1 << source
-	r.copyThen(mending, 1<<member, 1<<source, overwrite)
+	r.copyThen(mending, 1<<replica, 1<<source, overwrite)
 	r.copy.take, r.copy.keep = take, take
 	return r
 }
 
-// Move returns the rule by which a key leaves a former holder, source. The members in to
-// get its value, guarded as by Mend, and then source loses it. away are members that should
+// Move returns the rule by which a key leaves a former holder, source. The replicas in to
+// get its value, guarded as by Mend, and then source loses it. away are replicas that should
 // get it, too, but can't be asked. If there are any, source keeps it. The rule settles as
 // Answered, without a reply, if source has nothing any more, else as Unmet. The package
 // doc, Former holders, explains why that is enough.
@@ -367,7 +367,7 @@ func Move(to, away Mask, source int, overwrite bool) Rule {
 	return r
 }
 
-// handingOver reports whether the next state of another member may make it the primary.
+// handingOver reports whether the next state of another replica may make it the primary.
 // Another proxy may have seen that state already.
 func (r *Rule) handingOver(settling, returning Mask) bool {
 	before := Mask(1)<<r.lead - 1
@@ -377,8 +377,8 @@ func (r *Rule) handingOver(settling, returning Mask) bool {
 	return settling&before != 0
 }
 
-// readsAtOne reports whether c is a read that one member answers. Such a command is sent to
-// another member instead of being held.
+// readsAtOne reports whether c is a read that one replica answers. Such a command is sent to
+// another replica instead of being held.
 func readsAtOne(c Command) bool {
 	switch c.Op {
 	case Get, Gets, Gat, Gats, Debug:
@@ -396,7 +396,7 @@ func changesValue(c Command) bool {
 	return false
 }
 
-// need returns how many of count members must store a write. A read that also sets an
+// need returns how many of count replicas must store a write. A read that also sets an
 // exptime needs only one.
 func need(a Ack, c Command, count int) int {
 	switch {
@@ -411,12 +411,12 @@ func need(a Ack, c Command, count int) int {
 	}
 }
 
-// Authority returns the primary of the key: the first member that is In, Filling, Dirty,
+// Authority returns the primary of the key: the first replica that is In, Filling, Dirty,
 // Leaving or Suspect, else the first that is Warming or Settling, else -1. Proxies that see
-// the same states agree on it, even if they can reach different members.
-func Authority(members []Replica) int {
+// the same states agree on it, even if they can reach different replicas.
+func Authority(replicas []Replica) int {
 	warm := -1
-	for i, m := range members {
+	for i, m := range replicas {
 		switch m.State {
 		case In, Filling, Dirty, Leaving, Suspect:
 			return i
@@ -434,8 +434,8 @@ func Authority(members []Replica) int {
 func (r *Rule) Next(dst []Ask) []Ask {
 	for ; r.given < r.n; r.given++ {
 		e := &r.asks[r.given]
-		a := Ask{Number: int(r.given), Replica: int(e.member), Step: e.deed, From: int(e.from), Guard: int(e.guard)}
-		switch e.deed {
+		a := Ask{Number: int(r.given), Replica: int(e.replica), Step: e.step, From: int(e.from), Guard: int(e.guard)}
+		switch e.step {
 		case Forward, Store, Put, Join, Count, Fill:
 			a.Chosen = r.chosen
 		}
@@ -452,51 +452,51 @@ func (r *Rule) HandleOutcome(ask int, o Outcome) {
 	}
 	e.kind = o.Kind
 	r.open--
-	m := Mask(1) << e.member
+	m := Mask(1) << e.replica
 	switch r.stage {
 	case reading:
-		r.readTold(ask)
+		r.handleRead(ask)
 	case spreading:
 		if o.Late && r.c.Op == Set {
 			r.tardy |= m
 		}
-		r.spreadTold(ask, m)
+		r.handleSpread(ask, m)
 	case reviewing:
-		r.reviewTold(ask, m)
+		r.handleReview(ask, m)
 	case burying, verifying, unearthing:
-		r.buryTold(ask, m)
+		r.handleTombstones(ask, m)
 	case granting:
-		r.grantTold(m)
+		r.handleGrant(m)
 	case storing:
-		r.storeTold(ask)
+		r.handleStore(ask)
 	case revoking:
 		if r.open == 0 {
 			r.stage = done
 		}
 	case emptying:
-		r.emptyTold(m, o.Kind)
+		r.handleEmpty(m, o.Kind)
 	case leading, remarking:
-		r.leadTold(ask, o)
+		r.handleLead(ask, o)
 	case peeking:
-		r.peekTold(o.Kind)
+		r.handlePeek(o.Kind)
 	case looking:
-		r.lookTold(ask)
+		r.handleLook(ask)
 	case following:
-		r.followTold(ask, m, o)
+		r.handleFollow(ask, m, o)
 	case sweeping:
-		r.sweepTold(m, o.Kind)
+		r.handleSweep(m, o.Kind)
 	case seeking, leaving:
-		r.moveTold(o.Kind)
+		r.handleMove(o.Kind)
 	case claiming, fetching, filling, checking:
-		if e.deed == Fetch {
-			r.foreseen[e.member] = o.Value
+		if e.step == Fetch {
+			r.foreseen[e.replica] = o.Value
 		}
 		r.late = r.late || o.Late && r.joins() && r.copy.then == closing
-		r.copyTold(ask, m)
+		r.handleCopy(ask, m)
 	}
 }
 
-// Hedge reports that the policy's hedge delay has passed: a plain get asks one more member.
+// Hedge reports that the policy's hedge delay has passed: a plain get asks one more replica.
 // Other commands ignore it.
 func (r *Rule) Hedge() {
 	if r.class == reads && !r.settled {
@@ -551,10 +551,10 @@ func (r *Rule) Settled() (Settlement, bool) {
 	return s, true
 }
 
-// behind returns the members that become dirty if a write doesn't reach them.
+// behind returns the replicas that become dirty if a write doesn't reach them.
 func (r *Rule) behind() Mask {
 	if r.class == alone || r.followerStep() == Extend {
-		return 0 // members without the write have the same value, only with a shorter TTL
+		return 0 // replicas without the write have the same value, only with a shorter TTL
 	}
 	return ^Mask(0)
 }
@@ -568,17 +568,17 @@ func (r *Rule) settle(v Verdict, answer int) {
 	}
 }
 
-func (r *Rule) ask(member int, d Step) int {
+func (r *Rule) ask(replica int, d Step) int {
 	i := r.n
-	r.asks[i] = asked{member: uint8(member), deed: d}
+	r.asks[i] = asked{replica: uint8(replica), step: d}
 	r.n++
 	r.open++
 	return int(i)
 }
 
 // askFrom makes an ask that depends on an earlier one.
-func (r *Rule) askFrom(member int, d Step, guard uint8) int {
-	i := r.ask(member, d)
+func (r *Rule) askFrom(replica int, d Step, guard uint8) int {
+	i := r.ask(replica, d)
 	r.asks[i].guard = guard
 	return i
 }
@@ -589,7 +589,7 @@ func (r *Rule) askAll(m Mask, d Step) {
 	}
 }
 
-// first returns the lowest member; m must not be empty.
+// first returns the lowest replica; m must not be empty.
 func (m Mask) first() int { return bits.TrailingZeros8(uint8(m)) }
 
 // failed reports whether no reply arrived.

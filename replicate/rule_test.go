@@ -28,7 +28,7 @@ func play(r Rule, tell func(Ask) Outcome) string {
 			if i > 0 {
 				b.WriteString(", ")
 			}
-			fmt.Fprintf(&b, "%s %d", deedNames[a.Step], a.Replica)
+			fmt.Fprintf(&b, "%s %d", stepNames[a.Step], a.Replica)
 		}
 		for _, a := range sent {
 			r.HandleOutcome(a.Number, tell(a))
@@ -38,11 +38,11 @@ func play(r Rule, tell func(Ask) Outcome) string {
 	s, _ := r.Settled()
 	switch {
 	case s.Verdict == Answered && s.Answer >= 0:
-		fmt.Fprintf(&b, " -> %s of %d", kindNames[r.asks[s.Answer].kind], r.asks[s.Answer].member)
+		fmt.Fprintf(&b, " -> %s of %d", kindNames[r.asks[s.Answer].kind], r.asks[s.Answer].replica)
 	default:
 		fmt.Fprintf(&b, " -> %s", []string{"done", "done", "absent", "held", "refused", "unmet"}[s.Verdict])
 		if s.Answer >= 0 {
-			fmt.Fprintf(&b, " by a %s of %d", kindNames[r.asks[s.Answer].kind], r.asks[s.Answer].member)
+			fmt.Fprintf(&b, " by a %s of %d", kindNames[r.asks[s.Answer].kind], r.asks[s.Answer].replica)
 		}
 	}
 	for _, m := range []struct {
@@ -64,9 +64,9 @@ func good(c Command) func(Ask) Outcome {
 func TestWhatGoesWhere(t *testing.T) {
 	three := states(In, In, In)
 	for _, test := range []struct {
-		c       Command
-		members []Replica
-		want    string
+		c        Command
+		replicas []Replica
+		want     string
 	}{
 		{Command{Op: Get}, three, "forward 0 -> hit of 0"},
 		{Command{Op: Gets}, three, "forward 0 -> hit of 0"},
@@ -108,24 +108,24 @@ func TestWhatGoesWhere(t *testing.T) {
 		{Command{Op: Get}, states(Dirty, Suspect), "-> refused"},
 		{Command{Op: Get}, states(Returning, Out), "-> refused"},
 	} {
-		if got := play(Begin(Policy{}, test.c, test.members, 0), good(test.c)); got != test.want {
-			t.Errorf("%+v %v:\n got %s\nwant %s", test.c, test.members, got, test.want)
+		if got := play(Begin(Policy{}, test.c, test.replicas, 0), good(test.c)); got != test.want {
+			t.Errorf("%+v %v:\n got %s\nwant %s", test.c, test.replicas, got, test.want)
 		}
 	}
 }
 
-// With one member every command behaves as with one server: the request is sent unchanged,
+// With one replica every command behaves as with one server: the request is sent unchanged,
 // and the client gets the reply. A delete could mistake a tombstone for a value, so it
-// looks first, as with more members.
+// looks first, as with more replicas.
 func TestOneMemberIsOneServer(t *testing.T) {
 	for _, c := range commands() {
 		for _, p := range policies(c) {
-			for _, members := range [][]Replica{states(In), states(Out, In), states(In, Out), states(Warming), states(Out, Warming, Out)} {
+			for _, replicas := range [][]Replica{states(In), states(Out, In), states(In, Out), states(Warming), states(Out, Warming, Out)} {
 				for _, o := range outcomes(c, Forward, false) {
 					if o.Kind == Marked || c.Conditional || !c.If && (c.Op == Replace || c.Op == Add || c.Op == Delete) { // these look first, or claim
 						continue
 					}
-					r := Begin(p, c, members, 3)
+					r := Begin(p, c, replicas, 3)
 					main := -1
 					for told := 0; !r.IsDone(); {
 						for _, ask := range r.Next(nil) {
@@ -136,7 +136,7 @@ func TestOneMemberIsOneServer(t *testing.T) {
 								main = told
 								r.HandleOutcome(told, o)
 							default:
-								t.Fatalf("%+v %v %s: asks more: %v", c, members, kindNames[o.Kind], ask)
+								t.Fatalf("%+v %v %s: asks more: %v", c, replicas, kindNames[o.Kind], ask)
 							}
 							told++
 						}
@@ -146,7 +146,7 @@ func TestOneMemberIsOneServer(t *testing.T) {
 						continue
 					}
 					if s.Answer != main || s.Verdict != Answered && o.Kind != ServerError {
-						t.Errorf("%+v %v %s: settled %+v", c, members, kindNames[o.Kind], s)
+						t.Errorf("%+v %v %s: settled %+v", c, replicas, kindNames[o.Kind], s)
 					}
 				}
 			}
@@ -154,26 +154,26 @@ func TestOneMemberIsOneServer(t *testing.T) {
 	}
 }
 
-// A rule with members that are Out equals the rule without them.
+// A rule with replicas that are Out equals the rule without them.
 func TestOutIsSkipped(t *testing.T) {
-	wide := func(m Mask) Mask { return m&1<<1 | m&2<<2 } // members 0 and 1 are 1 and 3 there
+	wide := func(m Mask) Mask { return m&1<<1 | m&2<<2 } // replicas 0 and 1 are 1 and 3 there
 	for _, c := range commands() {
 		for _, p := range policies(c) {
-			forStates(2, func(members []Replica) {
+			forStates(2, func(replicas []Replica) {
 				for pick := range 5 {
-					a := Begin(p, c, members, 2)
-					b := Begin(p, c, []Replica{{State: Out}, members[0], {State: Out}, members[1], {State: Out}}, 2)
+					a := Begin(p, c, replicas, 2)
+					b := Begin(p, c, []Replica{{State: Out}, replicas[0], {State: Out}, replicas[1], {State: Out}}, 2)
 					for told := 0; !a.IsDone(); told++ {
 						as, bs := a.Next(nil), b.Next(nil)
 						if len(as) != len(bs) {
-							t.Fatalf("%+v %+v %v: %v but with members out %v", p, c, members, as, bs)
+							t.Fatalf("%+v %+v %v: %v but with replicas out %v", p, c, replicas, as, bs)
 						}
 						for i := range as {
 							if as[i].Replica = 2*as[i].Replica + 1; as[i] != bs[i] {
-								t.Fatalf("%+v %+v %v: %v but with members out %v", p, c, members, as, bs)
+								t.Fatalf("%+v %+v %v: %v but with replicas out %v", p, c, replicas, as, bs)
 							}
 						}
-						all := outcomes(c, a.asks[told].deed, false)
+						all := outcomes(c, a.asks[told].step, false)
 						o := all[(pick+told*3)%len(all)]
 						a.HandleOutcome(told, o)
 						b.HandleOutcome(told, o)
@@ -185,7 +185,7 @@ func TestOutIsSkipped(t *testing.T) {
 						sa.Source = 2*sa.Source + 1
 					}
 					if !ok || sa != sb {
-						t.Fatalf("%+v %+v %v: %+v but with members out %+v", p, c, members, sa, sb)
+						t.Fatalf("%+v %+v %v: %+v but with replicas out %+v", p, c, replicas, sa, sb)
 					}
 				}
 			})
@@ -193,23 +193,23 @@ func TestOutIsSkipped(t *testing.T) {
 	}
 }
 
-// A member that is Gone is skipped like one that is Out, but after a write it is dirty.
+// A replica that is Gone is skipped like one that is Out, but after a write it is dirty.
 func TestGoneMissesWrites(t *testing.T) {
 	for _, c := range commands() {
 		for _, p := range policies(c) {
 			out, gone := Begin(p, c, states(In, Out, In), 2), Begin(p, c, states(In, Gone, In), 2)
 			if c.Op == Flush {
 				if s, ok := gone.Settled(); !ok || s.Verdict != Held {
-					t.Errorf("a flush_all that misses a member is %v", s)
+					t.Errorf("a flush_all that misses a replica is %v", s)
 				}
 				continue
 			}
 			for told := 0; !out.IsDone(); told++ {
 				as, bs := out.Next(nil), gone.Next(nil)
 				if !slices.Equal(as, bs) {
-					t.Fatalf("%+v %+v: %v with a member that is out, %v with one that is gone", p, c, as, bs)
+					t.Fatalf("%+v %+v: %v with a replica that is out, %v with one that is gone", p, c, as, bs)
 				}
-				all := outcomes(c, out.asks[told].deed, false)
+				all := outcomes(c, out.asks[told].step, false)
 				out.HandleOutcome(told, all[0])
 				gone.HandleOutcome(told, all[0])
 			}
@@ -226,16 +226,16 @@ func TestGoneMissesWrites(t *testing.T) {
 }
 
 func TestWhoIsReadFirst(t *testing.T) {
-	members := states(In, In, Warming, In)
-	members[1].Near = true
+	replicas := states(In, In, Warming, In)
+	replicas[1].Near = true
 	filling := states(In, Filling, In, Settling)
 	filling[0].State = Out
 	order := func(p Policy, spread uint64) string {
-		members := members
+		replicas := replicas
 		if spread == 9 {
-			members = filling
+			replicas = filling
 		}
-		got := play(Begin(p, Command{}, members, spread), func(Ask) Outcome { return Outcome{Kind: Miss} })
+		got := play(Begin(p, Command{}, replicas, spread), func(Ask) Outcome { return Outcome{Kind: Miss} })
 		got, _, _ = strings.Cut(got, " ->")
 		return strings.ReplaceAll(got, "forward ", "")
 	}
@@ -265,7 +265,7 @@ func TestHedge(t *testing.T) {
 	if asks := r.Next(nil); len(asks) != 1 || asks[0].Replica != 1 {
 		t.Fatalf("late: asked %v", asks)
 	}
-	r.Hedge() // there is no other member
+	r.Hedge() // there is no other replica
 	r.HandleOutcome(1, Outcome{Kind: Hit})
 	if s, ok := r.Settled(); !ok || s.Answer != 1 || r.IsDone() {
 		t.Fatalf("after the second's hit: %+v %v", s, ok)
@@ -282,7 +282,7 @@ func TestHedge(t *testing.T) {
 	}
 }
 
-// A set is acknowledged as soon as the policy allows. A member that fails later is still
+// A set is acknowledged as soon as the policy allows. A replica that fails later is still
 // reported.
 func TestEarlyAcknowledgement(t *testing.T) {
 	r := Begin(Policy{Ack: AckQuorum}, Command{Op: Set}, states(In, In, In), 0)
@@ -318,12 +318,12 @@ func TestMirroredCas(t *testing.T) {
 }
 
 func TestNothingIsAllocated(t *testing.T) {
-	members := states(In, In)
+	replicas := states(In, In)
 	room := make([]Ask, 0, maxAsks)
 	for _, c := range commands() {
 		tell := outcomes(c, Forward, true)[0]
 		n := testing.AllocsPerRun(100, func() {
-			r := Begin(Policy{ReadThrough: true}, c, members, 1)
+			r := Begin(Policy{ReadThrough: true}, c, replicas, 1)
 			told := 0
 			for !r.IsDone() {
 				for _, a := range r.Next(room[:0]) {
@@ -354,7 +354,7 @@ func TestNothingIsAllocated(t *testing.T) {
 	}
 }
 
-// A tombstone refuses an add also at a member that is not read; a value there does not.
+// A tombstone refuses an add also at a replica that is not read; a value there does not.
 func TestAnAddAsksWhoIsNotRead(t *testing.T) {
 	for _, test := range []struct {
 		answers []Kind
@@ -390,14 +390,14 @@ func TestAppendThatGetsTooLarge(t *testing.T) {
 	}
 }
 
-// TestAMarkAndAStaleMember: a tombstone has replaced what made the other member stale, so
-// that member may have the last copy. With ReadThrough the read is not a miss.
+// TestAMarkAndAStaleMember: a tombstone has replaced what made the other replica stale, so
+// that replica may have the last copy. With ReadThrough the read is not a miss.
 func TestAMarkAndAStaleMember(t *testing.T) {
 	for _, test := range []struct {
-		policy  Policy
-		members []Replica
-		answers []Kind
-		want    string
+		policy   Policy
+		replicas []Replica
+		answers  []Kind
+		want     string
 	}{
 		{Policy{ReadThrough: true}, states(Dirty, In), []Kind{Marked}, "forward 1 -> unmet"},
 		{Policy{ReadThrough: true}, states(Dirty, In), []Kind{Miss}, "forward 1 -> miss of 1 repair 001"},
@@ -406,17 +406,17 @@ func TestAMarkAndAStaleMember(t *testing.T) {
 		{Policy{}, states(Dirty, In), []Kind{Marked}, "forward 1 -> absent"},
 	} {
 		i := -1
-		got := play(Begin(test.policy, Command{Op: Get}, test.members, 0), func(Ask) Outcome {
+		got := play(Begin(test.policy, Command{Op: Get}, test.replicas, 0), func(Ask) Outcome {
 			i++
 			return Outcome{Kind: test.answers[i]}
 		})
 		if got != test.want {
-			t.Errorf("%v %v:\n got %s\nwant %s", test.members, test.answers, got, test.want)
+			t.Errorf("%v %v:\n got %s\nwant %s", test.replicas, test.answers, got, test.want)
 		}
 	}
 }
 
-// TestWhatOnlyAStaleMemberHas: if no other member is filled, the stale value may be another
+// TestWhatOnlyAStaleMemberHas: if no other replica is filled, the stale value may be another
 // proxy's, written since. So it is not removed for a command that would then find nothing.
 // A client that deletes it is not told that there was nothing.
 func TestWhatOnlyAStaleMemberHas(t *testing.T) {

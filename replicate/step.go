@@ -1,12 +1,12 @@
 package replicate
 
-// The deeds: the kinds of requests that a rule sends to one member.
+// The steps: the kinds of requests that a rule sends to one replica.
 
 // Step is the kind of a request (Ask).
 type Step uint8
 
-// The deeds. Each is one request to one server. <M> are the flags of a tombstone and <T>
-// its TTL. A deed requests the meta flag c if a later request needs the item's cas.
+// The steps. Each is one request to one server. <M> are the flags of a tombstone and <T>
+// its TTL. A step requests the meta flag c if a later request needs the item's cas.
 const (
 	Forward          Step = iota // the client's own request, but its reply must be complete: incr and decr must show their number (ma: v)
 	Put                          // the client's value, flags and exptime, unconditionally: set, ms without C, E, I and mode
@@ -44,7 +44,7 @@ func (d Step) Mutates() bool {
 // LeavesMark reports whether a Stored d leaves a tombstone of this command.
 func (d Step) LeavesMark() bool { return d >= Claim && d <= RefreshTombstone }
 
-// Ask is one request to one member. Asks are numbered from 0 in the order in which Next
+// Ask is one request to one replica. Asks are numbered from 0 in the order in which Next
 // returns them. If a number repeats, all earlier asks from that number on have their
 // outcome, and the rule no longer uses them.
 type Ask struct {

@@ -1,8 +1,8 @@
 package replicate
 
-// Modelled members: what each ask does to their items.
+// Modelled replicas: what each ask does to their items.
 
-// item is what a modelled member has of the key. Values are numbers; append adds another
+// item is what a modelled replica has of the key. Values are numbers; append adds another
 // digit at the end. A tombstone that was appended to has digits, and is still a tombstone.
 type item struct {
 	has, mark bool
@@ -31,7 +31,7 @@ func (it *item) seen() Kind {
 
 type world struct {
 	items [3]item
-	count [3]uint8 // the members' cas counters
+	count [3]uint8 // the replicas' cas counters
 	life  [3]uint8 // how often they were restarted
 }
 
@@ -45,7 +45,7 @@ func (w *world) mark(m int) {
 	w.items[m].mark = true
 }
 
-// restart empties a member and resets its cas counter.
+// restart empties a replica and resets its cas counter.
 func (w *world) restart(m int) {
 	w.items[m], w.count[m] = item{}, 0
 	w.life[m]++
@@ -56,7 +56,7 @@ type client struct {
 	rule    Rule
 	fetched [maxAsks]uint32 // by ask
 	cas     [maxAsks]uint8
-	life    [maxAsks]uint8 // of the member at that time
+	life    [maxAsks]uint8 // of the replica at that time
 	own
 }
 
@@ -86,7 +86,7 @@ const (
 	unguarded           // followers append and count on whatever they have
 	alike               // a follower with the primary's number has all that the primary had counted
 	cleans              // a command that finds a tombstone removes it
-	unasked             // an add asks no member that is not read, and sets the value there
+	unasked             // an add asks no replica that is not read, and sets the value there
 	unbound             // followers get the value of a cas or a replace at once
 	unsure              // a reply is sent without checking that the primary's process is the same
 )
@@ -96,18 +96,18 @@ func (w *world) run(c *client, i int) Outcome {
 	o := w.execute(c, i)
 	e := c.rule.asks[i]
 	switch {
-	case c.ablate == shown && o.Kind == Marked && e.deed == Forward:
+	case c.ablate == shown && o.Kind == Marked && e.step == Forward:
 		o.Kind = Hit
-	case c.ablate == ownLook && e.deed == Review:
+	case c.ablate == ownLook && e.step == Review:
 		o.Kind = Hit
-	case c.ablate == alike && e.deed == Fetch && c.rule.stage == following:
+	case c.ablate == alike && e.step == Fetch && c.rule.stage == following:
 		o = Outcome{Kind: Hit, Value: c.rule.number}
-	case c.ablate == unguarded && e.deed == Preview:
+	case c.ablate == unguarded && e.step == Preview:
 		o = Outcome{Kind: Hit, Value: c.rule.number}
-	case c.ablate == unasked && c.rule.class == grants && !c.rule.votes(int(e.member)) && e.deed == Store:
-		w.put(int(e.member), c.value)
+	case c.ablate == unasked && c.rule.class == grants && !c.rule.votes(int(e.replica)) && e.step == Store:
+		w.put(int(e.replica), c.value)
 		o.Kind = Stored
-	case c.ablate == unasked && c.rule.class == grants && e.deed == Look:
+	case c.ablate == unasked && c.rule.class == grants && e.step == Look:
 		o.Kind = Hit
 	case c.ablate == oneRound && c.rule.stage == verifying:
 		o.Kind = Stored
@@ -117,18 +117,18 @@ func (w *world) run(c *client, i int) Outcome {
 
 func (w *world) execute(c *client, i int) Outcome {
 	e := c.rule.asks[i]
-	m := int(e.member)
+	m := int(e.replica)
 	it := &w.items[m]
 	c.life[i] = w.life[m]
 	stored := func() Outcome {
 		c.cas[i] = w.items[m].cas
 		return Outcome{Kind: Stored}
 	}
-	if e.deed == Put || e.deed == Forward && c.rule.c.Op == Set {
+	if e.step == Put || e.step == Forward && c.rule.c.Op == Set {
 		w.put(m, c.value)
 		return stored()
 	}
-	switch e.deed {
+	switch e.step {
 	case Fetch:
 		c.fetched[i], c.cas[i] = it.value, it.cas
 		value := uint64(it.value)
@@ -144,13 +144,13 @@ func (w *world) execute(c *client, i int) Outcome {
 		return Outcome{Kind: it.seen(), Value: value}
 	case Look, CompareVersion, Review:
 		c.cas[i] = it.cas
-		if e.deed == CompareVersion && it.seen() == Hit && c.token > it.cas {
+		if e.step == CompareVersion && it.seen() == Hit && c.token > it.cas {
 			return Outcome{Kind: Exists}
 		}
-		if e.deed == CompareVersion && c.token == it.cas {
+		if e.step == CompareVersion && c.token == it.cas {
 			return Outcome{Kind: it.seen(), Value: 1}
 		}
-		if e.deed == Review && it.seen() == Hit && it.cas != c.cas[e.guard] {
+		if e.step == Review && it.seen() == Hit && it.cas != c.cas[e.guard] {
 			return Outcome{Kind: Exists}
 		}
 		return Outcome{Kind: it.seen(), Value: it.size()}
@@ -183,26 +183,26 @@ func (w *world) execute(c *client, i int) Outcome {
 		return Outcome{Kind: OK}
 	case Join, Count, Check, RefreshTombstone, Fill, Store, Drop, Swap:
 		want, life := c.token, w.life[m]
-		if e.deed != Swap {
+		if e.step != Swap {
 			want, life = c.cas[e.guard], c.life[e.guard]
 		}
 		switch {
-		case (c.ablate == noMarks || c.ablate == onlyValues && c.cas[e.guard] == 0) && c.rule.class == buries && (e.deed == Drop || e.deed == RefreshTombstone):
-			return Outcome{Kind: map[Step]Kind{Drop: Deleted, RefreshTombstone: Stored}[e.deed]}
-		case c.ablate == unguarded && e.deed == Join:
+		case (c.ablate == noMarks || c.ablate == onlyValues && c.cas[e.guard] == 0) && c.rule.class == buries && (e.step == Drop || e.step == RefreshTombstone):
+			return Outcome{Kind: map[Step]Kind{Drop: Deleted, RefreshTombstone: Stored}[e.step]}
+		case c.ablate == unguarded && e.step == Join:
 			return w.join(m, c)
-		case c.ablate == unguarded && e.deed == Count:
+		case c.ablate == unguarded && e.step == Count:
 			return w.add(m, c)
 		case life != w.life[m]:
 			return Outcome{Kind: Exists}
-		case e.deed == Check && it.seen() != Hit:
+		case e.step == Check && it.seen() != Hit:
 			return Outcome{Kind: it.seen()}
 		case !it.has:
 			return Outcome{Kind: NotFound}
 		case it.cas != want:
 			return Outcome{Kind: Exists}
 		}
-		switch e.deed {
+		switch e.step {
 		case Join:
 			return w.join(m, c)
 		case Count:
@@ -290,7 +290,7 @@ func (w *world) execute(c *client, i int) Outcome {
 		}
 		return w.spoil(m)
 	}
-	panic("no such deed")
+	panic("no such step")
 }
 
 func (w *world) remove(m int) Outcome {

@@ -1,20 +1,20 @@
 package replicate
 
-// Commands that run at all members alike (set, flush_all, delete) or that all must grant
+// Commands that run at all replicas alike (set, flush_all, delete) or that all must grant
 // (add).
 
-// bury begins a round of a delete: each member gets a tombstone in the place of its
+// bury begins a round of a delete: each replica gets a tombstone in the place of its
 // item, and when all are in place, a fresh one replaces each.
 //
-// If each tombstone was still there, there was a moment at which no member had a value.
+// If each tombstone was still there, there was a moment at which no replica had a value.
 // Each earlier claim of a copy was lost then, and no new claim could be made. A copy that
 // has taken over one of the tombstones since then has lost it to the fresh one. So whatever
 // is copied from then on was fetched after that moment.
 //
 // If one tombstone was gone, the round is repeated: what removed it may have restored a
 // value that was fetched before. The other tombstones stay in place, and an add needs a
-// grant from all members. So a later round does not bury a lock that was granted since. The
-// members in held have their tombstones already.
+// grant from all replicas. So a later round does not bury a lock that was granted since. The
+// replicas in held have their tombstones already.
 func (r *Rule) bury(m, held Mask) {
 	r.rounds++
 	r.held, r.intact = held, 0
@@ -28,19 +28,19 @@ func (r *Rule) bury(m, held Mask) {
 	}
 }
 
-// conditional reports whether the command replaces at each member only the item that it saw
+// conditional reports whether the command replaces at each replica only the item that it saw
 // there.
 func (r *Rule) conditional() bool {
 	return r.c.Conditional && (r.class == all && r.c.Op == Set || r.c.Op == Delete)
 }
 
-// approach continues a conditional command at the member of an ask. The first request
+// approach continues a conditional command at the replica of an ask. The first request
 // (Look) reads the item. The next one replaces it, on the condition that its cas is
 // unchanged. If there was no item, a Claim first stores a tombstone. A set then replaces
 // the tombstone, and a delete leaves it. approach reports whether it has sent another
-// request to the member.
+// request to the replica.
 //
-// If another proxy has written in between, the member is looked at again. After maxRounds
+// If another proxy has written in between, the replica is looked at again. After maxRounds
 // times it is asked without a condition: see Late writes in the package doc. A set that has
 // failed for its client stops, because a look may show a newer value by now.
 func (r *Rule) approach(ask int) bool {
@@ -48,17 +48,17 @@ func (r *Rule) approach(ask int) bool {
 		return false
 	}
 	e := r.asks[ask]
-	i, set := int(e.member), r.c.Op == Set
+	i, set := int(e.replica), r.c.Op == Set
 	replace, anyway := RefreshTombstone, PlaceTombstone
 	if set {
 		replace, anyway = Store, Forward
 	}
 	switch k := e.kind; {
-	case e.deed == Look && (k == Hit || k == Marked), e.deed == Claim && k == Stored && set:
+	case e.step == Look && (k == Hit || k == Marked), e.step == Claim && k == Stored && set:
 		r.askFrom(i, replace, uint8(ask))
-	case e.deed == Look && k == Miss:
+	case e.step == Look && k == Miss:
 		r.ask(i, Claim)
-	case k != Exists && k != NotFound && (k != NotStored || e.deed != Claim):
+	case k != Exists && k != NotFound && (k != NotStored || e.step != Claim):
 		return false
 	case r.races < maxRounds:
 		r.races++
@@ -72,20 +72,20 @@ func (r *Rule) approach(ask int) bool {
 // Rounds returns how many rounds of tombstones a delete has begun.
 func (r *Rule) Rounds() int { return int(r.rounds) }
 
-func (r *Rule) buryTold(ask int, m Mask) {
+func (r *Rule) handleTombstones(ask int, m Mask) {
 	e := r.asks[ask]
 	conditional := r.stage == burying && r.conditional()
-	if e.deed == Look && e.kind == Hit {
+	if e.step == Look && e.kind == Hit {
 		r.hits |= m
 	}
 	if conditional && r.approach(ask) {
 		return
 	}
 	switch k := e.kind; {
-	case e.deed == Look && !conditional:
+	case e.step == Look && !conditional:
 	case r.stage == burying && k == Stored:
 		r.held |= m
-		r.guard[e.member] = uint8(ask)
+		r.guard[e.replica] = uint8(ask)
 	case r.stage == verifying && k == Stored:
 		r.intact |= m
 	case r.stage == unearthing && (k == Deleted || r.intact&m != 0): // what is left there is our tombstone, which expires
@@ -136,7 +136,7 @@ func (r *Rule) roomToBury() bool {
 	return int(r.n)+2+races+4*r.held.Len() <= maxAsks
 }
 
-// verify replaces each tombstone by a fresh one, because all members have theirs now.
+// verify replaces each tombstone by a fresh one, because all replicas have theirs now.
 func (r *Rule) verify() {
 	r.stage = verifying
 	for m := r.held; m != 0; m &= m - 1 {
@@ -169,12 +169,12 @@ func (r *Rule) buried() {
 	switch {
 	case !r.stored.Has(int(r.lead)) || r.stored.Len() < int(r.need):
 		if r.held == 0 {
-			r.dirty = 0 // no member has it
+			r.dirty = 0 // no replica has it
 		}
 		r.settle(Unmet, -1)
 	case r.makesStale():
 		r.settle(Answered, int(r.reply))
-	case r.hits&(r.in|r.warm) != 0: // a value at members that are not read does not count
+	case r.hits&(r.in|r.warm) != 0: // a value at replicas that are not read does not count
 		r.settle(Done, -1)
 	case r.through && r.in == 0 && r.hits&r.stale != 0: // it may be another proxy's, written since
 		r.settle(Unmet, -1)
@@ -183,12 +183,12 @@ func (r *Rule) buried() {
 	}
 }
 
-// spreadTold records the outcome at one of all members.
-func (r *Rule) spreadTold(ask int, m Mask) {
+// handleSpread records the outcome at one of all replicas.
+func (r *Rule) handleSpread(ask int, m Mask) {
 	if r.conditional() && r.approach(ask) {
 		return
 	}
-	k, d := r.asks[ask].kind, r.asks[ask].deed
+	k, d := r.asks[ask].kind, r.asks[ask].step
 	switch {
 	case r.accepts(k) && d != Claim:
 		r.stored |= m
@@ -217,7 +217,7 @@ func (r *Rule) spreadTold(ask int, m Mask) {
 	}
 }
 
-// accepts reports whether k means that a command for all members has been done.
+// accepts reports whether k means that a command for all replicas has been done.
 func (r *Rule) accepts(k Kind) bool {
 	if r.c.Op == Set {
 		return k == Stored
@@ -231,7 +231,7 @@ func (r *Rule) spreadSettle() {
 	}
 	waiting, shown, lead := 0, -1, -1
 	for i, e := range r.asks[:r.n] {
-		if int8(e.member) == r.lead {
+		if int8(e.replica) == r.lead {
 			lead = i
 		}
 		switch {
@@ -257,7 +257,7 @@ func (r *Rule) spreadSettle() {
 }
 
 // spreadEnd removes the key where a set has left a value that the primary hasn't. If the
-// primary refused the set, that is the new value; if only other members refused it, their
+// primary refused the set, that is the new value; if only other replicas refused it, their
 // old one.
 func (r *Rule) spreadEnd() {
 	if !r.settled {
@@ -271,7 +271,7 @@ func (r *Rule) spreadEnd() {
 	var gone, refused Mask
 	for _, e := range r.asks[:r.n] {
 		if e.kind.refused() {
-			refused |= 1 << e.member
+			refused |= 1 << e.replica
 		}
 	}
 	switch {
@@ -288,7 +288,7 @@ func (r *Rule) spreadEnd() {
 		case r.overwrite != 0:
 			r.from = r.lead
 		}
-		r.dirty = r.undo // no member has the write: those that certainly haven't run it are right
+		r.dirty = r.undo // no replica has the write: those that certainly haven't run it are right
 		return
 	default:
 		gone = refused
@@ -298,21 +298,21 @@ func (r *Rule) spreadEnd() {
 	r.sweep(gone)
 }
 
-// review checks that the members that stored a set early still have it. An eviction, and a
-// repair with the old value of another member, may have happened in between.
+// review checks that the replicas that stored a set early still have it. An eviction, and a
+// repair with the old value of another replica, may have happened in between.
 func (r *Rule) review() {
 	r.stage = reviewing
 	for i, e := range r.asks[:r.n] {
-		if m := Mask(1) << e.member; (e.deed == Forward || e.deed == Store) && e.kind == Stored && (r.stored&^r.tardy)&m != 0 {
-			r.askFrom(int(e.member), Check, uint8(i))
+		if m := Mask(1) << e.replica; (e.step == Forward || e.step == Store) && e.kind == Stored && (r.stored&^r.tardy)&m != 0 {
+			r.askFrom(int(e.replica), Check, uint8(i))
 		}
 	}
 }
 
-// reviewTold records the outcome of a check. A member that has nothing has no tombstone of
+// handleReview records the outcome of a check. A replica that has nothing has no tombstone of
 // a repair either, and the next repair copies what all have now: the value was deleted,
 // evicted, or has expired. The owner of a tombstone gets some time.
-func (r *Rule) reviewTold(ask int, m Mask) {
+func (r *Rule) handleReview(ask int, m Mask) {
 	switch e := r.asks[ask]; {
 	case e.kind == Hit:
 	case e.kind == Miss:
@@ -320,9 +320,9 @@ func (r *Rule) reviewTold(ask int, m Mask) {
 		r.without |= m
 	case e.kind == Marked && r.waited&m == 0:
 		r.waited |= m
-		r.askFrom(int(e.member), Wait, e.guard)
-	case e.deed == Wait:
-		r.askFrom(int(e.member), Check, e.guard)
+		r.askFrom(int(e.replica), Wait, e.guard)
+	case e.step == Wait:
+		r.askFrom(int(e.replica), Check, e.guard)
 	default:
 		r.unsure = true
 	}
@@ -348,7 +348,7 @@ func (r *Rule) sweep(gone Mask) {
 	r.askAll(gone, Remove)
 }
 
-func (r *Rule) sweepTold(m Mask, k Kind) {
+func (r *Rule) handleSweep(m Mask, k Kind) {
 	if k == Deleted || k == NotFound {
 		r.dirty &^= m
 		r.without |= m
@@ -365,16 +365,16 @@ func (r *Rule) swept() {
 	}
 }
 
-// grant asks the next member to grant an add, by a tombstone where there is nothing. A
-// member that votes can't be left out, however many the policy asks for: it may be the only
+// grant asks the next replica to grant an add, by a tombstone where there is nothing. A
+// replica that votes can't be left out, however many the policy asks for: it may be the only
 // one that another proxy asks, too.
 //
 // The primary is asked first, then the others in the key's order. It also gets the value
-// first, and only if its claim is still there. Then no member had the tombstone of a delete
+// first, and only if its claim is still there. Then no replica had the tombstone of a delete
 // at the moment after the last claim. A delete that buries the added value has started
 // after that.
 //
-// Members that are not read don't vote: a value there proves nothing. A tombstone there
+// Replicas that are not read don't vote: a value there proves nothing. A tombstone there
 // does.
 func (r *Rule) grant(after int8) {
 	next := Mask(1) << r.lead
@@ -396,10 +396,10 @@ func (r *Rule) grant(after int8) {
 	}
 }
 
-// votes reports whether a value at member i refuses an add.
+// votes reports whether a value at replica i refuses an add.
 func (r *Rule) votes(i int) bool { return (r.in | r.warm | 1<<r.lead).Has(i) }
 
-func (r *Rule) grantTold(m Mask) {
+func (r *Rule) handleGrant(m Mask) {
 	if r.open > 0 {
 		return
 	}
@@ -422,7 +422,7 @@ func (r *Rule) grantTold(m Mask) {
 		r.stage = done
 		r.settle(Answered, ask)
 	case k == NotStored:
-		// It has an item: the members that granted before get a copy of it, or nothing if
+		// It has an item: the replicas that granted before get a copy of it, or nothing if
 		// it is a tombstone.
 		r.reply = int8(ask)
 		r.copy = copying{then: refusing, from: m, sources: m, guarded: r.held, made: r.held}
@@ -441,8 +441,8 @@ func (r *Rule) grantTold(m Mask) {
 	}
 }
 
-// storeFirst stores the value at the primary, because all members have granted the add. If
-// the primary's claim is gone and it refuses, no client has read the value. A member that
+// storeFirst stores the value at the primary, because all replicas have granted the add. If
+// the primary's claim is gone and it refuses, no client has read the value. A replica that
 // doesn't vote and could not be asked misses the value.
 func (r *Rule) storeFirst() {
 	if (r.held | r.hits).Len() < int(r.need) {
@@ -461,17 +461,17 @@ func (r *Rule) storeRest() {
 	}
 }
 
-// store makes a member replace what was found or placed there by the value.
+// store makes a replica replace what was found or placed there by the value.
 func (r *Rule) store(i int) int {
 	ask := r.askFrom(i, Store, r.guard[i])
 	r.guard[i] = uint8(ask)
 	return ask
 }
 
-// storeTold records the outcome of a store. If the add is not acknowledged, the claims that
+// handleStore records the outcome of a store. If the add is not acknowledged, the claims that
 // are still there are removed, and the value where it was stored. Each is removed by its
 // own cas, so no other command's item is.
-func (r *Rule) storeTold(ask int) {
+func (r *Rule) handleStore(ask int) {
 	if ask == int(r.main) && r.asks[ask].kind == Stored {
 		r.storeRest()
 	}
@@ -481,11 +481,11 @@ func (r *Rule) storeTold(ask int) {
 	lead, shown := -1, -1
 	var doubt Mask
 	for i, e := range r.asks[:r.n] {
-		m := Mask(1) << e.member
-		if e.deed != Store {
+		m := Mask(1) << e.replica
+		if e.step != Store {
 			continue
 		}
-		if int8(e.member) == r.lead {
+		if int8(e.replica) == r.lead {
 			lead = i
 		}
 		switch k := e.kind; {
@@ -497,7 +497,7 @@ func (r *Rule) storeTold(ask int) {
 			r.held &^= m
 		case k.refused():
 			r.dirty |= m
-			r.guard[e.member] = e.guard
+			r.guard[e.replica] = e.guard
 			if shown < 0 {
 				shown = i
 			}

@@ -26,15 +26,15 @@ const module = "ringside"
 // may import the packages of lower layers, and nothing else of this module except what
 // exceptions lists. A package that is missing here fails the test.
 var layers = [][]string{
-	1:  {"ring", "replicate", "proxy/wire", "proxy/tags/stamp", "proxy/watch/why", "proxy/health/roll", "proxy/health/barrier", "proxy/health/divert", "proxy/fault"},
-	2:  {"ketama", "modulo", "proxy/wire/frame", "proxy/health"},
+	1:  {"ring", "replicate", "proxy/wire", "proxy/tags/stamp", "proxy/watch/missreason", "proxy/health/roll", "proxy/health/barrier", "proxy/health/divert", "proxy/fault"},
+	2:  {"ketama", "modulo", "proxy/wire/binary", "proxy/health"},
 	3:  {"proxy/table"},
 	4:  {"proxy/stats"},
 	5:  {"proxy/link"},
 	6:  {"proxy/upstream", "proxy/near"},
 	7:  {"proxy/client", "proxy/routing", "proxy/watch"},
 	8:  {"proxy/task", "config"},
-	9:  {"proxy/failover", "proxy/counters", "proxy/copies", "proxy/guard", "proxy/tags"},
+	9:  {"proxy/failover", "proxy/counters", "proxy/replication", "proxy/guard", "proxy/tags"},
 	10: {"proxy"},
 	11: {"proxy/loop", "proxy/live", "proxy/admin"},
 	12: {"internal/cli", "internal/top", "internal/tracefile", "internal/inspect", "internal/remote", "internal/instance", "internal/demo", "internal/drill"},
@@ -65,7 +65,7 @@ var apart = map[string][]string{
 
 // exceptions are the allowed imports that do not go to a lower layer.
 var exceptions = map[[2]string]string{
-	{"proxy/copies", "proxy/failover"}:          "a replicated key without a usable replica is served like a key with one copy",
+	{"proxy/replication", "proxy/failover"}:     "a replicated key without a usable replica is served like a key with one copy",
 	{"proxy/guard", "proxy/failover"}:           "a guarded key whose server is out is asked for at its substitute server",
 	{"proxy/tags", "proxy/guard"}:               "tagged values are stored as guarded items",
 	{"proxy/admin", "proxy/live"}:               "the dashboard and the metrics show the state that live computes",

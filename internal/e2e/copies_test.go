@@ -22,7 +22,7 @@ func copied(servers []*memcached, route string, pool ...string) string {
 	return front(servers, pool...) + fmt.Sprintf("routes:\n  - {pool: main, replicas: 2, replicas_on: server%s}\n", route)
 }
 
-// members returns the replica servers of each key according to `ringside route`, the
+// servers returns the servers of each key according to `ringside route`, the
 // primary first.
 func (r *ringside) members(t testing.TB, servers []*memcached, keys ...string) map[string][]*memcached {
 	t.Helper()

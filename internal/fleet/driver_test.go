@@ -27,7 +27,7 @@ type sidecar struct {
 	edition int // edition of its configuration
 	drivers []*driver
 	members []stats.PhaseSnapshot // last decisions of its keeper
-	decided uint64                // value of Decided for members
+	decided uint64                // value of Decided for servers
 	memory  int64                 // bytes in use when it is idle
 }
 
@@ -104,7 +104,7 @@ func (s *sidecar) reload() {
 // looked calls the judge if the keeper has decided something.
 func (s *sidecar) looked() {
 	if n := s.p.Decided(); n != s.decided {
-		s.decided, s.members = n, s.snapshot().Members
+		s.decided, s.members = n, s.snapshot().Phases
 		s.f.look()
 	}
 }

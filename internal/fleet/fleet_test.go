@@ -320,7 +320,7 @@ func (f *fleet) whole() string {
 	sums := make([]*stats.Snapshot, len(f.sidecars))
 	for i, s := range f.sidecars {
 		sums[i] = s.snapshot()
-		for j, m := range sums[i].Members {
+		for j, m := range sums[i].Phases {
 			top[j] = max(top[j], m.Number)
 		}
 	}
@@ -330,7 +330,7 @@ func (f *fleet) whole() string {
 				return fmt.Sprintf("p%d: %v is not filled", s.id, at)
 			}
 		}
-		for j, m := range sums[i].Members {
+		for j, m := range sums[i].Phases {
 			switch {
 			case m.Phase != health.In || m.Suspect:
 				return fmt.Sprintf("p%d: server %d is %v, suspect %v: %s", s.id, j, m.Phase, m.Suspect, m.Step)

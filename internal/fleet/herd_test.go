@@ -16,7 +16,7 @@ import (
 
 // herd describes a guarded route and the behavior of its clients.
 type herd struct {
-	table.Guard
+	table.GuardSettings
 	takes int64 // maximum duration of a rebuild
 	lives int   // lifetime of values in seconds; 0: unlimited
 

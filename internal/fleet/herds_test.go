@@ -34,9 +34,9 @@ func restartsOf(name string, h herd) scenario {
 }
 
 // waiting is a guard with which clients wait as long as rebuilds take.
-var waiting = table.Guard{Lease: 10 * time.Second, LeaseMax: 10 * time.Second, Wait: 3 * time.Second}
+var waiting = table.GuardSettings{Lease: 10 * time.Second, LeaseMax: 10 * time.Second, Wait: 3 * time.Second}
 
-func guardOf(change func(g *table.Guard)) table.Guard {
+func guardOf(change func(g *table.GuardSettings)) table.GuardSettings {
 	g := waiting
 	change(&g)
 	return g
@@ -48,32 +48,32 @@ func guardOf(change func(g *table.Guard)) table.Guard {
 // acknowledged delete, or before a writer's acknowledged set, is not served as fresh.
 // No stub stays forever.
 var herds = []scenario{
-	calmHerd("guard", herd{Guard: waiting, takes: 300 * milli, lives: 2, dies: true, alone: true}, wanting...),
-	calmHerd("guard, waits end", herd{Guard: guardOf(func(g *table.Guard) { g.Wait = 100 * time.Millisecond }), takes: 400 * milli, lives: 2, dies: true, alone: true}, wanting...),
-	calmHerd("guard, leases end", herd{Guard: guardOf(func(g *table.Guard) { g.Lease = time.Second }), takes: 2500 * milli, lives: 2, dies: true}, wanting...),
-	calmHerd("guard, soft deletes", herd{Guard: guardOf(func(g *table.Guard) { g.Stale = 3 * time.Second }), takes: 400 * milli, lives: 3, dies: true}, wanting...),
-	calmHerd("guard, early, soft deletes", herd{Guard: guardOf(func(g *table.Guard) { g.Stale, g.Early = 3*time.Second, 2*time.Second }), takes: 400 * milli, lives: 9, dies: true}, wanting...),
-	calmHerd("guard, writers", herd{Guard: waiting, takes: 300 * milli, lives: 2, writers: true, dies: true}, writing...),
-	calmHerd("guard, writers, soft deletes", herd{Guard: guardOf(func(g *table.Guard) { g.Stale = 3 * time.Second }), takes: 300 * milli, lives: 3, writers: true}, writing...),
-	calmHerd("guard, others append and touch", herd{Guard: guardOf(func(g *table.Guard) { g.Lease = time.Second }), takes: 300 * milli, lives: 2, dies: true}, meddling...),
+	calmHerd("guard", herd{GuardSettings: waiting, takes: 300 * milli, lives: 2, dies: true, alone: true}, wanting...),
+	calmHerd("guard, waits end", herd{GuardSettings: guardOf(func(g *table.GuardSettings) { g.Wait = 100 * time.Millisecond }), takes: 400 * milli, lives: 2, dies: true, alone: true}, wanting...),
+	calmHerd("guard, leases end", herd{GuardSettings: guardOf(func(g *table.GuardSettings) { g.Lease = time.Second }), takes: 2500 * milli, lives: 2, dies: true}, wanting...),
+	calmHerd("guard, soft deletes", herd{GuardSettings: guardOf(func(g *table.GuardSettings) { g.Stale = 3 * time.Second }), takes: 400 * milli, lives: 3, dies: true}, wanting...),
+	calmHerd("guard, early, soft deletes", herd{GuardSettings: guardOf(func(g *table.GuardSettings) { g.Stale, g.Early = 3*time.Second, 2*time.Second }), takes: 400 * milli, lives: 9, dies: true}, wanting...),
+	calmHerd("guard, writers", herd{GuardSettings: waiting, takes: 300 * milli, lives: 2, writers: true, dies: true}, writing...),
+	calmHerd("guard, writers, soft deletes", herd{GuardSettings: guardOf(func(g *table.GuardSettings) { g.Stale = 3 * time.Second }), takes: 300 * milli, lives: 3, writers: true}, writing...),
+	calmHerd("guard, others append and touch", herd{GuardSettings: guardOf(func(g *table.GuardSettings) { g.Lease = time.Second }), takes: 300 * milli, lives: 2, dies: true}, meddling...),
 	calmHerd("guard, soft deletes, others append and touch", forgiving, appending...),
-	calmHerd("guard, pooled", herd{Guard: guardOf(func(g *table.Guard) { g.OnlyAfterMiss, g.Wait = true, 100*time.Millisecond }), takes: 400 * milli, lives: 2, shares: true}, wanting...),
-	calmHerd("guard, pooled, without protection against late sets", herd{Guard: guardOf(func(g *table.Guard) { g.Clients = table.Pooled }), takes: 400 * milli, lives: 2, shares: true, writers: true, unbound: true}, writing...),
-	calmHerd("guard, old values after a wait", herd{Guard: guardOf(func(g *table.Guard) {
+	calmHerd("guard, pooled", herd{GuardSettings: guardOf(func(g *table.GuardSettings) { g.OnlyAfterMiss, g.Wait = true, 100*time.Millisecond }), takes: 400 * milli, lives: 2, shares: true}, wanting...),
+	calmHerd("guard, pooled, without protection against late sets", herd{GuardSettings: guardOf(func(g *table.GuardSettings) { g.Clients = table.Pooled }), takes: 400 * milli, lives: 2, shares: true, writers: true, unbound: true}, writing...),
+	calmHerd("guard, old values after a wait", herd{GuardSettings: guardOf(func(g *table.GuardSettings) {
 		g.Stale, g.Late, g.Wait = 3*time.Second, table.LateStale, 200*time.Millisecond
 	}), takes: 400 * milli, lives: 3, dies: true}, wanting...),
-	calmHerd("guard, pooled, many deletes", herd{Guard: guardOf(func(g *table.Guard) { g.OnlyAfterMiss, g.Wait = true, 100*time.Millisecond }), takes: 400 * milli, lives: 2, shares: true}, deleting...),
-	calmHerd("guard, pooled, soft deletes", herd{Guard: guardOf(func(g *table.Guard) { g.OnlyAfterMiss, g.Stale = true, 3*time.Second }), takes: 400 * milli, lives: 3, shares: true}, wanting...),
-	calmHerd("guard, pooled, after misses only", herd{Guard: guardOf(func(g *table.Guard) {
+	calmHerd("guard, pooled, many deletes", herd{GuardSettings: guardOf(func(g *table.GuardSettings) { g.OnlyAfterMiss, g.Wait = true, 100*time.Millisecond }), takes: 400 * milli, lives: 2, shares: true}, deleting...),
+	calmHerd("guard, pooled, soft deletes", herd{GuardSettings: guardOf(func(g *table.GuardSettings) { g.OnlyAfterMiss, g.Stale = true, 3*time.Second }), takes: 400 * milli, lives: 3, shares: true}, wanting...),
+	calmHerd("guard, pooled, after misses only", herd{GuardSettings: guardOf(func(g *table.GuardSettings) {
 		g.Clients, g.OnlyAfterMiss, g.Wait = table.Pooled, true, 100*time.Millisecond
 	}), takes: 400 * milli, lives: 2, shares: true}, wanting...),
-	calmHerd("guard, threads", herd{Guard: guardOf(func(g *table.Guard) { g.Clients, g.Lease = table.Shared, time.Second }), takes: 400 * milli, lives: 2, threads: 3, dies: true}, wanting...),
-	calmHerd("guard, threads, many deletes", herd{Guard: guardOf(func(g *table.Guard) { g.Clients, g.Lease = table.Shared, time.Second }), takes: 400 * milli, lives: 2, threads: 3, dies: true}, deleting...),
-	calmHerd("guard, threads, not declared", herd{Guard: guardOf(func(g *table.Guard) { g.Lease, g.Wait = time.Second, 100*time.Millisecond }), takes: 400 * milli, lives: 2, threads: 3, writers: true, unbound: true}, writing...),
-	calmHerd("guard, threads, soft deletes", herd{Guard: guardOf(func(g *table.Guard) { g.Clients, g.Lease, g.Stale = table.Shared, time.Second, 3*time.Second }), takes: 400 * milli, lives: 3, threads: 3}, wanting...),
-	calmHerd("guard, few misses remembered", herd{Guard: waiting, takes: 300 * milli, lives: 2, dies: true, tickets: 2, unbound: true}, wanting...),
-	calmHerd("guard, threads, few misses remembered", herd{Guard: guardOf(func(g *table.Guard) { g.Clients, g.Lease = table.Shared, time.Second }), takes: 400 * milli, lives: 2, threads: 3, tickets: 2, unbound: true}, writing...),
-	calmHerd("guard, gets of many keys", herd{Guard: guardOf(func(g *table.Guard) { g.HoldMany = true }), takes: 300 * milli, lives: 2, dies: true}, many...),
+	calmHerd("guard, threads", herd{GuardSettings: guardOf(func(g *table.GuardSettings) { g.Clients, g.Lease = table.Shared, time.Second }), takes: 400 * milli, lives: 2, threads: 3, dies: true}, wanting...),
+	calmHerd("guard, threads, many deletes", herd{GuardSettings: guardOf(func(g *table.GuardSettings) { g.Clients, g.Lease = table.Shared, time.Second }), takes: 400 * milli, lives: 2, threads: 3, dies: true}, deleting...),
+	calmHerd("guard, threads, not declared", herd{GuardSettings: guardOf(func(g *table.GuardSettings) { g.Lease, g.Wait = time.Second, 100*time.Millisecond }), takes: 400 * milli, lives: 2, threads: 3, writers: true, unbound: true}, writing...),
+	calmHerd("guard, threads, soft deletes", herd{GuardSettings: guardOf(func(g *table.GuardSettings) { g.Clients, g.Lease, g.Stale = table.Shared, time.Second, 3*time.Second }), takes: 400 * milli, lives: 3, threads: 3}, wanting...),
+	calmHerd("guard, few misses remembered", herd{GuardSettings: waiting, takes: 300 * milli, lives: 2, dies: true, tickets: 2, unbound: true}, wanting...),
+	calmHerd("guard, threads, few misses remembered", herd{GuardSettings: guardOf(func(g *table.GuardSettings) { g.Clients, g.Lease = table.Shared, time.Second }), takes: 400 * milli, lives: 2, threads: 3, tickets: 2, unbound: true}, writing...),
+	calmHerd("guard, gets of many keys", herd{GuardSettings: guardOf(func(g *table.GuardSettings) { g.HoldMany = true }), takes: 300 * milli, lives: 2, dies: true}, many...),
 
 	{name: "guard, faults, threads", sidecars: 2, engines: 2, servers: 2, mode: table.FailFast, cold: 4, asks: wanting, faults: []string{"links", "hang", "kill", "restart", "slow", "pause"}, count: 4, exact: true, herd: &threaded},
 	{name: "guard, faults, slow, writers", sidecars: 2, servers: 2, mode: table.FailFast, cold: 4, asks: writing, faults: []string{"slow", "hang", "slow"}, count: 4, exact: true, herd: &crowded},
@@ -92,15 +92,15 @@ var herds = []scenario{
 		asks: appending, faults: []string{"nothing"}, count: 4, calm: true, exact: true, herd: &forgiving},
 	{name: "guard, restarts, others touch", sidecars: 2, servers: 2, mode: table.FailFast, cold: 1, asks: []ask{(*app).want, (*app).want, (*app).touch, (*app).bypass},
 		faults: []string{"evict, restart"}, count: 6, exact: true, herd: &yielding},
-	copiedHerd(calmHerd("guard, copies", herd{Guard: waiting, takes: 300 * milli, lives: 2, dies: true, alone: true}, wanting...)),
-	copiedHerd(calmHerd("guard, copies, threads", herd{Guard: guardOf(func(g *table.Guard) { g.Clients, g.Lease = table.Shared, time.Second }), takes: 400 * milli, lives: 2, threads: 3, dies: true}, wanting...)),
-	copiedHerd(calmHerd("guard, copies, gets of many keys", herd{Guard: guardOf(func(g *table.Guard) { g.HoldMany = true }), takes: 300 * milli, lives: 2, dies: true}, many...)),
-	copiedHerd(calmHerd("guard, copies, waits end", herd{Guard: guardOf(func(g *table.Guard) { g.Wait = 100 * time.Millisecond }), takes: 400 * milli, lives: 2, dies: true, alone: true}, wanting...)),
-	copiedHerd(calmHerd("guard, copies, leases end", herd{Guard: guardOf(func(g *table.Guard) { g.Lease = time.Second }), takes: 2500 * milli, lives: 2, dies: true}, wanting...)),
-	copiedHerd(calmHerd("guard, copies, early", herd{Guard: guardOf(func(g *table.Guard) { g.Early = 2 * time.Second }), takes: 400 * milli, lives: 9, dies: true}, wanting...)),
-	copiedHerd(calmHerd("guard, copies, writers", herd{Guard: waiting, takes: 300 * milli, lives: 2, writers: true, dies: true}, writing...)),
-	copiedHerd(calmHerd("guard, copies, others append and touch", herd{Guard: guardOf(func(g *table.Guard) { g.Lease = time.Second }), takes: 300 * milli, lives: 2, dies: true}, meddling...)),
-	copiedHerd(calmHerd("guard, copies, pooled, many deletes", herd{Guard: guardOf(func(g *table.Guard) { g.OnlyAfterMiss, g.Wait = true, 100*time.Millisecond }), takes: 400 * milli, lives: 2, shares: true}, deleting...)),
+	copiedHerd(calmHerd("guard, copies", herd{GuardSettings: waiting, takes: 300 * milli, lives: 2, dies: true, alone: true}, wanting...)),
+	copiedHerd(calmHerd("guard, copies, threads", herd{GuardSettings: guardOf(func(g *table.GuardSettings) { g.Clients, g.Lease = table.Shared, time.Second }), takes: 400 * milli, lives: 2, threads: 3, dies: true}, wanting...)),
+	copiedHerd(calmHerd("guard, copies, gets of many keys", herd{GuardSettings: guardOf(func(g *table.GuardSettings) { g.HoldMany = true }), takes: 300 * milli, lives: 2, dies: true}, many...)),
+	copiedHerd(calmHerd("guard, copies, waits end", herd{GuardSettings: guardOf(func(g *table.GuardSettings) { g.Wait = 100 * time.Millisecond }), takes: 400 * milli, lives: 2, dies: true, alone: true}, wanting...)),
+	copiedHerd(calmHerd("guard, copies, leases end", herd{GuardSettings: guardOf(func(g *table.GuardSettings) { g.Lease = time.Second }), takes: 2500 * milli, lives: 2, dies: true}, wanting...)),
+	copiedHerd(calmHerd("guard, copies, early", herd{GuardSettings: guardOf(func(g *table.GuardSettings) { g.Early = 2 * time.Second }), takes: 400 * milli, lives: 9, dies: true}, wanting...)),
+	copiedHerd(calmHerd("guard, copies, writers", herd{GuardSettings: waiting, takes: 300 * milli, lives: 2, writers: true, dies: true}, writing...)),
+	copiedHerd(calmHerd("guard, copies, others append and touch", herd{GuardSettings: guardOf(func(g *table.GuardSettings) { g.Lease = time.Second }), takes: 300 * milli, lives: 2, dies: true}, meddling...)),
+	copiedHerd(calmHerd("guard, copies, pooled, many deletes", herd{GuardSettings: guardOf(func(g *table.GuardSettings) { g.OnlyAfterMiss, g.Wait = true, 100*time.Millisecond }), takes: 400 * milli, lives: 2, shares: true}, deleting...)),
 	{name: "guard, copies, late packets", sidecars: 2, servers: 2, strict: true, copies: spread, late: tardy, request: patient, errs: true,
 		asks: deleting, aimed: true, cold: 1, pace: 6 * milli, faults: []string{"nothing"}, count: 3, calm: true, exact: true, herd: &brisk},
 	{name: "guard, copies, one proxy far away", sidecars: 2, servers: 2, strict: true, copies: spread, far: 30 * milli, errs: true,
@@ -119,14 +119,14 @@ var herds = []scenario{
 
 // Herds during faults, with a request timeout of 200 ms.
 var (
-	brisk     = herd{Guard: table.Guard{Lease: time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond}, takes: 150 * milli, lives: 2}
-	threaded  = herd{Guard: table.Guard{Clients: table.Shared, Lease: time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond}, takes: 150 * milli, lives: 2, threads: 3}
-	softly    = herd{Guard: table.Guard{Lease: time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond, Stale: 3 * time.Second}, takes: 150 * milli, lives: 4}
-	crowded   = herd{Guard: table.Guard{Lease: time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond}, takes: 150 * milli, lives: 2, writers: true}
-	forgiving = herd{Guard: guardOf(func(g *table.Guard) { g.Lease, g.Stale = time.Second, 3*time.Second }), takes: 300 * milli, lives: 2, dies: true}
-	yielding  = herd{Guard: brisk.Guard, takes: 300 * milli, lives: 2, yields: true}
-	slowest   = herd{Guard: brisk.Guard, takes: 2 * second, lives: 100, equal: true}
-	pooled    = herd{Guard: table.Guard{Lease: 3 * time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond, OnlyAfterMiss: true}, takes: 150 * milli, lives: 2, shares: true}
+	brisk     = herd{GuardSettings: table.GuardSettings{Lease: time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond}, takes: 150 * milli, lives: 2}
+	threaded  = herd{GuardSettings: table.GuardSettings{Clients: table.Shared, Lease: time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond}, takes: 150 * milli, lives: 2, threads: 3}
+	softly    = herd{GuardSettings: table.GuardSettings{Lease: time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond, Stale: 3 * time.Second}, takes: 150 * milli, lives: 4}
+	crowded   = herd{GuardSettings: table.GuardSettings{Lease: time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond}, takes: 150 * milli, lives: 2, writers: true}
+	forgiving = herd{GuardSettings: guardOf(func(g *table.GuardSettings) { g.Lease, g.Stale = time.Second, 3*time.Second }), takes: 300 * milli, lives: 2, dies: true}
+	yielding  = herd{GuardSettings: brisk.GuardSettings, takes: 300 * milli, lives: 2, yields: true}
+	slowest   = herd{GuardSettings: brisk.GuardSettings, takes: 2 * second, lives: 100, equal: true}
+	pooled    = herd{GuardSettings: table.GuardSettings{Lease: 3 * time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond, OnlyAfterMiss: true}, takes: 150 * milli, lives: 2, shares: true}
 )
 
 var (
@@ -162,9 +162,9 @@ func TestGuardAblations(t *testing.T) {
 		return herds[i]
 	}
 	unpooled := herdOf("guard, pooled")
-	unpooled.herd = &herd{Guard: waiting, takes: unpooled.herd.takes, lives: unpooled.herd.lives, shares: true}
+	unpooled.herd = &herd{GuardSettings: waiting, takes: unpooled.herd.takes, lives: unpooled.herd.lives, shares: true}
 	unthreaded := herdOf("guard, threads, many deletes")
-	unthreaded.herd = &herd{Guard: guardOf(func(g *table.Guard) { g.Clients, g.Lease = table.Sequential, time.Second }), takes: unthreaded.herd.takes, lives: unthreaded.herd.lives, threads: 3}
+	unthreaded.herd = &herd{GuardSettings: guardOf(func(g *table.GuardSettings) { g.Clients, g.Lease = table.Sequential, time.Second }), takes: unthreaded.herd.takes, lives: unthreaded.herd.lives, threads: 3}
 	cases := []struct {
 		name  string
 		fleet scenario

@@ -94,7 +94,7 @@ func (f *fleet) table() *table.Table {
 		route.Copies.Copies--
 	}
 	if f.herd != nil {
-		route.Guard = &f.herd.Guard
+		route.Guard = &f.herd.GuardSettings
 		t.Limits.Tickets = cmp.Or(f.herd.tickets, limits.Tickets)
 	}
 	t.Listeners = []table.Listener{{Network: "tcp", Address: "here", Routes: []table.Route{route}}}

@@ -263,7 +263,7 @@ func (r *routeFeatures) route(main, far *table.Pool) table.Route {
 		to.Buffer = &table.Buffer{Every: 200 * time.Millisecond, Keep: 2 * time.Second, Last: r.bufferLast, Keys: 6}
 	}
 	if r.guard {
-		to.Guard = &table.Guard{Lease: 2 * time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond, HoldMany: r.holds}
+		to.Guard = &table.GuardSettings{Lease: 2 * time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond, HoldMany: r.holds}
 		to.Guard.Clients, to.Guard.OnlyAfterMiss = r.clients, r.after
 		switch {
 		case r.waitsFirst:
@@ -279,11 +279,11 @@ func (r *routeFeatures) route(main, far *table.Pool) table.Route {
 		}
 	}
 	if r.tags {
-		to.Tags = &table.Tags{Rule: stamp.Rule{Namespace: stamp.In("")}, Suffix: ";tags=", Read: r.tagsRead}
+		to.Tags = &table.TagSettings{Rule: stamp.Rule{Namespace: stamp.In("")}, Suffix: ";tags=", Read: r.tagsRead}
 		to.Guard.Hide = r.tagsRead
 	}
 	if r.near {
-		to.Near = &table.Near{Memory: 1 << 16, All: !r.nearHot, TTL: 300 * time.Millisecond}
+		to.Near = &table.NearSettings{Memory: 1 << 16, All: !r.nearHot, TTL: 300 * time.Millisecond}
 	}
 	return to
 }

@@ -325,7 +325,7 @@ func SummaryOf(r *table.Route, longest int) routeSummary {
 
 // guardText describes the guard of a route: how gets of a missing value are answered, except
 // the get of the client that rebuilds it.
-func guardText(g *table.Guard) string {
+func guardText(g *table.GuardSettings) string {
 	switch {
 	case g == nil:
 		return ""
@@ -351,7 +351,7 @@ func guardText(g *table.Guard) string {
 
 // tagsText describes the tags of a route. With a suffix, it also computes how long keys can
 // be, because a key, the suffix and the names of tags share the longest bytes of a key.
-func tagsText(tags *table.Tags, longest int) string {
+func tagsText(tags *table.TagSettings, longest int) string {
 	switch {
 	case tags == nil:
 		return ""

@@ -13,7 +13,7 @@ import (
 	"ringside/proxy/live"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
-	"ringside/proxy/watch/why"
+	"ringside/proxy/watch/missreason"
 	"ringside/proxy/wire"
 )
 
@@ -41,7 +41,7 @@ func AppendMetrics(dst []byte, p *proxy.Proxy, reload live.Reload, adminClosed u
 	out.misses(p)
 	out.failover(s)
 	out.rolls(s)
-	out.pools(p, t.Pools, s.Members)
+	out.pools(p, t.Pools, s.Phases)
 	for _, pool := range t.Pools {
 		out.set(poolShared, float64(live.SharedServers(s, pool.Name)), pool.Name)
 	}
@@ -236,7 +236,7 @@ func (out *output) misses(p *proxy.Proxy) {
 		l := &is.Routes[i]
 		for reason, n := range l.Reasons {
 			if n > 0 {
-				out.count(missReasons, n, l.Name, why.Reason(reason).String())
+				out.count(missReasons, n, l.Name, missreason.Reason(reason).String())
 			}
 		}
 		out.count(missFills, l.Filled, l.Name)
@@ -249,7 +249,7 @@ func (out *output) misses(p *proxy.Proxy) {
 }
 
 // pools writes the servers of each pool, and the operator's orders for them. The order of a
-// pool with a keeper is an attribute of its members, that of another pool one of the process.
+// pool with a keeper is an attribute of its servers, that of another pool one of the process.
 func (out *output) pools(px *proxy.Proxy, pools []*table.Pool, members []stats.PhaseSnapshot) {
 	type place struct{ pool, server, address, weight string }
 	seen := map[place]bool{} // a pool may list a server twice, but a series must be unique
@@ -277,8 +277,8 @@ func (out *output) pools(px *proxy.Proxy, pools []*table.Pool, members []stats.P
 }
 
 func (out *output) failover(s *stats.Snapshot) {
-	for i := range s.Members {
-		m := &s.Members[i]
+	for i := range s.Phases {
+		m := &s.Phases[i]
 		suspect := 0.0
 		if m.Suspect {
 			suspect = 1

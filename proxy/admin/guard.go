@@ -56,7 +56,7 @@ var guardEvents = map[stats.GuardEvent]*metric{
 		"Commands without protection by the guard because their server has no meta commands or no cas."),
 }
 
-func (out *output) guard(g *stats.Guard) {
+func (out *output) guard(g *stats.GuardStats) {
 	for e, m := range guardEvents {
 		out.count(m, g.Counted(e), g.Route)
 	}
@@ -100,7 +100,7 @@ var tagEvents = map[stats.TagEvent]*metric{
 		"Storage commands rejected because they have more tags than limits.tags_per_value."),
 }
 
-func (out *output) tags(list []*stats.Tags, said *stats.InvalidationCounts) {
+func (out *output) tags(list []*stats.TagStats, said *stats.InvalidationCounts) {
 	for _, t := range list {
 		for e, m := range tagEvents {
 			out.count(m, t.Counted(e), t.Route)

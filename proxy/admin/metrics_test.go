@@ -121,8 +121,8 @@ func moving(t *testing.T) *proxy.Proxy {
 // withGuard returns a proxy of guarded routes that differ only in their labels.
 func withGuard() *proxy.Proxy {
 	of := tableOf(pool("guarded"))
-	guard := &table.Guard{Lease: time.Second}
-	of.Listeners[0].Routes = []table.Route{{Prefix: "page:", Pool: of.Pools[0], Guard: guard, Tags: &table.Tags{}}, {Match: "page:", Pool: of.Pools[0], Guard: guard}, {Match: "*:page", Pool: of.Pools[0], Near: &table.Near{TTL: time.Second, Memory: 1 << 20}}}
+	guard := &table.GuardSettings{Lease: time.Second}
+	of.Listeners[0].Routes = []table.Route{{Prefix: "page:", Pool: of.Pools[0], Guard: guard, Tags: &table.TagSettings{}}, {Match: "page:", Pool: of.Pools[0], Guard: guard}, {Match: "*:page", Pool: of.Pools[0], Near: &table.NearSettings{TTL: time.Second, Memory: 1 << 20}}}
 	p := proxy.NewProxy(of, "1", slog.New(slog.DiscardHandler))
 	newLoop(p)
 	return p

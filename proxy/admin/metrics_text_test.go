@@ -54,7 +54,7 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// Where keys move, an order is shown for the keeper's member, otherwise for the process.
+// Where keys move, an order is shown for the keeper's server, otherwise for the process.
 func TestOrdersOfMembers(t *testing.T) {
 	a, b := table.Target{Name: "a", Network: "tcp", Address: "10.0.0.1:11211", Weight: 1}, table.Target{Name: "b", Network: "tcp", Address: "10.0.0.2:11211", Weight: 1}
 	out := newOutput()
@@ -84,7 +84,7 @@ func TestSizeOfManyServers(t *testing.T) {
 		s.Latency.Sum = count * 100_000
 		out.server(s)
 		pool.Servers = append(pool.Servers, s.Target)
-		of.Members = append(of.Members, stats.PhaseSnapshot{Pool: "main", Target: s.Target, Lease: 1_234_567_890})
+		of.Phases = append(of.Phases, stats.PhaseSnapshot{Pool: "main", Target: s.Target, Lease: 1_234_567_890})
 		for _, to := range []string{"suspect", "up", "LEAVING", "OUT", "RETURN", "WARM", "SETTLE", "IN"} {
 			if i >= 20 {
 				break // enough servers have been out
@@ -93,7 +93,7 @@ func TestSizeOfManyServers(t *testing.T) {
 		}
 	}
 	out.failover(of)
-	out.pools(proxy.NewProxy(&table.Table{}, "1", slog.New(slog.DiscardHandler)), []*table.Pool{pool}, of.Members)
+	out.pools(proxy.NewProxy(&table.Table{}, "1", slog.New(slog.DiscardHandler)), []*table.Pool{pool}, of.Phases)
 	const rest = 40_000 // of metrics that are not per server
 	if size := rest + len(out.appendTo(nil)); size >= 1_000_000 {
 		t.Errorf("%d bytes", size)

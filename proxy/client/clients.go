@@ -14,7 +14,7 @@ import (
 	"ringside/proxy/table"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
-	"ringside/proxy/wire/frame"
+	"ringside/proxy/wire/binary"
 )
 
 // Clients has the clients of one loop and their commands in flight.
@@ -41,7 +41,7 @@ type Clients struct {
 	restLine   []byte // scratch: the next piece of a multi-key read
 
 	Req           wire.Request // scratch: the current request
-	Frame         frame.Frame  // scratch: the frame of the current request, of a binary client
+	Frame         binary.Frame // scratch: the frame of the current request, of a binary client
 	frameKey      []byte       // scratch: the key of that frame, in the input
 	spelled       []byte       // scratch: the text or meta form of that frame
 	framed        []byte       // scratch: the frame of a reply

@@ -8,7 +8,7 @@ import (
 	"ringside/proxy/stats"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
-	"ringside/proxy/wire/frame"
+	"ringside/proxy/wire/binary"
 )
 
 // parseFrames handles the frames in the current input. Quiet gets are only collected: see
@@ -24,7 +24,7 @@ func (s *Session) parseFrames() {
 		if s.unknown {
 			limits = &loginLimits
 		}
-		n, err := frame.Next(limits, buf, &e.Frame)
+		n, err := binary.Next(limits, buf, &e.Frame)
 		if err == wire.ErrShort {
 			s.shortFrame(buf)
 			return
@@ -60,7 +60,7 @@ func (s *Session) parseFrames() {
 			continue
 		}
 		s.endBatch()
-		e.spelled = frame.Spell(&e.Wire, e.spelled[:0], buf, &e.Frame, &e.Req)
+		e.spelled = binary.Spell(&e.Wire, e.spelled[:0], buf, &e.Frame, &e.Req)
 		s.Handler.Serve(s, e.spelled)
 	}
 }
@@ -71,7 +71,7 @@ func (s *Session) serveLarge(buf []byte, n int) {
 	e := s.e
 	in := e.Input
 	c := e.Buffers.Get(n + maxSpelled)
-	line := frame.Spell(&e.Wire, c.Data[:0], buf, &e.Frame, &e.Req)
+	line := binary.Spell(&e.Wire, c.Data[:0], buf, &e.Frame, &e.Req)
 	c.End = len(line)
 	in.Start += n
 	e.Input = c
@@ -93,7 +93,7 @@ func (s *Session) shortFrame(buf []byte) {
 	s.endBatch() // the collected gets are sent first
 	rest := s.Need - len(buf)
 	s.Need = 0
-	e.spelled = frame.Spell(&e.Wire, e.spelled[:0], buf, &e.Frame, &e.Req)
+	e.spelled = binary.Spell(&e.Wire, e.spelled[:0], buf, &e.Frame, &e.Req)
 	s.Handler.NoMemory(s, e.spelled, rest)
 	e.Input.Start = e.Input.End
 }
@@ -109,7 +109,7 @@ func (x *Exchange) beginFrame() {
 // framed is an exchange of a binary client in its role as the receiver of attempts.
 type framed struct {
 	*Exchange
-	head frame.Head // what the reply repeats of the request frame
+	head binary.Head // what the reply repeats of the request frame
 }
 
 // Reply handles one reply to the attempt a: a line or value with the bytes b.
@@ -167,7 +167,7 @@ func (x *Exchange) emitFrames(a *upstream.Attempt, b []byte) {
 	}
 	switch {
 	case err != nil:
-		e.framed = x.frames.head.AppendFailure(e.framed, b, frame.Internal)
+		e.framed = x.frames.head.AppendFailure(e.framed, b, binary.Internal)
 	case r.Kind == wire.End && x.Hits > 0:
 		return
 	default:
@@ -178,14 +178,14 @@ func (x *Exchange) emitFrames(a *upstream.Attempt, b []byte) {
 }
 
 // statusOf returns the status of a binary reply for a request that failed with a SERVER_ERROR.
-func statusOf(o stats.Outcome) frame.Status {
+func statusOf(o stats.Outcome) binary.Status {
 	switch o {
 	case stats.QueueFull:
-		return frame.Busy
+		return binary.Busy
 	case stats.Unavailable, stats.TimedOut, stats.Lost:
-		return frame.Temporary
+		return binary.Temporary
 	}
-	return frame.Internal
+	return binary.Internal
 }
 
 // forwardValue sends a complete value.
@@ -196,7 +196,7 @@ func (x *Exchange) forwardValue(a *upstream.Attempt, r *wire.Reply, b []byte) (t
 
 // sendValue appends a complete value to q, as the reply to h. key is the key in the reply. If q
 // is nil, the client is gone.
-func (x *Exchange) sendValue(q *link.Queue, h frame.Head, key []byte, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
+func (x *Exchange) sendValue(q *link.Queue, h binary.Head, key []byte, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
 	if q == nil {
 		return 0
 	}

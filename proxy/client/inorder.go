@@ -8,7 +8,7 @@ import (
 	"ringside/proxy/stats"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
-	"ringside/proxy/wire/frame"
+	"ringside/proxy/wire/binary"
 )
 
 // inOrder stores the values of one multi-key read until all servers have replied.
@@ -124,7 +124,7 @@ type batch struct {
 
 // place is one quiet get.
 type place struct {
-	head frame.Head
+	head binary.Head
 	next int32 // the place of the next key in the same attempt; 0: none
 	left int   // bytes still to come of its value, if that is passed on in pieces
 }
@@ -147,7 +147,7 @@ func (s *Session) joins(buf []byte, n int) bool {
 	switch {
 	case e.batch != nil:
 		return len(e.batch.InOrder.batch.places) < maxBatch
-	case s.window > 0 || s.Tasks > 0 || !frame.BeginsQuietGet(buf[n:]):
+	case s.window > 0 || s.Tasks > 0 || !binary.BeginsQuietGet(buf[n:]):
 		return false
 	}
 	e.Req = wire.Request{Op: wire.Get, Flags: wire.Binary, NumKeys: 1, Several: e.Req.Several[:0]}
@@ -162,7 +162,7 @@ func (s *Session) batchOn(buf []byte) bool {
 	if len(key) == 0 || len(e.batch.InOrder.batch.places) >= maxBatch || !s.Handler.ServeQuiet(s, key) {
 		return false
 	}
-	n := frame.HeadSize + len(key)
+	n := binary.HeadSize + len(key)
 	e.Input.Start += n
 	s.turn.keys--
 	s.turn.bytes -= n

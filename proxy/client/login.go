@@ -10,7 +10,7 @@ import (
 	"ringside/proxy/link"
 	"ringside/proxy/table"
 	"ringside/proxy/wire"
-	"ringside/proxy/wire/frame"
+	"ringside/proxy/wire/binary"
 )
 
 // loginTime is how long a client may be connected without logging in.
@@ -150,34 +150,34 @@ const plain = "PLAIN" // the SASL mechanism: RFC 4616
 // login, as memcached -S does.
 func (s *Session) loginFrame(buf []byte) {
 	e, f := s.e, &s.e.Frame
-	status, text := frame.AuthFailed, ""
+	status, text := binary.AuthFailed, ""
 	mechanism, message := string(f.Key.Of(buf)), f.Value.Of(buf)
 	stepping := s.stepping
 	s.stepping = false
 	switch {
 	case s.users == nil:
-		status = frame.NoCommand
+		status = binary.NoCommand
 	case f.Op != wire.Auth:
 		s.Swallow = 0
 		s.Quit()
-	case f.Opcode == frame.Mechanisms:
-		status, text = frame.Success, plain
-	case f.Oversized(), mechanism != plain, f.Opcode == frame.Step && !stepping:
-	case len(message) == 0 && f.Opcode != frame.Step:
-		status, s.stepping = frame.Continue, true
+	case f.Opcode == binary.Mechanisms:
+		status, text = binary.Success, plain
+	case f.Oversized(), mechanism != plain, f.Opcode == binary.Step && !stepping:
+	case len(message) == 0 && f.Opcode != binary.Step:
+		status, s.stepping = binary.Continue, true
 	default:
 		// Authorization identity, user, password. A user may not act for another one.
 		parts := bytes.Split(message, []byte{0})
 		switch {
 		case len(parts) != 3 || len(parts[0]) > 0 && !bytes.Equal(parts[0], parts[1]):
 		case s.login(parts[1], parts[2]):
-			status, text = frame.Success, "Authenticated"
+			status, text = binary.Success, "Authenticated"
 		default:
 			s.delayAnswer(f.Head.AppendStatus(e.framed[:0], status, text))
 			return
 		}
 	}
-	if status == frame.AuthFailed {
+	if status == binary.AuthFailed {
 		s.revoke()
 	}
 	e.framed = f.Head.AppendStatus(e.framed[:0], status, text)

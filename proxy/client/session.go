@@ -8,7 +8,7 @@ import (
 
 	"ringside/proxy/link"
 	"ringside/proxy/wire"
-	"ringside/proxy/wire/frame"
+	"ringside/proxy/wire/binary"
 )
 
 // longLine is the length from which memcached rejects a line without an end, unless it is a
@@ -82,7 +82,7 @@ func (s *Session) Parse() {
 	e := s.e
 	if !s.spoken {
 		s.spoken = true
-		s.binary = e.Input.Bytes()[0] == frame.Magic
+		s.binary = e.Input.Bytes()[0] == binary.Magic
 	}
 	before := s.Tail
 	s.beginTurn()

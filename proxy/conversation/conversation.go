@@ -263,7 +263,7 @@ func (s *Harness) Line(line string) {
 				tagOption(s, &r, value)
 			case "near": // TTL for all values, or TTL:hot for the values of hot keys
 				ttl, hot, _ := strings.Cut(value, ":")
-				r.Near = &table.Near{Memory: 4096, All: hot == ""}
+				r.Near = &table.NearSettings{Memory: 4096, All: hot == ""}
 				r.Near.TTL, _ = time.ParseDuration(ttl)
 			case "ack":
 				r.Copies.Ack = map[string]replicate.Ack{"one": replicate.AckOne, "all": replicate.AckAll, "quorum": replicate.AckQuorum}[value]
@@ -426,8 +426,8 @@ func (s *Harness) Line(line string) {
 }
 
 // guardOption reads the options of a guarded route: wait=1s,stale=5s,…
-func guardOption(s *Harness, options string) *table.Guard {
-	g := &table.Guard{Lease: 10 * time.Second, LeaseMax: time.Minute, Wait: 400 * time.Millisecond}
+func guardOption(s *Harness, options string) *table.GuardSettings {
+	g := &table.GuardSettings{Lease: 10 * time.Second, LeaseMax: time.Minute, Wait: 400 * time.Millisecond}
 	for _, option := range strings.FieldsFunc(options, func(c rune) bool { return c == ',' }) {
 		name, value, _ := strings.Cut(option, ":")
 		d, _ := time.ParseDuration(value)
@@ -519,9 +519,9 @@ func (s *Harness) Pool(f []string) {
 // SetPhase changes the phase of a server in all pools that have it, as their keepers would.
 func (s *Harness) SetPhase(server, phase string) {
 	for _, w := range s.Proxy.Agents() {
-		for i := range w.Members {
+		for i := range w.Servers {
 			n, suspect := w.View.N(i), w.View.Suspected(i)
-			if w.Members[i].Name == server {
+			if w.Servers[i].Name == server {
 				for health.PhaseOf(n).String() != phase && phase != "SUSPECT" {
 					n++
 				}
@@ -537,18 +537,18 @@ func (s *Harness) SetPhase(server, phase string) {
 // comes publishes that all instances have the table and have reached stage to, as keepers would.
 func (s *Harness) comes(to stages.Stage) {
 	for _, w := range s.Proxy.Agents() {
-		b := stages.New(len(w.Members))
+		b := stages.New(len(w.Servers))
 		w.View.Handover.Tell(&b, 0, s.Now)
 		b.N = uint32(to)
 		w.View.Handover.Publish(&b)
 	}
 }
 
-// members calls f for each pool that has the server, with its view and the index of the server.
+// servers calls f for each pool that has the server, with its view and the index of the server.
 func (s *Harness) members(server string, f func(v *health.View, i int)) {
 	for _, w := range s.Proxy.Agents() {
-		for i := range w.Members {
-			if w.Members[i].Name == server {
+		for i := range w.Servers {
+			if w.Servers[i].Name == server {
 				f(w.View, i)
 			}
 		}

@@ -16,7 +16,7 @@ import (
 // tagOption parses the options of a route with tags: prefix,suffix,read and MATCH>TAG+TAG, with
 // commas between them.
 func tagOption(s *Harness, r *table.Route, options string) {
-	tags := &table.Tags{Rule: stamp.Rule{Namespace: stamp.In("")}}
+	tags := &table.TagSettings{Rule: stamp.Rule{Namespace: stamp.In("")}}
 	for option := range strings.SplitSeq(options, ",") {
 		switch match, list, ok := strings.Cut(option, ">"); {
 		case ok:
@@ -36,7 +36,7 @@ func tagOption(s *Harness, r *table.Route, options string) {
 		}
 	}
 	if r.Tags = tags; r.Guard == nil {
-		r.Guard = &table.Guard{Lease: 10 * time.Second, LeaseMax: time.Minute, Hide: tags.Read}
+		r.Guard = &table.GuardSettings{Lease: 10 * time.Second, LeaseMax: time.Minute, Hide: tags.Read}
 	}
 }
 

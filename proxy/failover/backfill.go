@@ -22,7 +22,7 @@ type backfill struct {
 	t    *task.Task
 	l    *single
 	then func(fillOutcome) // called at the end; nil: no command waits, and the backfill leaves the placeholder of another one alone
-	rule replicate.Rule    // member 0 is First, member 1 is Interim
+	rule replicate.Rule    // server 0 is First, server 1 is Interim
 	asks []fillAsk         // by their number
 	late bool              // a placeholder was made, or seen, when that was not allowed any more
 }

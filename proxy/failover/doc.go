@@ -19,7 +19,7 @@
 //	the keepers' loop: KeeperTimer ─► RunKeepers ─► Tick ─► requests ─► Ask ─► Keeper.Answered
 //	                                                   └► View.Publish ─► all loops, at their next look
 //
-// An agent outlives reloads that change neither the pool's members and placement nor its
+// An agent outlives reloads that change neither the pool's servers and placement nor its
 // settings, except wait.
 //
 // # Commands on an unreplicated key

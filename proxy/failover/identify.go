@@ -46,7 +46,7 @@ func (e *Keepers) asksIdentity(c *upstream.Conn) (asks bool) {
 	}
 	for _, m := range e.Registrations[c.Server] {
 		if asks = asks || m.Copies || m.Bound.Pool.Failover.Mode != table.FailFast; m.Copies {
-			m.Agent.View.SayIncomplete(m.Member, e.Now+int64(unsureTime))
+			m.Agent.View.SayIncomplete(m.ServerIndex, e.Now+int64(unsureTime))
 		}
 	}
 	return asks
@@ -88,7 +88,7 @@ func (d *identification) Answered(_ int, r *upstream.Result) {
 		return
 	}
 	e.StartedAnew(srv)
-	unknown := func(m Registration) bool { return !m.Agent.View.Recognized(m.Member, p) }
+	unknown := func(m Registration) bool { return !m.Agent.View.Recognized(m.ServerIndex, p) }
 	if p.Stranger(e.Now-d.heard) && slices.ContainsFunc(e.Registrations[srv], unknown) {
 		srv.Reject(p.Answers())
 	}

@@ -23,11 +23,11 @@ import (
 )
 
 // Agent hosts the keeper of a pool. It outlives reloads that change neither the pool's
-// members nor its settings. All loops use Pool, Members, failover, print and View; the rest
+// servers nor its settings. All loops use Pool, Servers, failover, print and View; the rest
 // belongs to the loop that runs the keepers.
 type Agent struct {
 	Pool     string
-	Members  []table.Target       // the pool's servers, then those of its gutter
+	Servers  []table.Target       // the pool's servers, then those of its gutter
 	failover table.Failover       // the settings that it was created with
 	print    string               // fingerprints of the placements of the pool and its gutter
 	departed map[string]departure // servers that reloads have removed from the pool, by name
@@ -35,7 +35,7 @@ type Agent struct {
 	HasWork  bool  // the keeper got input since its last run
 	Began    int64 // when the loop that runs it got it
 
-	// The outcomes of the first pings, by member. While most are missing, and not all have
+	// The outcomes of the first pings, by server. While most are missing, and not all have
 	// ended, the ejected servers are unknown, and a server that replies may have old
 	// values.
 	pinged         []bool
@@ -48,7 +48,7 @@ type Agent struct {
 	// View is written after each decision of the keeper, and read by all loops.
 	View *health.View
 
-	OwnMembers int                  // number of Members that are the pool's own
+	OwnServers int                  // number of Servers that are the pool's own
 	Events     map[[2]string]uint64 // number of decisions, by server and new state
 }
 
@@ -80,7 +80,7 @@ func Publish(t *table.Table, old *Published, seed uint64, without health.Ablatio
 	l := &Published{Table: t, Print: t.Print(), Copies: map[*table.Pool]uint64{}, Agents: map[*table.Pool]*Agent{}}
 	for _, pool := range t.Pools {
 		before, w := old.Agent(pool.Name), newAgent(pool)
-		same := before != nil && slices.Equal(before.Members, w.Members)
+		same := before != nil && slices.Equal(before.Servers, w.Servers)
 		switch needed := pool.NeedsKeeper(t); {
 		case !needed && (!same || before.View.AllIn()):
 			continue
@@ -111,13 +111,13 @@ func (l *Published) Agent(name string) *Agent {
 
 // newAgent creates the agent of a pool, without a keeper yet.
 func newAgent(pool *table.Pool) *Agent {
-	w := &Agent{Pool: pool.Name, OwnMembers: len(pool.Servers), Members: slices.Clone(pool.Servers), failover: pool.Failover,
+	w := &Agent{Pool: pool.Name, OwnServers: len(pool.Servers), Servers: slices.Clone(pool.Servers), failover: pool.Failover,
 		print: pool.Place.Fingerprint, Events: map[[2]string]uint64{}}
 	if g := pool.Failover.Gutter; g != nil {
-		w.Members = append(w.Members, g.Servers...)
+		w.Servers = append(w.Servers, g.Servers...)
 		w.print += " " + g.Place.Fingerprint
 	}
-	w.failover.Gutter, w.failover.Wait = nil, 0 // a reload creates another Gutter with the same members, and the keeper does not depend on how long writes wait
+	w.failover.Gutter, w.failover.Wait = nil, 0 // a reload creates another Gutter with the same servers, and the keeper does not depend on how long writes wait
 	return w
 }
 
@@ -126,18 +126,18 @@ type departure struct{ n, renamed uint32 }
 
 // start creates the keeper. before is the pool's previous agent, or nil.
 func (w *Agent) start(pool *table.Pool, before *Agent, seed uint64, without health.Ablation) {
-	members := make([]health.Server, len(w.Members))
-	for i, m := range w.Members {
-		members[i] = health.Server{Name: m.Name, Address: m.Network + " " + m.Address, Gutter: i >= len(pool.Servers)}
+	servers := make([]health.Server, len(w.Servers))
+	for i, m := range w.Servers {
+		servers[i] = health.Server{Name: m.Name, Address: m.Network + " " + m.Address, Gutter: i >= len(pool.Servers)}
 	}
 	// Settings that all proxies of a pool must share are part of the hash of the view
-	// record, by the address of its first member.
-	members[0].Address += fmt.Sprintf(" %s %s %v %v", w.print, w.failover.Mode, w.failover.Lease, w.failover.Request)
-	w.Keeper = health.New(pool.Name, members, w.failover.Settings, seed)
+	// record, by the address of its first server.
+	servers[0].Address += fmt.Sprintf(" %s %s %v %v", w.print, w.failover.Mode, w.failover.Lease, w.failover.Request)
+	w.Keeper = health.New(pool.Name, servers, w.failover.Settings, seed)
 	w.Keeper.Ablate(without)
 	w.depart(before)
-	w.View = health.NewView(len(members))
-	w.pinged = make([]bool, len(members))
+	w.View = health.NewView(len(servers))
+	w.pinged = make([]bool, len(servers))
 	w.publish()
 	w.HasWork = true
 }
@@ -150,11 +150,11 @@ func (w *Agent) depart(before *Agent) {
 	}
 	w.Keeper.Resume(before.View)
 	listed := func(name string) bool {
-		return slices.ContainsFunc(w.Members, func(m table.Target) bool { return m.Name == name })
+		return slices.ContainsFunc(w.Servers, func(m table.Target) bool { return m.Name == name })
 	}
 	w.departed = map[string]departure{}
 	maps.Copy(w.departed, before.departed)
-	for i, m := range before.Members[:before.OwnMembers] {
+	for i, m := range before.Servers[:before.OwnServers] {
 		if !listed(m.Name) {
 			w.departed[m.Name] = departure{before.View.N(i), before.View.Renamed(i)}
 		}
@@ -170,13 +170,13 @@ func (w *Agent) publish() {
 	w.View.Publish(w.Keeper, 2*w.brought > len(w.pinged) || w.ended == len(w.pinged))
 }
 
-// firstPing records that a request to a member has ended. The first request to a member is
+// firstPing records that a request to a server has ended. The first request to a server is
 // a ping.
-func (w *Agent) firstPing(member int, answered bool) {
-	if w.pinged[member] {
+func (w *Agent) firstPing(server int, answered bool) {
+	if w.pinged[server] {
 		return
 	}
-	w.pinged[member] = true
+	w.pinged[server] = true
 	w.ended++
 	if answered {
 		w.brought++
@@ -188,7 +188,7 @@ func (e *Keepers) RunKeepers() {
 	for _, w := range e.Agents {
 		w.View.Tell(w.Keeper, e.Now)
 		w.Keeper.Part(w.parting.Load())
-		for i := range w.Members {
+		for i := range w.Servers {
 			if w.View.Phase(i) == health.Warming {
 				asks, hits := w.View.WarmReads(i)
 				w.Keeper.Warmed(i, asks, hits, e.Now)
@@ -239,7 +239,7 @@ type request struct {
 // askFor sends a keeper's request. It is also sent to a server that is down, so that the
 // keeper notices its return.
 func (e *Keepers) askFor(w *Agent, r health.Request) {
-	m := w.Members[r.Server]
+	m := w.Servers[r.Server]
 	srv := e.ByAddress[m.Network+" "+m.Address]
 	if srv == nil { // a reload has just removed it
 		w.firstPing(r.Server, false)
@@ -289,7 +289,7 @@ func (d *request) Answered(id int, r *upstream.Result) {
 func (e *Keepers) Notify(srv *upstream.Server, what func(k *health.Keeper, server int, now int64)) {
 	for _, m := range e.Registrations[srv] {
 		f := func(e *Keepers) {
-			what(m.Agent.Keeper, m.Member, e.Now)
+			what(m.Agent.Keeper, m.ServerIndex, e.Now)
 			m.Agent.HasWork = true
 			e.Soon(link.KeeperTimer)
 		}
@@ -303,25 +303,25 @@ func (e *Keepers) Notify(srv *upstream.Server, what func(k *health.Keeper, serve
 
 // Registration is a pool that names a server and has a keeper.
 type Registration struct {
-	Pool   string             // the name of the pool
-	Agent  *Agent             // its agent
-	Member int                // index of the server at the keeper
-	Bound  *routing.BoundPool // the pool, as this loop has it
-	Copies bool               // the pool keeps replicas
+	Pool        string             // the name of the pool
+	Agent       *Agent             // its agent
+	ServerIndex int                // index of the server at the keeper
+	Bound       *routing.BoundPool // the pool, as this loop has it
+	Copies      bool               // the pool keeps replicas
 }
 
 // noteEvent counts and logs a decision of a keeper.
 func (e *Keepers) noteEvent(w *Agent, ev health.Event) {
 	name := ""
 	if ev.Server >= 0 {
-		name = w.Members[ev.Server].Name
+		name = w.Servers[ev.Server].Name
 	}
 	w.Events[[2]string{name, ev.To}]++
 	if ev.Server < 0 {
 		e.LogLimited(logLevel(ev), w.Pool+" "+ev.From+" "+ev.To, "pool state changed", "pool", w.Pool, "from", ev.From, "to", ev.To, "why", ev.Why)
 		return
 	}
-	if srv := e.ByAddress[w.Members[ev.Server].Network+" "+w.Members[ev.Server].Address]; srv != nil && ev.To == health.Out.String() {
+	if srv := e.ByAddress[w.Servers[ev.Server].Network+" "+w.Servers[ev.Server].Address]; srv != nil && ev.To == health.Out.String() {
 		e.Gone(srv)
 	}
 	e.LogInOrder(logLevel(ev), w.Pool+" "+name, w.Pool+" "+name+" "+ev.From+" "+ev.To, "server state changed", "pool", w.Pool, "server", name, "from", ev.From, "to", ev.To, "why", ev.Why)
@@ -342,17 +342,17 @@ func (e *Keepers) AddTo(into *stats.Snapshot) {
 		for what, n := range w.Events {
 			into.Events = append(into.Events, stats.PhaseEvents{Pool: w.Pool, Server: what[0], To: what[1], Count: n})
 		}
-		for i := range w.Members {
+		for i := range w.Servers {
 			v := w.Keeper.Verdict(i)
 			m := stats.PhaseSnapshot{
-				Pool: w.Pool, Target: w.Members[i], Gutter: i >= w.OwnMembers, Phase: health.PhaseOf(v.N), Number: v.N, Suspect: v.Suspect,
+				Pool: w.Pool, Target: w.Servers[i], Gutter: i >= w.OwnServers, Phase: health.PhaseOf(v.N), Number: v.N, Suspect: v.Suspect,
 				Why: v.Why, Override: v.Override, Renamed: w.Keeper.Renamed(i) != 0,
 				Since: time.Duration(e.Now - max(v.Since, w.Began)), InPhase: time.Duration(e.Now - max(v.InPhase, w.Began)), Lease: time.Duration(v.Lease - e.Now), ValidFor: time.Duration(v.ValidUntil - e.Now), Step: v.Step,
 			}
 			if v.Until > e.Now {
 				m.Due = time.Duration(v.Until - e.Now)
 			}
-			into.Members = append(into.Members, m)
+			into.Phases = append(into.Phases, m)
 		}
 	}
 }

@@ -62,7 +62,7 @@ const (
 	askDrop
 	askInterim
 	askWait
-	askFill // of the backfill: number is the index of the ask in modelDeeds
+	askFill // of the backfill: number is the index of the ask in modelSteps
 )
 
 type modelAsk struct{ kind, number uint8 }
@@ -243,11 +243,11 @@ func (c *modelClient) send(kind uint8) {
 	c.n++
 }
 
-// modelDeeds are the requests (asks) of backfills. The number of a modelAsk of kind askFill
-// is an index in modelDeeds.
-var modelDeeds []replicate.Ask
+// modelSteps are the requests (asks) of backfills. The number of a modelAsk of kind askFill
+// is an index in modelSteps.
+var modelSteps []replicate.Ask
 
-func (c *modelClient) deed(number uint8) replicate.Step { return modelDeeds[number].Step }
+func (c *modelClient) deed(number uint8) replicate.Step { return modelSteps[number].Step }
 
 // begin models single.Begin.
 func (x *modelExplorer) begin(w *modelWorld, i int) {
@@ -600,10 +600,10 @@ func (x *modelExplorer) fill(w *modelWorld, i int) {
 			if a.Number >= modelAsks {
 				panic("too many asks")
 			}
-			at := slices.Index(modelDeeds, a)
+			at := slices.Index(modelSteps, a)
 			if at < 0 {
-				at = len(modelDeeds)
-				modelDeeds = append(modelDeeds, a)
+				at = len(modelSteps)
+				modelSteps = append(modelSteps, a)
 			}
 			c.open[c.n] = modelAsk{askFill, uint8(at)}
 			c.n++
@@ -637,7 +637,7 @@ func (x *modelExplorer) fill(w *modelWorld, i int) {
 // filled executes one request of a backfill.
 func (x *modelExplorer) filled(w *modelWorld, i int, number uint8) string {
 	c := &w.clients[i]
-	a := modelDeeds[number]
+	a := modelSteps[number]
 	f := &w.f
 	k := replicate.OK
 	shown := func(it *modelItem) replicate.Kind {
@@ -682,10 +682,10 @@ func (x *modelExplorer) filled(w *modelWorld, i int, number uint8) string {
 	c.fetched = uint8(a.Step) + 1
 	c.mend.HandleOutcome(a.Number, replicate.Outcome{Kind: k})
 	x.fill(w, i)
-	return fmt.Sprint("backfill ", deedNames[a.Step], ": ", k)
+	return fmt.Sprint("backfill ", stepNames[a.Step], ": ", k)
 }
 
-var deedNames = map[replicate.Step]string{replicate.Claim: "claim", replicate.Look: "look", replicate.Wait: "wait",
+var stepNames = map[replicate.Step]string{replicate.Claim: "claim", replicate.Look: "look", replicate.Wait: "wait",
 	replicate.Fetch: "fetch", replicate.Fill: "fill", replicate.Drop: "drop"}
 
 // explore visits every state that the commands of one set of phases can reach, from each

@@ -107,7 +107,7 @@ func (l *Spot) Place(i int) health.Place {
 // instance may have learned since the lookup that another server serves the key. If the
 // key's own server serves it, that depends only on the server's number, which only grows.
 // Otherwise it may depend on any server of the pool. The leases are checked first, against
-// the current time: see package copies.
+// the current time: see package replication.
 func (l *Spot) Sure(t *task.Task) bool {
 	v := l.View
 	if v == nil || !t.Route.Pool.Failover.Strict {

@@ -1,6 +1,6 @@
 package guard
 
-// The state of the misses of one key in one scope, besides the Entry.
+// The state of the misses of one key in one scope, besides the KeyMisses.
 
 import (
 	"slices"
@@ -14,13 +14,13 @@ import (
 
 // Miss is the outstanding misses of one key in one scope.
 type Miss struct {
-	Entry
+	KeyMisses
 	missOrigin // of the newest miss
 	key
 	Client *missClient // owner of the scope; nil: the scope is the process
 	Hash   uint64
-	Win    *leaseRecord   // the lease of the newest miss; nil: its client is not the lease holder
-	Route  *routing.Guard // of the newest miss
+	Win    *leaseRecord        // the lease of the newest miss; nil: its client is not the lease holder
+	Route  *routing.RouteGuard // of the newest miss
 
 	waiting       []func() // sets that wait until Busy ends
 	older, next   *Miss    // list of the entries that are not Busy, ordered by Last or by the end of Busy
@@ -122,7 +122,7 @@ func (c *missClient) count(n int64, hash uint64) {
 type leaseRecord struct {
 	Strike bool // it was counted as a strike: see neverFilledKeys.Won
 	at     int64
-	route  *routing.Guard
+	route  *routing.RouteGuard
 	over   bool
 }
 

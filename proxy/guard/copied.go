@@ -1,9 +1,9 @@
 package guard
 
-// This file connects the guard to package copies, for keys with several replicas.
+// This file connects the guard to package replication, for keys with several replicas.
 //
 // The guard runs each command of such a key as a step of the client's command, and
-// package copies carries out the step. So package copies decides which replica is the
+// package replication carries out the step. So package replication decides which replica is the
 // primary, the one with the reply that counts, and which servers take part. It also
 // decides what must wait or be repaired first, and when a reply still counts. The
 // guard repeats none of these rules. It knows only a replicaReply: which server has answered,
@@ -12,9 +12,9 @@ package guard
 //	get     mg as the route reads (read:): a value that is not due is served;
 //	        otherwise mg N R, which only the primary answers
 //	set     after a miss: ms C at the primary, then copies to the followers
-//	delete  a look, then the delete of package copies: tombstones at all replicas, then removal
+//	delete  a look, then the delete of package replication: tombstones at all replicas, then removal
 //
-// A miss belongs to the primary alone. Its cas is a token, which package copies
+// A miss belongs to the primary alone. Its cas is a token, which package replication
 // seals for the key and this server. The token is valid for one life of the server's
 // process, between two flushes. So a miss can't be answered after the primary dies,
 // rejoins or changes: its set then finds another cas. A new primary has no

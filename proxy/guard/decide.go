@@ -13,9 +13,9 @@ type Scope struct {
 // one reports whether the scope has at most one outstanding miss of a key.
 func (s Scope) one() bool { return !s.Shared && !s.AfterMiss }
 
-// Entry is the state of the outstanding misses of one key in one scope. The zero Entry
+// KeyMisses is the state of the outstanding misses of one key in one scope. The zero KeyMisses
 // has no misses.
-type Entry struct {
+type KeyMisses struct {
 	CAS   uint64 // of the item that the newest miss has seen; 0: unknown, so its rebuild is refused
 	N     uint32 // number of misses without a set yet
 	Mixed int64  // until this time no set is stored, because the misses may belong to different items
@@ -57,7 +57,7 @@ type Event struct {
 	Kind      Kind
 	CAS       uint64  // Missed: cas of the item seen, 0: unknown. SetDone: cas of the new value
 	Bound     uint64  // SetDone: the cas that was sent with the set, 0: none
-	Gone, Won bool    // Missed: see Entry
+	Gone, Won bool    // Missed: see KeyMisses
 	Outcome   Outcome // SetDone
 
 	Now, Lease, LeaseMax int64
@@ -78,9 +78,9 @@ const (
 
 // Decide returns the entry after the event, what to do, and a cas for Bind and
 // RemovePlaceholder.
-func Decide(s Scope, e Entry, ev Event) (Entry, Act, uint64) {
+func Decide(s Scope, e KeyMisses, ev Event) (KeyMisses, Act, uint64) {
 	if e.N > 0 && !e.Busy && ev.Now-e.Last > ev.LeaseMax {
-		e = Entry{}
+		e = KeyMisses{}
 	}
 	switch ev.Kind {
 	case Missed:
@@ -88,7 +88,7 @@ func Decide(s Scope, e Entry, ev Event) (Entry, Act, uint64) {
 		case s.Pooled:
 			return e, None, 0
 		case s.one() || e.N == 0:
-			return Entry{CAS: ev.CAS, N: 1, Last: ev.Now, Gone: ev.Gone, Won: ev.Won, Busy: e.Busy}, None, 0
+			return KeyMisses{CAS: ev.CAS, N: 1, Last: ev.Now, Gone: ev.Gone, Won: ev.Won, Busy: e.Busy}, None, 0
 		case ev.CAS != e.CAS:
 			e.Mixed = e.Last + ev.Lease
 		}
@@ -96,7 +96,7 @@ func Decide(s Scope, e Entry, ev Event) (Entry, Act, uint64) {
 		e.N++
 	case Found, Deleted:
 		if s.one() {
-			e = Entry{Busy: e.Busy}
+			e = KeyMisses{Busy: e.Busy}
 		}
 	case Set, Add:
 		switch {
@@ -128,18 +128,18 @@ func Decide(s Scope, e Entry, ev Event) (Entry, Act, uint64) {
 		e.CAS, e.Gone, e.Won = 0, false, false
 	case Closed:
 		if e.N > 0 && e.Won && e.Gone && !s.Shared {
-			return Entry{}, RemovePlaceholder, e.CAS
+			return KeyMisses{}, RemovePlaceholder, e.CAS
 		}
-		e = Entry{}
+		e = KeyMisses{}
 	}
 	return e, None, 0
 }
 
 // answered returns e with one miss less.
-func (e Entry) answered() Entry {
+func (e KeyMisses) answered() KeyMisses {
 	if e.N > 1 {
 		e.N--
 		return e
 	}
-	return Entry{Busy: e.Busy}
+	return KeyMisses{Busy: e.Busy}
 }

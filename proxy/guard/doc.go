@@ -59,7 +59,7 @@
 // # Replicated keys
 //
 // For a key with several replicas the guard does not send commands to servers itself.
-// It runs each one as a step of the client's command, and package copies carries out
+// It runs each one as a step of the client's command, and package replication carries out
 // the step: see copied.go.
 //
 // All tasks of one key run on one loop of the process. That loop has the misses and

@@ -44,7 +44,7 @@ type config struct {
 }
 
 type mutant struct {
-	decide                                                        func(s Scope, e Entry, ev Event) (Entry, Act, uint64)
+	decide                                                        func(s Scope, e KeyMisses, ev Event) (KeyMisses, Act, uint64)
 	answersStored, removes, lateFree, errorFree, keepCas, ownFree bool
 }
 
@@ -86,7 +86,7 @@ type thread struct {
 
 type conn struct {
 	shared        bool
-	entry         Entry
+	entry         KeyMisses
 	life          uint8
 	caused, older uint8 // outstanding misses that may cause a refusal; those from before the last lease
 	misses        uint8
@@ -145,7 +145,7 @@ func (x *explorer) apply(w *world, c uint8, ev Event) (Act, uint64) {
 	return act, cas
 }
 
-func (x *explorer) decide(s Scope, e Entry, ev Event) (Entry, Act, uint64) {
+func (x *explorer) decide(s Scope, e KeyMisses, ev Event) (KeyMisses, Act, uint64) {
 	if x.mutant.decide != nil {
 		return x.mutant.decide(s, e, ev)
 	}
@@ -715,8 +715,8 @@ func TestRule(t *testing.T) {
 }
 
 // with returns a mutant that changes what Decide returns.
-func with(f func(s Scope, e Entry, ev Event, next Entry, act Act, cas uint64) (Entry, Act, uint64)) mutant {
-	return mutant{decide: func(s Scope, e Entry, ev Event) (Entry, Act, uint64) {
+func with(f func(s Scope, e KeyMisses, ev Event, next KeyMisses, act Act, cas uint64) (KeyMisses, Act, uint64)) mutant {
+	return mutant{decide: func(s Scope, e KeyMisses, ev Event) (KeyMisses, Act, uint64) {
 		next, act, cas := Decide(s, e, ev)
 		return f(s, e, ev, next, act, cas)
 	}}
@@ -733,13 +733,13 @@ func TestMutants(t *testing.T) {
 		name, breaks, config string
 		mutant               mutant
 	}{
-		{"a set is not bound", "G2", "two clients", with(func(s Scope, e Entry, ev Event, next Entry, act Act, cas uint64) (Entry, Act, uint64) {
+		{"a set is not bound", "G2", "two clients", with(func(s Scope, e KeyMisses, ev Event, next KeyMisses, act Act, cas uint64) (KeyMisses, Act, uint64) {
 			if act == Bind && ev.Kind == Set {
 				return e.answered(), Write, 0
 			}
 			return next, act, cas
 		})},
-		{"an add is not bound", "G2", "locks", with(func(s Scope, e Entry, ev Event, next Entry, act Act, cas uint64) (Entry, Act, uint64) {
+		{"an add is not bound", "G2", "locks", with(func(s Scope, e KeyMisses, ev Event, next KeyMisses, act Act, cas uint64) (KeyMisses, Act, uint64) {
 			if act == Bind && ev.Kind == Add {
 				return e.answered(), Write, 0
 			}
@@ -748,64 +748,64 @@ func TestMutants(t *testing.T) {
 		{"a refused set is answered STORED", "G1", "two clients, one writes", mutant{answersStored: true}},
 		{"a refused set removes what is there", "G1", "two clients, one writes", mutant{removes: true}},
 		{"a miss after a wait is not recorded", "G2", "given up, own deletes", mutant{lateFree: true}},
-		{"a sequential connection keeps its earlier miss", "G3", "given up, own deletes", mutant{decide: func(s Scope, e Entry, ev Event) (Entry, Act, uint64) {
+		{"a sequential connection keeps its earlier miss", "G3", "given up, own deletes", mutant{decide: func(s Scope, e KeyMisses, ev Event) (KeyMisses, Act, uint64) {
 			s.Shared = s.Shared || ev.Kind == Missed
 			return Decide(s, e, ev)
 		}}},
-		{"a value does not end the miss", "G3", "two clients, both write and read twice", with(func(s Scope, e Entry, ev Event, next Entry, act Act, cas uint64) (Entry, Act, uint64) {
+		{"a value does not end the miss", "G3", "two clients, both write and read twice", with(func(s Scope, e KeyMisses, ev Event, next KeyMisses, act Act, cas uint64) (KeyMisses, Act, uint64) {
 			if ev.Kind == Found {
 				return e, None, 0
 			}
 			return next, act, cas
 		})},
-		{"an own delete does not end the miss", "G3", "given up, own deletes", with(func(s Scope, e Entry, ev Event, next Entry, act Act, cas uint64) (Entry, Act, uint64) {
+		{"an own delete does not end the miss", "G3", "given up, own deletes", with(func(s Scope, e KeyMisses, ev Event, next KeyMisses, act Act, cas uint64) (KeyMisses, Act, uint64) {
 			if ev.Kind == Deleted {
 				return e, None, 0
 			}
 			return next, act, cas
 		})},
-		{"a delete ends the misses of a shared connection", "G2", "shared", with(func(s Scope, e Entry, ev Event, next Entry, act Act, cas uint64) (Entry, Act, uint64) {
+		{"a delete ends the misses of a shared connection", "G2", "shared", with(func(s Scope, e KeyMisses, ev Event, next KeyMisses, act Act, cas uint64) (KeyMisses, Act, uint64) {
 			if ev.Kind == Deleted {
-				return Entry{}, None, 0
+				return KeyMisses{}, None, 0
 			}
 			return next, act, cas
 		})},
-		{"misses of different items are not mixed", "G2", "shared, deletes by others", with(func(s Scope, e Entry, ev Event, next Entry, act Act, cas uint64) (Entry, Act, uint64) {
+		{"misses of different items are not mixed", "G2", "shared, deletes by others", with(func(s Scope, e KeyMisses, ev Event, next KeyMisses, act Act, cas uint64) (KeyMisses, Act, uint64) {
 			next.Mixed = 0
 			return next, act, cas
 		})},
-		{"mixed misses stay mixed", "G3", "shared, a lease passes", with(func(s Scope, e Entry, ev Event, next Entry, act Act, cas uint64) (Entry, Act, uint64) {
+		{"mixed misses stay mixed", "G3", "shared, a lease passes", with(func(s Scope, e KeyMisses, ev Event, next KeyMisses, act Act, cas uint64) (KeyMisses, Act, uint64) {
 			if next.Mixed != 0 {
 				next.Mixed = 1 << 40
 			}
 			return next, act, cas
 		})},
-		{"a set ends all misses", "G2", "shared, deletes by others", with(func(s Scope, e Entry, ev Event, next Entry, act Act, cas uint64) (Entry, Act, uint64) {
+		{"a set ends all misses", "G2", "shared, deletes by others", with(func(s Scope, e KeyMisses, ev Event, next KeyMisses, act Act, cas uint64) (KeyMisses, Act, uint64) {
 			if next.N < e.N {
-				next = Entry{Busy: next.Busy}
+				next = KeyMisses{Busy: next.Busy}
 			}
 			return next, act, cas
 		})},
-		{"a set ends no miss", "G3", "two clients, both write", with(func(s Scope, e Entry, ev Event, next Entry, act Act, cas uint64) (Entry, Act, uint64) {
+		{"a set ends no miss", "G3", "two clients, both write", with(func(s Scope, e KeyMisses, ev Event, next KeyMisses, act Act, cas uint64) (KeyMisses, Act, uint64) {
 			if ev.Kind == SetDone && ev.Bound != 0 {
 				e.Busy = false
 				return e, act, cas
 			}
 			return next, act, cas
 		})},
-		{"other misses keep the old cas", "G3", "shared", with(func(s Scope, e Entry, ev Event, next Entry, act Act, cas uint64) (Entry, Act, uint64) {
+		{"other misses keep the old cas", "G3", "shared", with(func(s Scope, e KeyMisses, ev Event, next KeyMisses, act Act, cas uint64) (KeyMisses, Act, uint64) {
 			if ev.Kind == SetDone && next.N > 0 {
 				next.CAS = e.CAS
 			}
 			return next, act, cas
 		})},
-		{"sets of one scope do not wait for each other", "G3", "a pool, sets after misses only", mutant{decide: func(s Scope, e Entry, ev Event) (Entry, Act, uint64) {
+		{"sets of one scope do not wait for each other", "G3", "a pool, sets after misses only", mutant{decide: func(s Scope, e KeyMisses, ev Event) (KeyMisses, Act, uint64) {
 			if ev.Kind == Set || ev.Kind == Add {
 				e.Busy = false
 			}
 			return Decide(s, e, ev)
 		}}},
-		{"a value is given back", "G1", "shared, closing", mutant{decide: func(s Scope, e Entry, ev Event) (Entry, Act, uint64) {
+		{"a value is given back", "G1", "shared, closing", mutant{decide: func(s Scope, e KeyMisses, ev Event) (KeyMisses, Act, uint64) {
 			if ev.Kind == Closed {
 				s.Shared = false
 			}
@@ -815,20 +815,20 @@ func TestMutants(t *testing.T) {
 			}
 			return next, act, cas
 		}}},
-		{"an add replaces a value", "G6", "shared, locks", mutant{decide: func(s Scope, e Entry, ev Event) (Entry, Act, uint64) {
+		{"an add replaces a value", "G6", "shared, locks", mutant{decide: func(s Scope, e KeyMisses, ev Event) (KeyMisses, Act, uint64) {
 			e.Gone = e.Gone || ev.Kind == Add
 			return Decide(s, e, ev)
 		}}},
 		{"a miss without a cas is not recorded", "G2", "errors", mutant{errorFree: true}},
 		{"a cas outlives its server", "G2", "restart", mutant{keepCas: true}},
-		{"an error ends the miss", "G2", "errors", with(func(s Scope, e Entry, ev Event, next Entry, act Act, cas uint64) (Entry, Act, uint64) {
+		{"an error ends the miss", "G2", "errors", with(func(s Scope, e KeyMisses, ev Event, next KeyMisses, act Act, cas uint64) (KeyMisses, Act, uint64) {
 			if ev.Kind == SetDone && ev.Outcome == Failed {
 				return next.answered(), act, cas
 			}
 			return next, act, cas
 		})},
 		{"a client waits for its own placeholder", "G5", "given up, own deletes", mutant{ownFree: true}},
-		{"a set without a miss is a write, though none should be", "G2", "a pool of two instances", with(func(s Scope, e Entry, ev Event, next Entry, act Act, cas uint64) (Entry, Act, uint64) {
+		{"a set without a miss is a write, though none should be", "G2", "a pool of two instances", with(func(s Scope, e KeyMisses, ev Event, next KeyMisses, act Act, cas uint64) (KeyMisses, Act, uint64) {
 			if act == Refuse && e.N == 0 {
 				return e, Write, 0
 			}

@@ -14,12 +14,12 @@ import (
 )
 
 // leaseSeconds returns how long a rebuild may last, in seconds.
-func leaseSeconds(rt *routing.Guard) int64 {
+func leaseSeconds(rt *routing.RouteGuard) int64 {
 	return int64((rt.Learned.Lease(rt.Lease) + time.Second - 1) / time.Second)
 }
 
 // earlyTime returns how long before its expiry a value is due.
-func earlyTime(rt *routing.Guard) time.Duration {
+func earlyTime(rt *routing.RouteGuard) time.Duration {
 	if rt.Auto {
 		if slow := rt.Learned.Slow(); slow > 0 {
 			return min(max(2*slow, 2*time.Second), time.Minute)
@@ -32,7 +32,7 @@ func earlyTime(rt *routing.Guard) time.Duration {
 // appendFlags appends the meta flags of a guarded read to dst. If fresh is set, the
 // read must not return an old value. chance prevents keys that were set together from
 // being due together.
-func appendFlags(dst []byte, rt *routing.Guard, fresh, hide bool, chance *rand.Rand) []byte {
+func appendFlags(dst []byte, rt *routing.RouteGuard, fresh, hide bool, chance *rand.Rand) []byte {
 	if hide {
 		return append(dst, " R0"...)
 	}
@@ -56,10 +56,10 @@ func appendFlags(dst []byte, rt *routing.Guard, fresh, hide bool, chance *rand.R
 
 // hidingRoute returns the guard for a server without cas. It does not protect rebuilds: it
 // only hides the items of other instances from clients.
-func hidingRoute(rt *routing.Guard) *routing.Guard {
-	how := *rt.Guard
+func hidingRoute(rt *routing.RouteGuard) *routing.RouteGuard {
+	how := *rt.GuardSettings
 	how.Hide, how.Stale, how.Early, how.Auto = true, 0, 0, false
-	return &routing.Guard{Guard: &how, Learned: rt.Learned}
+	return &routing.RouteGuard{GuardSettings: &how, Learned: rt.Learned}
 }
 
 // plainLine returns a meta command on a key, which it encodes if the key has spaces or
@@ -89,7 +89,7 @@ func exptimeFor(left, now int64) int64 {
 // Unix time. The value is kept longer so that it can be served during its rebuild. A
 // value with a short TTL must not be due for an early refresh from its first second on.
 // If it can't be kept longer, it is sealed: no client may refresh it early.
-func storedTTL(rt *routing.Guard, n, now int64) (kept int64, sealed bool) {
+func storedTTL(rt *routing.RouteGuard, n, now int64) (kept int64, sealed bool) {
 	stale, early := int64(rt.Stale/time.Second), int64(earlyTime(rt)/time.Second)
 	left := n
 	if n > maxRelative {

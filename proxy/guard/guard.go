@@ -160,7 +160,7 @@ func (g *Guard) Handle(t *task.Task) bool {
 	if l == nil { // the key was not guarded yet when the request arrived
 		l = &rule{party: &clientState{g: g, missClient: missClient{ID: t.Asker}}}
 	}
-	l.g, l.Guard = g, t.Route.Guard
+	l.g, l.RouteGuard = g, t.Route.Guard
 	l.fast.arrive(g)
 	if t.Route.Copies.Copies != 0 {
 		return l.startReplicated(t)
@@ -183,7 +183,7 @@ func (g *Guard) Handle(t *task.Task) bool {
 		g.turnOff(srv, offReason{why: noMeta})
 	} else if c, _, _ := srv.Pick(t.Asker, t.ClientDone); g.Blind(c) {
 		l.Learned.Count(stats.GuardOff)
-		l.Guard = hidingRoute(l.Guard)
+		l.RouteGuard = hidingRoute(l.RouteGuard)
 	}
 	return l.start(t, old) || failover.SingleCopy{}.Handle(t)
 }
@@ -274,7 +274,7 @@ func unfit(t *task.Task) string {
 
 // appendFlags appends the meta flags of a guarded read to dst. If fresh is set, the
 // read must not return an old value.
-func (g *Guard) AppendFlags(dst []byte, rt *routing.Guard, fresh, hide bool) []byte {
+func (g *Guard) AppendFlags(dst []byte, rt *routing.RouteGuard, fresh, hide bool) []byte {
 	return appendFlags(dst, rt, fresh, hide, g.chance)
 }
 

@@ -18,7 +18,7 @@ type leaseHolder struct {
 
 // Overdue reports whether the lease holder of the item with that cas has not filled it
 // for a whole lease. The lease is counted from the first waiter on this loop.
-func (w leaseHolders) Overdue(rt *routing.Guard, hash uint64, cas []byte, now int64) bool {
+func (w leaseHolders) Overdue(rt *routing.RouteGuard, hash uint64, cas []byte, now int64) bool {
 	is := w[hash]
 	return is.cas == string(cas) && now-is.since > int64(time.Second)*leaseSeconds(rt)
 }

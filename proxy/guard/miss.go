@@ -46,7 +46,7 @@ func (l *rule) misses(t *task.Task) *Miss {
 
 // event returns an event of kind k that happens now.
 func (l *rule) event(k Kind) Event {
-	ev := At(l.Guard, l.g.Now)
+	ev := At(l.RouteGuard, l.g.Now)
 	ev.Kind = k
 	return ev
 }
@@ -66,7 +66,7 @@ func (l *rule) record(t *task.Task, what missed) *Miss {
 	if l.Hide || l.party == nil {
 		return nil
 	}
-	seen := Seen{Hash: t.Hash, Route: l.Guard, Now: g.Now}
+	seen := Seen{Hash: t.Hash, Route: l.RouteGuard, Now: g.Now}
 	if seen.At = what.at; what.at == 0 {
 		seen.At = g.Now
 	}
@@ -83,7 +83,7 @@ func (l *rule) record(t *task.Task, what missed) *Miss {
 	if l.party.gone.Load() {
 		if what.won {
 			l.Learned.Count(stats.GuardGivenBack)
-			g.cancelLease(l.Guard, l.here(t), what.s, what.via)
+			g.cancelLease(l.RouteGuard, l.here(t), what.s, what.via)
 		}
 		return nil
 	}
@@ -116,7 +116,7 @@ func Expects(s *client.Session) bool {
 // another package answers it with a value.
 func (g *Guard) Shown(t *task.Task) {
 	if l, _ := t.Rule.(*rule); l != nil && t.Route.Guard != nil {
-		l.g, l.Guard = g, t.Route.Guard
+		l.g, l.RouteGuard = g, t.Route.Guard
 		l.knows(t, Found)
 	}
 }
@@ -130,7 +130,7 @@ func (g *Guard) Found(s *client.Session, rt *routing.Route, key []byte) {
 	if p == nil || !p.Expects(hash) {
 		return
 	}
-	l, name := &rule{Guard: rt.Guard, party: p}, rt.Pool.Name+"\x00"+string(key)
+	l, name := &rule{RouteGuard: rt.Guard, party: p}, rt.Pool.Name+"\x00"+string(key)
 	g.OnLoop(hash, func(g *Guard) {
 		if l.g = g; !l.Hide {
 			l.endMiss(name, Found)
@@ -159,7 +159,7 @@ func (l *rule) decide(t *task.Task, k Kind) (m *Miss, act Act, cas uint64) {
 		return nil, Write, 0
 	}
 	if m = l.misses(t); m == nil {
-		_, act, _ = Decide(l.scope(), Entry{}, l.event(k))
+		_, act, _ = Decide(l.scope(), KeyMisses{}, l.event(k))
 		return nil, act, 0
 	}
 	if c := l.conn(t); (c != nil || l.copies != nil) && !l.g.reachable(&m.missOrigin, l.here(t), c) { // without a connection the request fails anyway
@@ -314,8 +314,8 @@ func (g *Guard) clearLeft() {
 // cancel cancels the lease of the miss m of p, a client that has gone.
 func (g *Guard) cancel(p *clientState, m *Miss) {
 	rt := m.Route
-	l := rule{Guard: rt, g: g, party: p}
-	_, act, _ := Decide(l.scope(), m.Entry, l.event(Closed))
+	l := rule{RouteGuard: rt, g: g, party: p}
+	_, act, _ := Decide(l.scope(), m.KeyMisses, l.event(Closed))
 	live := m.Won && !m.Gone && rt.Stale > 0 && !l.scope().Shared // if the lease is not canceled, the old value is served until it ends
 	if act != RemovePlaceholder && !live && !(g.Ablation.CancelLease && m.CAS != 0) {
 		return

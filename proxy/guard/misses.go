@@ -8,7 +8,7 @@ package guard
 // is identified by its cas. So a rebuild that arrives after a delete, or after another
 // value, is not stored. A set without a miss is a write, and is always stored.
 //
-// The function Decide is the rule. Its state is an Entry for each key and scope. The
+// The function Decide is the rule. Its state is a KeyMisses for each key and scope. The
 // scope is the connection, or with sets: after_miss the process. The guarantees
 // follow. "Delete or write" means one that was acknowledged:
 //

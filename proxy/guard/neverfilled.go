@@ -29,7 +29,7 @@ const Unfilled = 2
 
 // Won counts a lease of a key and reports whether it is a strike. A lease soon after
 // the last one is no strike, because the first lease holder may still be at work.
-func (n neverFilledKeys) Won(hash uint64, rt *routing.Guard, now int64) (strike bool) {
+func (n neverFilledKeys) Won(hash uint64, rt *routing.RouteGuard, now int64) (strike bool) {
 	s := n.of(hash)
 	lease := int64(time.Second) * leaseSeconds(rt)
 	strike = s.wins == 0 || now-s.last >= max(lease-int64(time.Second), lease/2) // servers count whole seconds
@@ -41,7 +41,7 @@ func (n neverFilledKeys) Won(hash uint64, rt *routing.Guard, now int64) (strike 
 }
 
 // AddMiss adds count to the strikes of a key. A negative count removes strikes.
-func (n neverFilledKeys) AddMiss(hash uint64, count int, rt *routing.Guard, now int64) {
+func (n neverFilledKeys) AddMiss(hash uint64, count int, rt *routing.RouteGuard, now int64) {
 	if n[hash] != nil || count > 0 {
 		n.of(hash).add(count, rt, now)
 	}
@@ -59,7 +59,7 @@ func (n neverFilledKeys) of(hash uint64) *strikes {
 	return s
 }
 
-func (s *strikes) add(count int, rt *routing.Guard, now int64) {
+func (s *strikes) add(count int, rt *routing.RouteGuard, now int64) {
 	if s.wins += count; s.wins > Unfilled {
 		s.until = now + int64(time.Second)*leaseSeconds(rt)
 	}

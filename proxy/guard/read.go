@@ -36,7 +36,7 @@ func mustBeFresh(t *task.Task) bool {
 // readLine returns the mg that reads t's key. If general is set, its reply fits any
 // waiting client.
 func (l *rule) readLine(t *task.Task, general bool) []byte {
-	flags := l.g.AppendFlags(nil, l.Guard, mustBeFresh(t), l.Hide)
+	flags := l.g.AppendFlags(nil, l.RouteGuard, mustBeFresh(t), l.Hide)
 	if general || t.Req.Dialect == wire.Text || touches(t) {
 		return t.Meta("mg", l.name, " f v c"+string(flags), nil)
 	}
@@ -62,7 +62,7 @@ func (l *rule) more(t *task.Task, flags []byte) (more string) {
 
 func (l *rule) read(t *task.Task) {
 	if l.copies != nil {
-		l.readCopies(t)
+		l.readReplicas(t)
 		return
 	}
 	l.inspect(t, l.at, l.readLine(t, false), func(r *upstream.Result) {
@@ -71,11 +71,11 @@ func (l *rule) read(t *task.Task) {
 	})
 }
 
-// readCopies reads a key with several replicas as the route says. A value that need
+// readReplicas reads a key with several replicas as the route says. A value that need
 // not be rebuilt is served. For any other reply it asks the primary with the guard's
 // flags, which can grant the lease.
-func (l *rule) readCopies(t *task.Task) {
-	flags := l.g.AppendFlags(nil, l.Guard, mustBeFresh(t), l.Hide)
+func (l *rule) readReplicas(t *task.Task) {
+	flags := l.g.AppendFlags(nil, l.RouteGuard, mustBeFresh(t), l.Hide)
 	meta := t.Req.Dialect == wire.Meta && !touches(t)
 	first, second := t.Meta("mg", l.name, " f v t", nil), t.Meta("mg", l.name, " f v c"+string(flags), nil)
 	switch {
@@ -94,14 +94,14 @@ func (l *rule) readCopies(t *task.Task) {
 			l.serve(t, r, &s)
 			return
 		}
-		l.ask(t, second, func(r *upstream.Result) { l.foundCopy(t, r) })
+		l.ask(t, second, func(r *upstream.Result) { l.foundOnPrimary(t, r) })
 	})
 }
 
-// foundCopy is found for the reply of the primary. A miss without a placeholder
+// foundOnPrimary is found for the reply of the primary. A miss without a placeholder
 // means that the primary has a tombstone. Another client is deleting or copying the
 // key, which ends soon, so t waits the first time.
-func (l *rule) foundCopy(t *task.Task, r *upstream.Result) {
+func (l *rule) foundOnPrimary(t *task.Task, r *upstream.Result) {
 	if r.Reply.Kind == wire.Miss && !l.copies.Looked && !l.Hide {
 		l.copies.Looked = true
 		s := Item{Kind: wire.Value, Flags: []byte(tombstoneFlags)}
@@ -165,7 +165,7 @@ func (l *rule) resume(t *task.Task) {
 func (l *rule) cancelFastLease() {
 	if r := l.fast.Result; r != nil && r.Reply.Kind != wire.NoReply {
 		if s := parseItem(&r.Reply, r.Bytes); s.HasLease() && r.Server != nil {
-			l.g.cancelLease(l.Guard, itemPlace{Server: r.Server, Name: string(l.fast.Name)}, &s, r.ConnEpoch)
+			l.g.cancelLease(l.RouteGuard, itemPlace{Server: r.Server, Name: string(l.fast.Name)}, &s, r.ConnEpoch)
 		}
 	}
 }
@@ -183,11 +183,11 @@ func (l *rule) judge(t *task.Task, r *upstream.Result, v stamp.Verdict) {
 	}
 	s := parseItem(&r.Reply, r.Bytes)
 	if l.g.Heard(l.server(t), r.ConnEpoch, &s); l.g.Blind(l.conn(t)) && !l.Hide {
-		l.Guard = hidingRoute(l.Guard)
+		l.RouteGuard = hidingRoute(l.RouteGuard)
 	}
 	if l.copies == nil && !l.Sure(t) {
 		if s.HasLease() {
-			l.g.cancelLease(l.Guard, l.here(t), &s, r.ConnEpoch)
+			l.g.cancelLease(l.RouteGuard, l.here(t), &s, r.ConnEpoch)
 		}
 		l.failed(t, "what the server said is not sure any more", stats.Unavailable)
 		return
@@ -233,31 +233,31 @@ func (l *rule) servesOld(t *task.Task, s *Item) bool {
 
 // spare returns how long an invalid or deleted value is kept after it may not be served
 // any more, in seconds. So a rebuild that began while it was served can still replace it.
-func spare(rt *routing.Guard) int64 { return int64(rt.Lease / time.Second) }
+func spare(rt *routing.RouteGuard) int64 { return int64(rt.Lease / time.Second) }
 
 // keep returns how long an invalid or deleted value is kept, in seconds.
 func (l *rule) keep() int64 {
 	if l.Stale == 0 {
-		return leaseSeconds(l.Guard)
+		return leaseSeconds(l.RouteGuard)
 	}
-	return int64(l.Stale/time.Second) + spare(l.Guard)
+	return int64(l.Stale/time.Second) + spare(l.RouteGuard)
 }
 
 // mayServe reports whether the item s is an old value that may be served during its
 // rebuild.
 func (l *rule) mayServe(s *Item) bool {
-	return l.Stale > 0 && !s.IsPlaceholder() && (!s.IsInvalidated() || s.SecondsLeft() > spare(l.Guard))
+	return l.Stale > 0 && !s.IsPlaceholder() && (!s.IsInvalidated() || s.SecondsLeft() > spare(l.RouteGuard))
 }
 
 // ends reports whether the old value s, whose lease was granted, would end before its
 // rebuild may.
 func (l *rule) ends(s *Item) bool {
-	return l.Stale > 0 && l.copies == nil && !s.IsPlaceholder() && l.isGone(s) && s.SecondsLeft() < spare(l.Guard)
+	return l.Stale > 0 && l.copies == nil && !s.IsPlaceholder() && l.isGone(s) && s.SecondsLeft() < spare(l.RouteGuard)
 }
 
 // prolong keeps the old value s for its rebuild. It is not served any longer than before.
 func (l *rule) prolong(t *task.Task, r *upstream.Result, s *Item) {
-	keep := spare(l.Guard)
+	keep := spare(l.RouteGuard)
 	if !s.IsInvalidated() {
 		keep += s.SecondsLeft()
 	}
@@ -276,7 +276,7 @@ func (l *rule) mark(t *task.Task, r *upstream.Result, s *Item, keep int64, show 
 		restore = func() { tg.known, tg.via = known, epoch }
 	}
 	l.ask(t, t.Meta("md", l.name, " I C"+string(s.Cas)+" T"+strconv.FormatInt(keep, 10), nil), func(*upstream.Result) {})
-	l.ask(t, t.Meta("mg", l.name, " s f c t N"+strconv.FormatInt(leaseSeconds(l.Guard), 10)+" R0", nil), func(r *upstream.Result) {
+	l.ask(t, t.Meta("mg", l.name, " s f c t N"+strconv.FormatInt(leaseSeconds(l.RouteGuard), 10)+" R0", nil), func(r *upstream.Result) {
 		if !l.answered(t, r) {
 			return
 		}
@@ -319,7 +319,7 @@ func (g *Guard) Refused(t *task.Task) {
 	if l == nil || t.Route.Guard == nil {
 		return
 	}
-	l.g, l.Guard = g, t.Route.Guard
+	l.g, l.RouteGuard = g, t.Route.Guard
 	l.fast.arrive(g)
 	l.cancelFastLease()
 	if t.Op <= wire.Gats && !t.Route.GetErrors {
@@ -379,7 +379,7 @@ func (l *rule) checkLease(t *task.Task, what missed) {
 // is still set.
 func (l *rule) grantLease(t *task.Task, what missed) {
 	l.Learned.Won(l.g.Now)
-	strike := l.g.neverFilled.Won(t.Hash, l.Guard, l.g.Now)
+	strike := l.g.neverFilled.Won(t.Hash, l.RouteGuard, l.g.Now)
 	if m := l.miss(t, what); m != nil && what.won {
 		l.g.misses.Won(m, strike, l.g.Now)
 	}
@@ -461,7 +461,7 @@ func (l *rule) rebuilds(t *task.Task, s *Item) bool {
 
 // Overdue reports whether the lease holder of the item with that cas has not filled it
 // for a whole lease.
-func (g *Guard) Overdue(rt *routing.Guard, hash uint64, cas []byte) bool {
+func (g *Guard) Overdue(rt *routing.RouteGuard, hash uint64, cas []byte) bool {
 	return g.winners.Overdue(rt, hash, cas, g.Now)
 }
 
@@ -469,11 +469,11 @@ func (g *Guard) Overdue(rt *routing.Guard, hash uint64, cas []byte) bool {
 // next get then rebuilds.
 func (l *rule) watch(t *task.Task, r *upstream.Result, s *Item) {
 	g := l.g
-	if s.IsTombstone() || len(s.Cas) == 0 || g.Ablation.Watch || g.winners.New(t.Hash, s.Cas, g.Now) || !g.Overdue(l.Guard, t.Hash, s.Cas) {
+	if s.IsTombstone() || len(s.Cas) == 0 || g.Ablation.Watch || g.winners.New(t.Hash, s.Cas, g.Now) || !g.Overdue(l.RouteGuard, t.Hash, s.Cas) {
 		return
 	}
 	l.Learned.Count(stats.GuardRearmed)
-	g.cancelLease(l.Guard, l.here(t), s, r.ConnEpoch)
+	g.cancelLease(l.RouteGuard, l.here(t), s, r.ConnEpoch)
 	delete(g.winners, t.Hash)
 }
 

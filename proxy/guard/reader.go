@@ -80,7 +80,7 @@ func (p *Reader) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b [
 type Stamps struct {
 	Must    []stamp.Tag // a valid value has all of these
 	Known   stamp.Known // versions of these tags and others
-	Learned *stats.Tags
+	Learned *stats.TagStats
 	flags   [10]byte // scratch space for the client flags as text
 }
 

@@ -21,7 +21,7 @@ import (
 // rule runs one command on a guarded key.
 type rule struct {
 	failover.Spot
-	*routing.Guard
+	*routing.RouteGuard
 	g         *Guard
 	party     *clientState
 	since     int64  // when the command arrived, on the loop's clock
@@ -74,7 +74,7 @@ func (l *rule) askAt(t *task.Task, at int, line []byte, then func(r *upstream.Re
 	t.Ask(len(l.then)-1, t.Route.Server(l.Place(at).Server), line)
 }
 
-// step runs line as a step of t, which package copies carries out.
+// step runs line as a step of t, which package replication carries out.
 func (l *rule) step(t *task.Task, line []byte, then func(r *upstream.Result)) {
 	t.Step(line, func(r *upstream.Result, token task.Token) {
 		heard := *r
@@ -189,7 +189,7 @@ func (l *rule) inspectItem(t *task.Task, then func(s *Item, epoch upstream.ConnE
 // nothing. If the look was granted the lease of a deleted item, it cancels that lease.
 func (l *rule) nothing(t *task.Task, s *Item, epoch upstream.ConnEpoch) bool {
 	if s.IsMiss() && s.HasLease() {
-		l.g.cancelLease(l.Guard, l.here(t), s, epoch)
+		l.g.cancelLease(l.RouteGuard, l.here(t), s, epoch)
 	}
 	return l.isGone(s)
 }
@@ -218,7 +218,7 @@ func (l *rule) again(t *task.Task, f func()) {
 
 // cancelLease cancels the lease of s, so that the next get rebuilds. A value that is not
 // deleted stays unchanged, unless the route serves old values during a rebuild.
-func (g *Guard) cancelLease(rt *routing.Guard, at itemPlace, s *Item, epoch upstream.ConnEpoch) {
+func (g *Guard) cancelLease(rt *routing.RouteGuard, at itemPlace, s *Item, epoch upstream.ConnEpoch) {
 	if s.IsPlaceholder() || s.IsInvalidated() || rt.Stale > 0 {
 		keep := int64(0)
 		if rt.Stale > 0 && !s.IsInvalidated() && s.SecondsLeft() < math.MaxInt64 { // until it expires, and for a rebuild
@@ -301,7 +301,7 @@ func (l *rule) rewrite(t *task.Task) {
 		if l.Hide || at.Len() == 0 || err != nil {
 			return
 		}
-		kept, sealed := storedTTL(l.Guard, n, l.g.Wall)
+		kept, sealed := storedTTL(l.RouteGuard, n, l.g.Wall)
 		l.sealed = sealed && stores
 		edits = append(edits, task.Edit{At: at, With: strconv.AppendInt(nil, kept, 10)})
 	}

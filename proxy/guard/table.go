@@ -59,7 +59,7 @@ type Seen struct {
 	CAS       uint64 // 0: unknown
 	Gone, Won bool
 	Hash      uint64
-	Route     *routing.Guard
+	Route     *routing.RouteGuard
 	Now       int64
 }
 
@@ -71,7 +71,7 @@ func (s *Seen) event() Event {
 }
 
 // At returns an event without a kind. It happens on the route rt, at the time `now`.
-func At(rt *routing.Guard, now int64) Event {
+func At(rt *routing.RouteGuard, now int64) Event {
 	return Event{Now: now, Lease: int64(rt.Learned.Lease(rt.Lease)), LeaseMax: int64(rt.LeaseMax)}
 }
 
@@ -95,13 +95,13 @@ func (t *missTable) Record(s Scope, c *missClient, name string, seen Seen, most 
 	}
 	oldest := m.tagsRead
 	if m.N > 0 && !m.missOrigin.same(&seen.missOrigin) {
-		m.Entry, _, _ = Decide(s, m.Entry, Event{Kind: Unplaced, Now: m.Last, LeaseMax: int64(seen.Route.LeaseMax)})
+		m.KeyMisses, _, _ = Decide(s, m.KeyMisses, Event{Kind: Unplaced, Now: m.Last, LeaseMax: int64(seen.Route.LeaseMax)})
 	}
 	fits := !s.one() && m.N > 0 && m.CAS == seen.CAS
 	if ev := seen.event(); fits && oldest.differ(&seen.tagsRead) {
 		m.Mixed, fits = m.Last+ev.Lease, false
 	}
-	m.Entry, _, _ = Decide(s, m.Entry, seen.event())
+	m.KeyMisses, _, _ = Decide(s, m.KeyMisses, seen.event())
 	if m.missOrigin, m.Route = seen.missOrigin, seen.Route; fits {
 		m.tagsRead = oldest
 	}
@@ -125,7 +125,7 @@ func (t *missTable) Won(m *Miss, strike bool, now int64) {
 
 // Apply applies an event to m, and drops m if no miss is left.
 func (t *missTable) Apply(s Scope, m *Miss, ev Event) (act Act, cas uint64) {
-	m.Entry, act, cas = Decide(s, m.Entry, ev)
+	m.KeyMisses, act, cas = Decide(s, m.KeyMisses, ev)
 	switch {
 	case m.N == 0 && !m.Busy:
 		t.drop(m)
@@ -158,7 +158,7 @@ func (t *missTable) Done(s Scope, b *boundSet, ev Event, epoch upstream.ConnEpoc
 		ev.Bound = ^uint64(0)
 	}
 	before := m.CAS
-	m.Entry, _, _ = Decide(s, m.Entry, ev)
+	m.KeyMisses, _, _ = Decide(s, m.KeyMisses, ev)
 	if m.CAS != before && m.N > 0 {
 		m.Via, m.Stub = epoch, false
 		m.Win.End(true)

@@ -14,8 +14,8 @@ import (
 )
 
 // newGuarded returns a guarded route for a table.
-func newGuarded() *routing.Guard {
-	return &routing.Guard{Guard: &table.Guard{Lease: time.Second, LeaseMax: 10 * time.Second}, Learned: &stats.Guard{}}
+func newGuarded() *routing.RouteGuard {
+	return &routing.RouteGuard{GuardSettings: &table.GuardSettings{Lease: time.Second, LeaseMax: 10 * time.Second}, Learned: &stats.GuardStats{}}
 }
 
 // TestTableVisits fills a table with the misses of one client. Dropping an entry must

@@ -22,7 +22,7 @@ import (
 
 // tagged is the state of the tags of one command, on a route with tags.
 type tagged struct {
-	*routing.Tags
+	*routing.RouteTags
 	always []stamp.Tag // tags that the route's patterns assign to the key
 	named  []stamp.Tag // more tags, named by the client
 	also   []stamp.Tag // more tags, of the key's last value
@@ -47,7 +47,7 @@ func (l *rule) tag(t *task.Task) {
 	if l.tags = nil; t.Route.Tags == nil {
 		return
 	}
-	tg := &tagged{Tags: t.Route.Tags, named: l.named}
+	tg := &tagged{RouteTags: t.Route.Tags, named: l.named}
 	tg.always = tg.AppendTags(nil, []byte(t.Route.Strip+string(t.Key)))
 	tg.also = tg.Learned.AppendKnown(nil, t.Hash)
 	if l.fast.Result != nil {
@@ -290,7 +290,7 @@ func (l *rule) lent(t *task.Task, what missed) {
 				rebuild()
 				return
 			}
-			l.g.cancelLease(l.Guard, l.here(t), what.s, what.via)
+			l.g.cancelLease(l.RouteGuard, l.here(t), what.s, what.via)
 			s.Cas = nil // it has no meaning on the key's own server
 			l.show(t, r, &s, nil)
 		})
@@ -302,7 +302,7 @@ func (l *rule) lent(t *task.Task, what missed) {
 // key is read again.
 func (l *rule) retouch(t *task.Task, tag task.Token) {
 	flags := l.more(t, nil)
-	if l.copies != nil && t.Op != wire.Gats && !t.Req.Letters.Has('c') { // package copies distinguishes reads of a cas
+	if l.copies != nil && t.Op != wire.Gats && !t.Req.Letters.Has('c') { // package replication distinguishes reads of a cas
 		flags = strings.Replace(flags, " c", "", 1)
 	}
 	line := t.WithKey(l.name, appendToLine(t, flags))

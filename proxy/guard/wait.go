@@ -19,14 +19,14 @@ import (
 // poll repeats the get of a key that has waiting gets. Only its loop uses it.
 type poll struct {
 	g        *Guard
-	key      string         // see nameOf
-	rt       *routing.Guard // of the get that has created the poll
-	here     itemPlace      // server of the key, and its name there
-	held     []*held        // the waiting gets; a poll is sent for the first of them
-	asking   bool           // a poll was sent, and its reply has not arrived
-	again    bool           // a command has changed the key since the last poll was sent
-	nextAt   int64          // time of the next poll, on the loop's clock
-	interval time.Duration  // from the next poll to the one after it; it grows to lastPoll
+	key      string              // see nameOf
+	rt       *routing.RouteGuard // of the get that has created the poll
+	here     itemPlace           // server of the key, and its name there
+	held     []*held             // the waiting gets; a poll is sent for the first of them
+	asking   bool                // a poll was sent, and its reply has not arrived
+	again    bool                // a command has changed the key since the last poll was sent
+	nextAt   int64               // time of the next poll, on the loop's clock
+	interval time.Duration       // from the next poll to the one after it; it grows to lastPoll
 }
 
 // held is a get that waits.
@@ -66,7 +66,7 @@ func (g *Guard) hold(t *task.Task, l *rule, seen missed) bool {
 	name := nameOf(t)
 	q := g.polling[name]
 	if q == nil {
-		q = &poll{g: g, key: name, rt: l.Guard, here: l.here(t), interval: firstPoll}
+		q = &poll{g: g, key: name, rt: l.RouteGuard, here: l.here(t), interval: firstPoll}
 		g.polling[name] = q
 		g.polls = append(g.polls, q)
 		q.nextAt = g.Now + int64(max(q.jitter(), l.Learned.Usual()/5))
@@ -159,7 +159,7 @@ func (q *poll) ask() {
 
 // stays reports whether the key of h is still on the same server.
 func (q *poll) stays(h *held) bool {
-	now := rule{Guard: h.l.Guard}
+	now := rule{RouteGuard: h.l.RouteGuard}
 	trouble, _ := now.locate(h.t, true)
 	return trouble.Why == "" && now.here(h.t) == q.here
 }

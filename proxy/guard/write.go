@@ -182,7 +182,7 @@ func (l *rule) storeNow(t *task.Task, mode byte, cas string, token bool, then fu
 		if r.Reply.Kind.Failed() {
 			// memcached has removed the old item. The new value is too large, or memory is short.
 			l.release(Refused, 0, upstream.ConnEpoch{})
-			l.g.neverFilled.AddMiss(t.Hash, Unfilled+1, l.Guard, l.g.Now)
+			l.g.neverFilled.AddMiss(t.Hash, Unfilled+1, l.RouteGuard, l.g.Now)
 			l.g.wake(t)
 		}
 		if l.answered(t, r) {
@@ -209,10 +209,10 @@ func (l *rule) seal(t *task.Task) {
 			at = l.here(t)
 		}
 		if s := parseItem(&r.Reply, r.Bytes); s.HasLease() { // cancels the lease of a placeholder: nothing was stored
-			l.g.cancelLease(l.Guard, at, &s, r.ConnEpoch)
+			l.g.cancelLease(l.RouteGuard, at, &s, r.ConnEpoch)
 		}
 	}
-	line := " s f c N" + strconv.FormatInt(leaseSeconds(l.Guard), 10) + " R100000"
+	line := " s f c N" + strconv.FormatInt(leaseSeconds(l.RouteGuard), 10) + " R100000"
 	if l.copies != nil {
 		l.ask(t, t.Meta("mg", l.name, line, nil), told)
 		return

@@ -12,7 +12,7 @@ import (
 )
 
 // Server is one server of a pool. All functions of this package identify a server by
-// its index in the list of members. The pool's own servers come first, in the order of
+// its index in the list of servers. The pool's own servers come first, in the order of
 // the table, then those of its gutter.
 type Server struct {
 	Name    string // stable; identifies the server in the view record
@@ -66,7 +66,7 @@ func (e Event) IsReturnToNormal() bool {
 // running while the machine sleeps. It is not safe for concurrent use.
 type Keeper struct {
 	members []Server
-	index   map[string]int // indexes of members by name
+	index   map[string]int // indexes of servers by name
 	set     Settings
 	hash    uint64 // hash of the membership list
 	keys    recordKeys
@@ -181,7 +181,7 @@ type Ablation struct {
 // Ablate disables parts of the protocol. Only tests use it.
 func (k *Keeper) Ablate(a Ablation) { k.off = a }
 
-// New returns the keeper of a pool. Names of members must be unique. Zero fields of s
+// New returns the keeper of a pool. Names of servers must be unique. Zero fields of s
 // get defaults: see withDefaults. The seed determines the jitter; every proxy should
 // have its own.
 func New(pool string, members []Server, s Settings, seed uint64) *Keeper {

@@ -103,7 +103,7 @@ func TestRelaxedStartsAtOnce(t *testing.T) {
 }
 
 func TestWaits(t *testing.T) {
-	members, _ := testMembers("a", "b", "c")
+	members, _ := testServers("a", "b", "c")
 	strict := New("p", members, Settings{Strict: true, Lease: 2 * time.Second, Request: 500 * time.Millisecond}, 1)
 	if got := strict.wait(); got != 2850*ms {
 		t.Errorf("strict: %d ms", got/ms)

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// view returns the number N of view servers: all members are view servers.
+// view returns the number N of view servers: all servers have view records.
 func (k *Keeper) view() int { return len(k.servers) }
 
 // majority returns R, the number of view servers on which a proxy needs leases. Two

@@ -133,7 +133,7 @@ func TestRealMemcached(t *testing.T) {
 				t: t, conns: make(map[string]*bufio.ReadWriter), start: time.Now(),
 				paths: []string{startMemcached(t, args...), startMemcached(t), startMemcached(t)},
 			}
-			members, _ := testMembers("c0", "c1", "c2")
+			members, _ := testServers("c0", "c1", "c2")
 			r.k = New("p", members, Settings{
 				Strict: true, Ping: 50 * time.Millisecond, Lease: time.Second, Request: 300 * time.Millisecond,
 			}, 1)

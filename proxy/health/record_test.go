@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-func testMembers(names ...string) ([]Server, map[string]int) {
+func testServers(names ...string) ([]Server, map[string]int) {
 	var m []Server
 	index := make(map[string]int)
 	for i, name := range names {
@@ -22,7 +22,7 @@ func testMembers(names ...string) ([]Server, map[string]int) {
 }
 
 func TestRecordSaysWhatItWasTold(t *testing.T) {
-	members, index := testMembers("c0", "10.0.0.1:11211", "with space=%\n", "ü")
+	members, index := testServers("c0", "10.0.0.1:11211", "with space=%\n", "ü")
 	r := record{hash: 0xabc, stage: 38, incarnation: 99, entries: []entry{{}, {n: 8}, {n: 12, renamed: 4}, {n: 3, overrides: 2}}}
 	value := appendRecord(nil, r, members)
 	if want := "rs1 24c,12 2r 10.0.0.1:11211=8 with%20space%3D%25%0A=c,4 %C3%BC=3,0,2"; string(value) != want {
@@ -35,7 +35,7 @@ func TestRecordSaysWhatItWasTold(t *testing.T) {
 }
 
 func TestRecordKeepsWhatItDoesNotKnow(t *testing.T) {
-	members, index := testMembers("c0")
+	members, index := testServers("c0")
 	value := "rs1 1 1 c0=2 gone=8,3 new=1,0,1"
 	r, err := parseRecord([]byte(value), index, 1)
 	if err != nil {
@@ -48,7 +48,7 @@ func TestRecordKeepsWhatItDoesNotKnow(t *testing.T) {
 }
 
 func TestBrokenRecordsAreRefused(t *testing.T) {
-	_, index := testMembers("c0")
+	_, index := testServers("c0")
 	for _, value := range []string{
 		"", "rs1", "rs1 1", "rs2 1 1", "rs1 ? 1", "rs1 1, 1", "rs1 1,? 1", "rs1 1,2,3 1", "rs1 1 -1", "rs1 1 1 ", "rs1 1 1 c0", "rs1 1 1 =1", "rs1 1 1 c0=", "rs1 1 1 c0=1,", "rs1 1 1 c0=1,2,3,4",
 		"rs1 1 1 c0=zzzzzzzz", "rs1 1 1 c0=1,2", "rs1 1 1 %4=1", "rs1 1 1 %zz=1", "rs1 1 1\n", strings.Repeat("x", recordLimit+1),
@@ -89,7 +89,7 @@ func TestOrdersAreCounted(t *testing.T) {
 }
 
 func FuzzRecord(f *testing.F) {
-	members, index := testMembers("c0", "c 1", "c2")
+	members, index := testServers("c0", "c 1", "c2")
 	f.Add([]byte("rs1 24c 2r c0=8 c%201=c,4 c2=3,0,2 other=1"))
 	f.Add([]byte("rs1 0,0 0"))
 	f.Add([]byte("rs1 1 1 c0=1 c0=2,1"))
@@ -113,7 +113,7 @@ func FuzzAnswers(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, answer []byte) {
-		members, _ := testMembers("c0", "c1", "c2")
+		members, _ := testServers("c0", "c1", "c2")
 		k := New("p", members, Settings{Strict: true}, 1)
 		k.Tick(1)
 		for _, r := range k.Requests() {
@@ -131,7 +131,7 @@ func FuzzAnswers(f *testing.F) {
 // TestImplausibleNumbers checks that a record with a number that could soon wrap counts as
 // damaged.
 func TestImplausibleNumbers(t *testing.T) {
-	_, index := testMembers("a")
+	_, index := testServers("a")
 	for text, ok := range map[string]bool{
 		"rs1 1 1 a=1z141z3":       false, // 1<<32 - 1
 		"rs1 1 1 a=1z141yu":       false,

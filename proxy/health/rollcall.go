@@ -16,15 +16,15 @@ import (
 // rollCall is what this proxy publishes about itself and has read about its peers.
 type rollCall struct {
 	roll.Call
-	self  roll.Entry // ID 0: not introduced yet, so nothing is published
-	at    int64      // when the next round is due
-	heard bool       // a server has replied in this round
+	self  roll.Instance // ID 0: not introduced yet, so nothing is published
+	at    int64         // when the next round is due
+	heard bool          // a server has replied in this round
 	tries int
 	apart string // name of a peer that keeps replicas on other servers than this proxy, as last logged; empty: none
 }
 
 // introduce sets what this proxy publishes about itself. A change is published at once.
-func (k *Keeper) introduce(self roll.Entry, now int64) {
+func (k *Keeper) introduce(self roll.Instance, now int64) {
 	if k.roll.self != self {
 		k.roll.self, k.roll.at = self, now
 		k.next = min(k.next, now)
@@ -33,11 +33,11 @@ func (k *Keeper) introduce(self roll.Entry, now int64) {
 
 // Roll is what is known about the proxies of the pool.
 type Roll struct {
-	Self   roll.Entry   // ID 0: the roll call is not running
-	Others []roll.Entry // peers that are alive, sorted by name
-	All    int          // number of proxies: those in the list of package roll, or, if that list is full, as estimated from counters (tally.go)
-	Bad    int          // unreadable items and entries so far
-	Where  bool         // a server has the item, or can store it
+	Self   roll.Instance   // ID 0: the roll call is not running
+	Others []roll.Instance // peers that are alive, sorted by name
+	All    int             // number of proxies: those in the list of package roll, or, if that list is full, as estimated from counters (tally.go)
+	Bad    int             // unreadable items and entries so far
+	Where  bool            // a server has the item, or can store it
 }
 
 // Roll returns the current state.
@@ -54,7 +54,7 @@ func (k *Keeper) Roll() Roll {
 
 // describe returns this proxy's current entry, including the servers that it suspects
 // and those that lack replicas.
-func (k *Keeper) describe() (e roll.Entry) {
+func (k *Keeper) describe() (e roll.Instance) {
 	e = k.roll.self
 	for i, s := range k.servers {
 		if name := k.members[i].Name; s.suspect {

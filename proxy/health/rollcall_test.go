@@ -26,7 +26,7 @@ func (w *world) introduce(p int, config uint64) { w.introduceCopies(p, config, 0
 func (w *world) introduceCopies(p int, config, copies uint64) {
 	x := w.proxies[p]
 	w.input(x, func() {
-		x.k.introduce(roll.Entry{ID: uint64(p + 1), Name: fmt.Sprint("p", p), Version: "v", Config: config, Copies: copies}, w.now)
+		x.k.introduce(roll.Instance{ID: uint64(p + 1), Name: fmt.Sprint("p", p), Version: "v", Config: config, Copies: copies}, w.now)
 		x.k.Tick(w.now)
 	})
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // TestLeaseAfterPhases checks that a goroutine which sees a lease also sees the phases
-// that were known when it was granted. Earlier, one member's lease was published before
+// that were known when it was granted. Earlier, one server's lease was published before
 // the next one's phase.
 func TestLeaseAfterPhases(t *testing.T) {
 	var members []Server

@@ -11,8 +11,8 @@ import (
 	"ringside/replicate"
 )
 
-// Copies describes a server's role for replicated keys.
-type Copies struct {
+// ReplicaState describes a server's role for replicated keys.
+type ReplicaState struct {
 	Of      int  `json:"of"`      // number of replicas of a key; the minimum if routes differ
 	Left    int  `json:"left"`    // minimum number of usable replicas that remain of a key on this server, if the server is taken out
 	Repair  bool `json:"repair"`  // missing replicas are repaired in the background
@@ -27,7 +27,7 @@ type Copies struct {
 // up or lack replicas, and describes some of them. If a route replicates a key to
 // several pools, the key may be on any server of each pool. So one server that lacks
 // replicas makes that pool count as having none.
-func replicasIn(t *table.Table, pool *table.Pool, lacking func(*table.Pool) (n int, how []string)) (c *Copies) {
+func replicasIn(t *table.Table, pool *table.Pool, lacking func(*table.Pool) (n int, how []string)) (c *ReplicaState) {
 	var reasons []string
 	for _, l := range t.Listeners {
 		for i := range l.Routes {
@@ -50,7 +50,7 @@ func replicasIn(t *table.Table, pool *table.Pool, lacking func(*table.Pool) (n i
 				reasons = append(reasons, how...)
 			}
 			if c == nil {
-				c = &Copies{Of: n, Left: left}
+				c = &ReplicaState{Of: n, Left: left}
 			}
 			c.Of, c.Left = min(c.Of, n), max(0, min(c.Left, left))
 			c.Repair = c.Repair || r.Copies.RepairRate > 0

@@ -113,7 +113,7 @@ func describe(is map[string]any) Description {
 	case "ringside starts":
 		return Description{Tone: Good, Kind: Up, Text: "Ringside " + word("version") + " starts", More: word("file"), Mark: true}
 	case "slow command":
-		return slowTold(word, server)
+		return describeSlow(word, server)
 	case "trace started":
 		return Description{Tone: Good, Kind: Up, Text: "Trace of " + word("keys") + " started", More: word("file"), Mark: true}
 	case "trace stopped: repair its file, and reload":
@@ -125,7 +125,7 @@ func describe(is map[string]any) Description {
 		}
 		return t
 	default:
-		return reloadTold(msg, word, why)
+		return describeReload(msg, word, why)
 	}
 }
 
@@ -136,8 +136,8 @@ func plural(n, of string) string {
 	return n + " " + of
 }
 
-// slowTold describes a slow command.
-func slowTold(word func(string) string, server string) Description {
+// describeSlow describes a slow command.
+func describeSlow(word func(string) string, server string) Description {
 	what := word("key")
 	if n := word("keys"); n != "1" && n != "" {
 		what = n + " keys"
@@ -149,9 +149,9 @@ func slowTold(word func(string) string, server string) Description {
 	return Description{Tone: Warn, Kind: "warm", Minor: true, Text: word("command") + " of " + what + " took " + word("ms") + " ms", More: strings.TrimSuffix(strings.Join(more, ", "), ", ")}
 }
 
-// reloadTold describes a reload. It also describes all records without a specific
+// describeReload describes a reload. It also describes all records without a specific
 // description.
-func reloadTold(msg string, word func(string) string, why string) Description {
+func describeReload(msg string, word func(string) string, why string) Description {
 	switch {
 	case strings.HasPrefix(msg, "the configuration was refused"):
 		first, rest, _ := strings.Cut(word("error"), " ")

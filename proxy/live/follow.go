@@ -11,7 +11,7 @@ import (
 
 	"ringside/proxy"
 	"ringside/proxy/watch"
-	"ringside/proxy/watch/why"
+	"ringside/proxy/watch/missreason"
 )
 
 // Limits of traces.
@@ -40,7 +40,7 @@ type Row struct {
 	Micros  int64  `json:"us"`
 	Server  string `json:"s"`
 	Bytes   int    `json:"b"`             // size of the value read, or of the request
-	Why     string `json:"why,omitempty"` // reason of a miss, if admin.misses knows it: see package why
+	Why     string `json:"why,omitempty"` // reason of a miss, if admin.misses knows it: see package missreason
 	Cause   string `json:"x,omitempty"`   // cause of a miss, X or F: see watch.Cause
 }
 
@@ -179,7 +179,7 @@ func (f *Follower) hear(traces []watch.Trace, now time.Time) {
 			}
 			r := Row{T: now.Add(time.Duration(ev.At - t.Now)).UnixMilli(), Key: key, Letter: string(ev.Letter), Times: 1,
 				Command: ev.Op.String(), Outcome: ev.Out.String(), Client: ev.Client, Micros: ev.Took / 1000, Server: ev.Server, Bytes: ev.Bytes, Cause: watch.Cause(ev.Why)}
-			if ev.Why != why.Unsure {
+			if ev.Why != missreason.Unsure {
 				r.Why = ev.Why.String()
 			}
 			rows = append(rows, r)

@@ -8,7 +8,7 @@ import (
 
 	"ringside/proxy/stats"
 	"ringside/proxy/watch"
-	"ringside/proxy/watch/why"
+	"ringside/proxy/watch/missreason"
 )
 
 // Misses contains the reasons of recent misses, and the time that the application needs
@@ -40,7 +40,7 @@ const mostMissLines = 20
 
 // missesOf combines the report r with the hits between two samples. seen contains the
 // hits of prefixes. r is nil if the analysis of misses is disabled.
-func missesOf(r *why.Report, before, after *Sample, seen *watch.Report) *Misses {
+func missesOf(r *missreason.Report, before, after *Sample, seen *watch.Report) *Misses {
 	if r == nil {
 		return &Misses{Off: true, Routes: []MissLine{}, Prefixes: []MissLine{}}
 	}
@@ -62,12 +62,12 @@ func missesOf(r *why.Report, before, after *Sample, seen *watch.Report) *Misses 
 	return is
 }
 
-func missLine(of *why.Line) MissLine {
+func missLine(of *missreason.Line) MissLine {
 	all := of.AllMissed()
 	l := MissLine{Name: []byte(of.Name), Misses: round(all), Why: map[string]float64{}, Fills: round(of.Fills), Cost: thousandth(of.Cost), Off: thousandth(of.Off)}
 	for reason, n := range of.Missed {
 		if part := n / max(all, 1e-9); part >= .0005 {
-			l.Why[why.Reason(reason).String()] = thousandth(part)
+			l.Why[missreason.Reason(reason).String()] = thousandth(part)
 		}
 	}
 	if of.P50 > 0 {
@@ -78,7 +78,7 @@ func missLine(of *why.Line) MissLine {
 }
 
 // hit sets the hit rate and the rebuild time that the hits saved.
-func (l *MissLine) hit(rate float64, of *why.Line) {
+func (l *MissLine) hit(rate float64, of *missreason.Line) {
 	if l.Hits = round(rate); of.Mean > 0 {
 		saved := thousandth(rate * of.Mean)
 		l.Saved = &saved

@@ -16,13 +16,13 @@ import (
 // Routes describes the recent work of the routes to a pool, beyond forwarding requests.
 // Rates are per second over Window.
 type Routes struct {
-	Window float64     `json:"win"`    // in seconds; 0: there is no earlier moment to compare with
-	Guards []GuardLine `json:"guards"` // routes with a guard
-	Tags   []TagLine   `json:"tags"`   // routes with tags
-	Near   []NearLine  `json:"near"`   // routes with a near cache
-	Voided Voided      `json:"voided"` // invalidations of tags by this process, over all pools
-	Copies *CopyWork   `json:"copies"` // null: no route keeps replicas in the pool
-	Lacks  []LackLine  `json:"lacks"`  // servers that lack something
+	Window float64      `json:"win"`    // in seconds; 0: there is no earlier moment to compare with
+	Guards []GuardLine  `json:"guards"` // routes with a guard
+	Tags   []TagLine    `json:"tags"`   // routes with tags
+	Near   []NearLine   `json:"near"`   // routes with a near cache
+	Voided Voided       `json:"voided"` // invalidations of tags by this process, over all pools
+	Copies *ReplicaWork `json:"copies"` // null: no route keeps replicas in the pool
+	Lacks  []LackLine   `json:"lacks"`  // servers that lack something
 }
 
 // GuardLine describes a route with a guard.
@@ -69,8 +69,8 @@ type Voided struct {
 	P99  *float64 `json:"p99_ms"` // latency, in the window
 }
 
-// CopyWork describes the background work on replicas, over all pools.
-type CopyWork struct {
+// ReplicaWork describes the background work on replicas, over all pools.
+type ReplicaWork struct {
 	Repaired float64 `json:"repaired"` // replicas written because they were missing or stale
 	Dropped  float64 `json:"dropped"`  // repairs skipped because there were too many
 	Refilled float64 `json:"refilled"` // keys copied to servers that rejoined empty
@@ -205,7 +205,7 @@ func routesBetween(before, now *Counts, t *table.Table, pool *table.Pool) *Route
 	took := now.voided.Since(&before.voided)
 	is.Voided = Voided{Rate: rate(took.Count(), 0), Ever: now.voided.Count(), Bad: now.bad, P99: millis(&took, .99)}
 	if pool.Copied(t) {
-		is.Copies = &CopyWork{rate(now.repairs[0], before.repairs[0]), rate(now.repairs[1], before.repairs[1]), rate(now.repairs[2], before.repairs[2])}
+		is.Copies = &ReplicaWork{rate(now.repairs[0], before.repairs[0]), rate(now.repairs[1], before.repairs[1]), rate(now.repairs[2], before.repairs[2])}
 	}
 	for i := range pool.Servers {
 		if l, ok := now.lacks[[2]string{pool.Name, pool.Servers[i].Name}]; ok {

@@ -33,7 +33,7 @@ func TestRoutes(t *testing.T) {
 		return c
 	}
 	tab := &table.Table{Listeners: []table.Listener{{Routes: []table.Route{
-		{Prefix: "p:", Pool: pool, Guard: &table.Guard{}, Tags: &table.Tags{}, Near: &table.Near{}}, {Prefix: "c:", Pool: pool, Copies: replicate.Policy{Copies: 2}}, {Prefix: "o:", Pool: other},
+		{Prefix: "p:", Pool: pool, Guard: &table.GuardSettings{}, Tags: &table.TagSettings{}, Near: &table.NearSettings{}}, {Prefix: "c:", Pool: pool, Copies: replicate.Policy{Copies: 2}}, {Prefix: "o:", Pool: other},
 	}}}}
 	now := counts(at.Add(10*time.Second), 20)
 	now.lacks = map[[2]string]stats.Lack{{"x", "a"}: {Filling: true}, {"main", "c"}: {Filling: true, Copied: 1234, Missed: 1, Waiting: 3}}

@@ -30,7 +30,7 @@ type ServerState struct {
 	Waiting   int    `json:"waiting"` // requests without a reply
 
 	// Copies is set if routes keep replicas in the pool.
-	Copies *Copies `json:"copies,omitempty"`
+	Copies *ReplicaState `json:"copies,omitempty"`
 
 	// Failover is the state of the pool's keeper for the server. It is nil if the pool
 	// never moves keys.
@@ -95,7 +95,7 @@ func States(p *proxy.Proxy, sum *stats.Snapshot) []ServerState {
 			}
 			if o := p.OverrideOf(pool.Name, t.Name); o.Override != health.Restore {
 				is.Order, is.Since = o.Override.String(), o.Since
-				is.State, is.Why = Drained, byPerson(is.Order)
+				is.State, is.Why = Drained, describeOverride(is.Order)
 				if o.Override == health.Down {
 					is.State = Down
 				}
@@ -106,17 +106,17 @@ func States(p *proxy.Proxy, sum *stats.Snapshot) []ServerState {
 			list = append(list, is)
 		}
 	}
-	addCopies(list, t, func(is *ServerState) bool { return sum.Lacks[[2]string{is.Pool, is.Server}].Filling }, func(is *ServerState) bool {
+	addReplicas(list, t, func(is *ServerState) bool { return sum.Lacks[[2]string{is.Pool, is.Server}].Filling }, func(is *ServerState) bool {
 		i := slices.IndexFunc(sum.Rolls, func(r stats.Roll) bool { return r.Pool == is.Pool })
-		return i >= 0 && slices.ContainsFunc(sum.Rolls[i].Others, func(e roll.Entry) bool { return e.SaysLacks(is.Server) })
+		return i >= 0 && slices.ContainsFunc(sum.Rolls[i].Others, func(e roll.Instance) bool { return e.SaysLacks(is.Server) })
 	})
 	return list
 }
 
-// addCopies sets Copies for all servers of t, in their order. Another instance may know
+// addReplicas sets Copies for all servers of t, in their order. Another instance may know
 // that a server is being filled although this one does not, because this one was
 // started later.
-func addCopies(list []ServerState, t *table.Table, filling, others func(*ServerState) bool) {
+func addReplicas(list []ServerState, t *table.Table, filling, others func(*ServerState) bool) {
 	lacking := map[string][]*ServerState{}
 	for i := range list {
 		if is := &list[i]; is.State != Up || filling(is) || others(is) {
@@ -184,7 +184,7 @@ func (is *ServerState) keeperSays(m *stats.PhaseSnapshot, now time.Time) {
 		is.State, is.Why, is.Since = state, m.Why, now.Add(-m.Since)
 	}
 	if is.Order != "" && m.Phase == health.Out {
-		is.State, is.Why, is.Since = Drained, byPerson(is.Order), now.Add(-m.InPhase)
+		is.State, is.Why, is.Since = Drained, describeOverride(is.Order), now.Add(-m.InPhase)
 		if m.Suspect && m.Override == health.Drain { // down makes it suspect whether it replies or not
 			is.Why += alsoSuspect + m.Why
 		}
@@ -195,8 +195,8 @@ func (is *ServerState) keeperSays(m *stats.PhaseSnapshot, now time.Time) {
 // would be ejected without it.
 const alsoSuspect = ", and suspect: "
 
-// byPerson describes an operator's override.
-func byPerson(order string) string {
+// describeOverride describes an operator's override.
+func describeOverride(order string) string {
 	if order == health.Down.String() {
 		return "taken down by an operator"
 	}

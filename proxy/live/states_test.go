@@ -50,25 +50,25 @@ func TestCopiesLeft(t *testing.T) {
 		b, other string // state of b in the pool, and of b in the other pool
 		fills    string // a server that is being filled
 		heard    string // a server that another instance reports as being filled
-		want     Copies
+		want     ReplicaState
 	}{
-		{"all up", []table.Route{inEast(3), inEast(2), inEast(0)}, Up, Up, "", "", Copies{Of: 2, Left: 1}},
-		{"the other server of the pool down", []table.Route{inEast(2)}, Down, Up, "", "", Copies{Of: 2, Lacking: "b is down"}},
-		{"being filled", []table.Route{inEast(2)}, Up, Up, "east b", "", Copies{Of: 2, Lacking: "b is being filled"}},
-		{"being filled, as another instance reports", []table.Route{inEast(2)}, Up, Up, "", "east b", Copies{Of: 2, Lacking: "b lacks replicas, as another instance reports"}},
-		{"itself being filled", []table.Route{inEast(2)}, Up, Up, "east a", "", Copies{Of: 2, Left: 1, Filling: true}},
-		{"one of three down", []table.Route{inEast(3)}, Down, Up, "", "", Copies{Of: 3, Left: 1, Lacking: "b is down"}},
-		{"one in each pool, another of this one down", []table.Route{spread}, Down, Up, "", "", Copies{Of: 2, Left: 1}},
-		{"one in each pool, one of the other down", []table.Route{spread}, Up, Down, "", "", Copies{Of: 2, Lacking: "b of pool west is down"}},
-		{"one in each pool, one of the other being filled", []table.Route{spread}, Up, Up, "west b", "", Copies{Of: 2, Lacking: "b of pool west is being filled"}},
-		{"both kinds, another of this one down", []table.Route{spread, inEast(3)}, Down, Up, "", "", Copies{Of: 2, Left: 1, Lacking: "b is down"}},
-		{"both kinds, one of the other down", []table.Route{inEast(3), spread}, Up, Down, "", "", Copies{Of: 2, Lacking: "b of pool west is down"}},
+		{"all up", []table.Route{inEast(3), inEast(2), inEast(0)}, Up, Up, "", "", ReplicaState{Of: 2, Left: 1}},
+		{"the other server of the pool down", []table.Route{inEast(2)}, Down, Up, "", "", ReplicaState{Of: 2, Lacking: "b is down"}},
+		{"being filled", []table.Route{inEast(2)}, Up, Up, "east b", "", ReplicaState{Of: 2, Lacking: "b is being filled"}},
+		{"being filled, as another instance reports", []table.Route{inEast(2)}, Up, Up, "", "east b", ReplicaState{Of: 2, Lacking: "b lacks replicas, as another instance reports"}},
+		{"itself being filled", []table.Route{inEast(2)}, Up, Up, "east a", "", ReplicaState{Of: 2, Left: 1, Filling: true}},
+		{"one of three down", []table.Route{inEast(3)}, Down, Up, "", "", ReplicaState{Of: 3, Left: 1, Lacking: "b is down"}},
+		{"one in each pool, another of this one down", []table.Route{spread}, Down, Up, "", "", ReplicaState{Of: 2, Left: 1}},
+		{"one in each pool, one of the other down", []table.Route{spread}, Up, Down, "", "", ReplicaState{Of: 2, Lacking: "b of pool west is down"}},
+		{"one in each pool, one of the other being filled", []table.Route{spread}, Up, Up, "west b", "", ReplicaState{Of: 2, Lacking: "b of pool west is being filled"}},
+		{"both kinds, another of this one down", []table.Route{spread, inEast(3)}, Down, Up, "", "", ReplicaState{Of: 2, Left: 1, Lacking: "b is down"}},
+		{"both kinds, one of the other down", []table.Route{inEast(3), spread}, Up, Down, "", "", ReplicaState{Of: 2, Lacking: "b of pool west is down"}},
 	} {
 		list := []ServerState{
 			{Pool: "east", Server: "a", State: Up}, {Pool: "east", Server: "b", State: c.b},
 			{Pool: "west", Server: "a", State: Up}, {Pool: "west", Server: "b", State: c.other},
 		}
-		addCopies(list, &table.Table{Pools: []*table.Pool{east, west}, Listeners: []table.Listener{{Routes: c.routes}}},
+		addReplicas(list, &table.Table{Pools: []*table.Pool{east, west}, Listeners: []table.Listener{{Routes: c.routes}}},
 			func(is *ServerState) bool { return is.Pool+" "+is.Server == c.fills },
 			func(is *ServerState) bool { return is.Pool+" "+is.Server == c.heard })
 		if got := list[0].Copies; got == nil || *got != c.want {

@@ -45,13 +45,13 @@ func (n *Near) Begin(marks *Marks) {
 
 // Store returns the store of a route on this loop. The parameter `most` is its maximum size in
 // bytes.
-func (n *Near) Store(name Name, settings *table.Near, most int, learned *stats.Near) *Store {
+func (n *Near) Store(name Name, settings *table.NearSettings, most int, learned *stats.Near) *Store {
 	s := n.stores[name]
 	if s == nil {
 		s = &Store{io: n.io, marks: n.marks, strip: name.Strip, values: map[uint64]*Value{}}
 		n.stores[name] = s
 	}
-	s.Near, s.Learned, s.most, s.used = *settings, learned, most, true
+	s.NearSettings, s.Learned, s.most, s.used = *settings, learned, most, true
 	for s.held > most {
 		s.drop(s.first)
 	}

@@ -16,7 +16,7 @@ import (
 // stored. All have the same ttl, so the first expires first, apart from the time that the replies
 // took.
 type Store struct {
-	table.Near
+	table.NearSettings
 	Learned *stats.Near
 
 	io     *link.IO

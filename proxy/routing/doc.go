@@ -16,7 +16,7 @@
 //	has one copy, the owner is not IN, is      is sent where Find says, by package failover
 //	suspect, or stores keys under new names
 //	buffers increments                         as above, but always as a task: packages counters and failover
-//	has several replicas                       is sent to the replicas by package copies, or
+//	has several replicas                       is sent to the replicas by package replication, or
 //	                                           a read to one of them by copies/direct
 //	has strict consistency                     as above, but always as a task
 //	an operator drained the server             is rejected: Refusal returns the reason

@@ -13,7 +13,7 @@ import (
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
 	"ringside/proxy/upstream"
-	"ringside/proxy/watch/why"
+	"ringside/proxy/watch/missreason"
 	"ringside/replicate"
 	"ringside/ring"
 )
@@ -58,32 +58,32 @@ type Route struct {
 	Zone   string           // the zone of this instance: replicas there are nearest
 	Direct bool             // a get may ask one replica without a task
 
-	Guard *Guard // nil: not guarded
-	Tags  *Tags  // nil: values have no tags
+	Guard *RouteGuard // nil: not guarded
+	Tags  *RouteTags  // nil: values have no tags
 
-	Keeps *table.Near // which values the near cache stores; nil: none
-	Near  *near.Store // the near cache of this loop; nil: none
+	Keeps *table.NearSettings // which values the near cache stores; nil: none
+	Near  *near.Store         // the near cache of this loop; nil: none
 
 	mayTask bool // false if special can't return true: a cheap first check for NeedsTask, which runs for every command
 }
 
-// Tags is the tag settings of a route, with its tag counters and learned tags.
-type Tags struct {
-	*table.Tags
-	Learned *stats.Tags
+// RouteTags is the tag settings of a route, with its tag counters and learned tags.
+type RouteTags struct {
+	*table.TagSettings
+	Learned *stats.TagStats
 	Command bool // the route's keys name tags to invalidate, not values
 }
 
-// Guard is the stampede protection settings of a route, with its counters and learned
+// RouteGuard is the stampede protection settings of a route, with its counters and learned
 // values.
-type Guard struct {
-	*table.Guard
-	Learned *stats.Guard
+type RouteGuard struct {
+	*table.GuardSettings
+	Learned *stats.GuardStats
 }
 
 // Unbound returns a route without servers, for a command that is only refused. It has the
 // settings of a route of another loop that no loop changes.
-func Unbound(pool *table.Pool, guard *Guard, getErrors bool) *Route {
+func Unbound(pool *table.Pool, guard *RouteGuard, getErrors bool) *Route {
 	return &Route{BoundPool: &BoundPool{Pool: pool}, Guard: guard, GetErrors: getErrors, Count: new(stats.RouteCounters)}
 }
 
@@ -119,9 +119,9 @@ func (bp *BoundPool) Server(i int) *upstream.Server {
 
 // Learned returns, by route label, what routes have counted and learned so far.
 type Learned interface {
-	Guarded(label string) *stats.Guard
-	Tagged(label string) *stats.Tags
-	Misses(label string) *why.Account
+	Guarded(label string) *stats.GuardStats
+	Tagged(label string) *stats.TagStats
+	Misses(label string) *missreason.Account
 }
 
 // Bind replaces the routes of l by those of a new table. bound maps the table's pools
@@ -146,7 +146,7 @@ func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, 
 		if r.Total != nil {
 			made.Timeouts.Total = *r.Total
 		}
-		if r.KeepsCopies() {
+		if r.KeepsReplicas() {
 			made.Copies = r.Copies
 			made.Copies.Copies = cmp.Or(made.Copies.Copies, 1)
 		}
@@ -158,10 +158,10 @@ func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, 
 		made.setMayTask()
 		made.Prefer, made.Keeps = bound[r.Prefer], r.Near
 		if r.Guard != nil {
-			made.Guard = &Guard{Guard: r.Guard, Learned: learned.Guarded(r.Label())}
+			made.Guard = &RouteGuard{GuardSettings: r.Guard, Learned: learned.Guarded(r.Label())}
 		}
 		if r.Tags != nil {
-			made.Tags = &Tags{Tags: r.Tags, Learned: learned.Tagged(r.Label())}
+			made.Tags = &RouteTags{TagSettings: r.Tags, Learned: learned.Tagged(r.Label())}
 			tagged = &made
 			if s := r.Tags.Suffix; s != "" && !slices.Contains(l.suffixes, s) {
 				l.suffixes = append(l.suffixes, s)
@@ -199,7 +199,7 @@ func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, 
 func (rt *Route) command(prefix string) Route {
 	names := table.Route{Prefix: prefix}
 	made := Route{Listener: rt.Listener, Prefix: prefix, label: names.Label(), keys: names.Pattern(), BoundPool: rt.BoundPool, GetErrors: rt.GetErrors, Timeouts: rt.Timeouts,
-		Guard: rt.Guard, Tags: &Tags{Tags: rt.Tags.Tags, Learned: rt.Tags.Learned, Command: true}}
+		Guard: rt.Guard, Tags: &RouteTags{TagSettings: rt.Tags.TagSettings, Learned: rt.Tags.Learned, Command: true}}
 	made.setMayTask()
 	return made
 }
@@ -323,8 +323,8 @@ func (l *Listener) DeniesFlush() bool {
 	return slices.ContainsFunc(l.Pools, func(p *BoundPool) bool { return p.Pool.DenyFlush })
 }
 
-// CopiesOn reports whether rt keeps replicas in bp.
-func (rt *Route) CopiesOn(bp *BoundPool) bool {
+// HasReplicasOn reports whether rt keeps replicas in bp.
+func (rt *Route) HasReplicasOn(bp *BoundPool) bool {
 	return rt.Copies.Copies != 0 && (rt.BoundPool == bp || slices.Contains(rt.Also, bp))
 }
 

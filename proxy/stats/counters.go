@@ -237,7 +237,7 @@ type Snapshot struct {
 	Counters                            // includes all routes
 	Servers  map[string]*ServerSnapshot // by network and address
 	Routes   map[RouteName]*RouteCounters
-	Members  []PhaseSnapshot    // of the pools that have a keeper
+	Phases   []PhaseSnapshot    // of the pools that have a keeper
 	Events   []PhaseEvents      // decisions of the keepers so far
 	Rolls    []Roll             // of the pools that have a keeper
 	Shared   []Shared           // servers of these pools that other instances eject

@@ -7,7 +7,7 @@
 //	clients as they are now  ─────────► ClientList ────────────► stats conns, the admin interface
 //	stats replies of servers ────────► Merge… ─────────────────► stats, stats items, stats slabs …
 //
-// Guard, Tags and Near hold the counters and learned values of routes with these
+// GuardStats, TagStats and Near hold the counters and learned values of routes with these
 // features. All loops write them, so they use atomics, or a lock that no cache hit
 // needs.
 //

@@ -35,14 +35,14 @@ const (
 )
 
 // Count counts an event.
-func (g *Guard) Count(e GuardEvent) { g.count[e].Add(1) }
+func (g *GuardStats) Count(e GuardEvent) { g.count[e].Add(1) }
 
 // Counted returns how often an event happened.
-func (g *Guard) Counted(e GuardEvent) uint64 { return g.count[e].Load() }
+func (g *GuardStats) Counted(e GuardEvent) uint64 { return g.count[e].Load() }
 
-// Guard is what is known about one guarded route, over all loops and reloads of a
+// GuardStats is what is known about one guarded route, over all loops and reloads of a
 // process. A cache hit uses none of it.
-type Guard struct {
+type GuardStats struct {
 	Route string // the label of the route: see table.Route
 
 	count [NumGuardEvents]atomic.Uint64
@@ -66,7 +66,7 @@ type GuardSnapshot struct {
 }
 
 // Snapshot copies the histograms.
-func (g *Guard) Snapshot() GuardSnapshot {
+func (g *GuardStats) Snapshot() GuardSnapshot {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return GuardSnapshot{g.waited, g.rebuilt}
@@ -75,7 +75,7 @@ func (g *Guard) Snapshot() GuardSnapshot {
 // TookTooLong handles a set that was rejected because it was late: `age` is the time
 // since its miss. Rebuilds take longer than the lease, so the lease becomes twice that
 // age, limited by the parameter `most`.
-func (g *Guard) TookTooLong(age, most time.Duration, now int64) {
+func (g *GuardStats) TookTooLong(age, most time.Duration, now int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.lease.Store(int64(min(2*age, most)))
@@ -84,12 +84,12 @@ func (g *Guard) TookTooLong(age, most time.Duration, now int64) {
 
 // Lease returns how long a rebuild may take: the learned time, but not less than the
 // parameter `least`.
-func (g *Guard) Lease(least time.Duration) time.Duration {
+func (g *GuardStats) Lease(least time.Duration) time.Duration {
 	return max(least, time.Duration(g.lease.Load()))
 }
 
 // Won counts a granted lease. Every minute it also lowers the learned lease by a tenth.
-func (g *Guard) Won(now int64) {
+func (g *GuardStats) Won(now int64) {
 	g.Count(GuardWin)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -105,7 +105,7 @@ func (g *Guard) Won(now int64) {
 }
 
 // Rebuilt records how long a rebuild took.
-func (g *Guard) Rebuilt(took time.Duration) {
+func (g *GuardStats) Rebuilt(took time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.rebuilt.Observe(int64(took))
@@ -115,17 +115,17 @@ func (g *Guard) Rebuilt(took time.Duration) {
 }
 
 // Slow returns the duration of slow rebuilds of the route.
-func (g *Guard) Slow() time.Duration { return time.Duration(g.slow.Load()) }
+func (g *GuardStats) Slow() time.Duration { return time.Duration(g.slow.Load()) }
 
 // Usual returns the usual duration of a rebuild of the route.
-func (g *Guard) Usual() time.Duration {
+func (g *GuardStats) Usual() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.usual
 }
 
 // Waited counts a get that was held for ns nanoseconds.
-func (g *Guard) Waited(ns int64) {
+func (g *GuardStats) Waited(ns int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.waited.Observe(ns)
@@ -133,7 +133,7 @@ func (g *Guard) Waited(ns int64) {
 
 // Ended records that a lease has ended, and whether it was filled. If fewer than half
 // of the last hundred were filled, holding gets does not help.
-func (g *Guard) Ended(filled bool) {
+func (g *GuardStats) Ended(filled bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.won++
@@ -147,7 +147,7 @@ func (g *Guard) Ended(filled bool) {
 }
 
 // Holds reports whether gets of the route may be held.
-func (g *Guard) Holds() bool {
+func (g *GuardStats) Holds() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return !g.unheld

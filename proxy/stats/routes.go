@@ -3,7 +3,7 @@ package stats
 // The counters of a route: hits and misses of its keys, and outcomes of its commands.
 
 import (
-	"ringside/proxy/watch/why"
+	"ringside/proxy/watch/missreason"
 	"ringside/proxy/wire"
 )
 
@@ -60,8 +60,8 @@ type RouteName struct {
 type RouteCounters struct {
 	Requests Requests
 	KeyCounts
-	Near   NearCounts   // of a route with a near cache
-	Misses *why.Account // why its keys miss; nil: not recorded
+	Near   NearCounts          // of a route with a near cache
+	Misses *missreason.Account // why its keys miss; nil: not recorded
 }
 
 // Add adds the counts of o.

@@ -23,9 +23,9 @@ const (
 	NumTagEvents
 )
 
-// Tags is what is known about one route with tags, over all loops and reloads of a
+// TagStats is what is known about one route with tags, over all loops and reloads of a
 // process.
-type Tags struct {
+type TagStats struct {
 	Route string // the label of the route: see table.Route
 
 	count [NumTagEvents]atomic.Uint64
@@ -35,15 +35,15 @@ type Tags struct {
 }
 
 // Count counts an event.
-func (t *Tags) Count(e TagEvent) { t.count[e].Add(1) }
+func (t *TagStats) Count(e TagEvent) { t.count[e].Add(1) }
 
 // Counted returns how often an event happened.
-func (t *Tags) Counted(e TagEvent) uint64 { return t.count[e].Load() }
+func (t *TagStats) Counted(e TagEvent) uint64 { return t.count[e].Load() }
 
 // Remember records the tags of a key's value. The parameter `most` limits the number of
 // keys. Keys are identified by their hash only: if two keys share one, some requests
 // ask for more tags than they need.
-func (t *Tags) Remember(hash uint64, tags []stamp.Tag, most int) {
+func (t *TagStats) Remember(hash uint64, tags []stamp.Tag, most int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.known == nil {
@@ -59,7 +59,7 @@ func (t *Tags) Remember(hash uint64, tags []stamp.Tag, most int) {
 }
 
 // AppendKnown appends the remembered tags of a key, without duplicates.
-func (t *Tags) AppendKnown(dst []stamp.Tag, hash uint64) []stamp.Tag {
+func (t *TagStats) AppendKnown(dst []stamp.Tag, hash uint64) []stamp.Tag {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	for _, tag := range t.known[hash] {
@@ -69,7 +69,7 @@ func (t *Tags) AppendKnown(dst []stamp.Tag, hash uint64) []stamp.Tag {
 }
 
 // Remembered returns the number of keys with known tags.
-func (t *Tags) Remembered() int {
+func (t *TagStats) Remembered() int {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return len(t.known)

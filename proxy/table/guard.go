@@ -4,8 +4,8 @@ package table
 
 import "time"
 
-// Guard holds the settings of a guarded route. Package guard implements them.
-type Guard struct {
+// GuardSettings holds the settings of a guarded route. Package guard implements them.
+type GuardSettings struct {
 	Hide bool // no guard: only hide from clients what guards of other instances store on the servers
 
 	Lease    time.Duration // how long one rebuild can take before another client may start one

@@ -39,7 +39,7 @@ func (p *Pool) Holders(dst []int, walk ring.Ring, key []byte, c replicate.Policy
 	})
 }
 
-// members appends to dst the first n servers of an order. It skips a server that is the same
+// servers appends to dst the first n servers of an order. It skips a server that is the same
 // as, or excludes, one that it has appended. order(i) returns the i-th server to try, or -1 at
 // the end. same reports whether two servers exclude each other, because they must not both keep
 // a replica of a key. If n is replicate.All, all possible servers are appended. There can be

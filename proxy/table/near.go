@@ -4,8 +4,8 @@ package table
 
 import "time"
 
-// Near holds the near cache settings of a route. Package near implements them.
-type Near struct {
+// NearSettings holds the near cache settings of a route. Package near implements them.
+type NearSettings struct {
 	TTL    time.Duration // how long a cached value is served
 	Memory int64         // bytes of values and their bookkeeping, for all loops together
 	All    bool          // cache all values that are read, not only those of hot keys

@@ -44,7 +44,7 @@ func (t *Table) PrintCopies(p *Pool) uint64 {
 		for i := range l.Routes {
 			r := &l.Routes[i]
 			pools := append([]*Pool{r.Pool}, r.Also...)
-			if !r.KeepsCopies() || !slices.Contains(pools, p) {
+			if !r.KeepsReplicas() || !slices.Contains(pools, p) {
 				continue
 			}
 			line := fmt.Sprintf("route %q %v %d %v", r.Label(), r.Strip, r.Copies.Copies, r.Copies.Apart)

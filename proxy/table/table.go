@@ -64,9 +64,9 @@ type Route struct {
 	GetErrors *bool          // overrides Pool.GetErrors unless nil
 	Total     *time.Duration // overrides Total of Pool.Timeouts unless nil
 
-	Guard *Guard // one client at a time rebuilds a value; nil: every client that misses it does
-	Tags  *Tags  // values are valid until one of their tags is invalidated; this requires Guard. nil: values have no tags
-	Near  *Near  // settings of the near cache; nil: servers answer all reads
+	Guard *GuardSettings // one client at a time rebuilds a value; nil: every client that misses it does
+	Tags  *TagSettings   // values are valid until one of their tags is invalidated; this requires Guard. nil: values have no tags
+	Near  *NearSettings  // settings of the near cache; nil: servers answer all reads
 }
 
 // Autocreate is how incr and decr create a missing counter.
@@ -209,8 +209,8 @@ func (p *Pool) NeedsKeeper(t *Table) bool {
 	return p.Failover.Mode != FailFast || p.Copied(t)
 }
 
-// KeepsCopies reports whether the route keeps several replicas of each key.
-func (r *Route) KeepsCopies() bool {
+// KeepsReplicas reports whether the route keeps several replicas of each key.
+func (r *Route) KeepsReplicas() bool {
 	return r.Copies.Several() || len(r.Also) > 0
 }
 
@@ -218,7 +218,7 @@ func (r *Route) KeepsCopies() bool {
 func (p *Pool) Copied(t *Table) bool {
 	for _, l := range t.Listeners {
 		for _, r := range l.Routes {
-			if r.KeepsCopies() && (r.Pool == p || slices.Contains(r.Also, p)) {
+			if r.KeepsReplicas() && (r.Pool == p || slices.Contains(r.Also, p)) {
 				return true
 			}
 		}

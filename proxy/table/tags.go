@@ -9,8 +9,8 @@ import (
 	"ringside/proxy/tags/stamp"
 )
 
-// Tags holds the settings of a route with tags. Package tags implements them.
-type Tags struct {
+// TagSettings holds the settings of a route with tags. Package tags implements them.
+type TagSettings struct {
 	stamp.Rule
 	Suffix string // separates a key from further tags that the client names; empty: clients cannot name tags
 	Read   bool   // understand values that other instances have stored with tags, but store none

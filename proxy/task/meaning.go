@@ -45,7 +45,7 @@ func CommandOf(t *Task) replicate.Command {
 			c.Op = replicate.Gats
 		case touch:
 			c.Op = replicate.Gat
-		case cas && r.Flags&wire.Binary == 0: // a binary client's get shows the cas of any member that replies
+		case cas && r.Flags&wire.Binary == 0: // a binary client's get shows the cas of any server that replies
 			c.Op = replicate.Gets
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
 	"ringside/proxy/upstream"
-	"ringside/proxy/watch/why"
+	"ringside/proxy/watch/missreason"
 	"ringside/proxy/wire"
 )
 
@@ -61,8 +61,8 @@ type shared struct {
 	AwaitsKept  bool   // it is a read that waits for the reply to another one, to be stored in the near cache
 	WaitReason  string // reason for parking it; empty: it was not parked
 
-	Account *why.Account // records the fate of Key; nil: not wanted. Concluding sets it and Place
-	Place   why.Place    // where Key is stored
+	Account *missreason.Account // records the fate of Key; nil: not wanted. Concluding sets it and Place
+	Place   missreason.Place    // where Key is stored
 }
 
 // Tasks has one loop's commands of several requests, and the order in which they wait for

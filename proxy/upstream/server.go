@@ -40,7 +40,7 @@ type Server struct {
 
 	Release wire.Release // the release assumed since the last version reply; zero: not known yet
 	Version string       // the version from that reply
-	Number  uint16       // for package why, the log of reasons for misses
+	Number  uint16       // for package missreason, the log of reasons for misses
 	Count   stats.ServerCounters
 }
 

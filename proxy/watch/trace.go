@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"ringside/proxy/stats"
-	"ringside/proxy/watch/why"
+	"ringside/proxy/watch/missreason"
 	"ringside/proxy/wire"
 )
 
@@ -18,10 +18,10 @@ type Event struct {
 	Letter byte  // see letter
 	Op     wire.Op
 	Out    stats.Outcome
-	Client uint64     // number of the client; 0: it is gone
-	Server string     // its name; empty: several servers were involved
-	Bytes  int        // of the value that was found, or of the request
-	Why    why.Reason // of a miss; Unsure: not known
+	Client uint64            // number of the client; 0: it is gone
+	Server string            // its name; empty: several servers were involved
+	Bytes  int               // of the value that was found, or of the request
+	Why    missreason.Reason // of a miss; Unsure: not known
 
 	from, to int // position of the key in Trace.keys
 }
@@ -61,11 +61,11 @@ func letter(op wire.Op, o stats.Outcome, key []byte, stale, won bool) byte {
 
 // Cause returns a letter for the cause of a miss. X: memcached evicted the value. F: its server
 // was flushed or is out, or the key has another server now. It is empty for other causes.
-func Cause(r why.Reason) string {
+func Cause(r missreason.Reason) string {
 	switch r {
-	case why.Evicted:
+	case missreason.Evicted:
 		return "X"
-	case why.Flushed, why.Out, why.Moved:
+	case missreason.Flushed, missreason.Out, missreason.Moved:
 		return "F"
 	}
 	return ""

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"ringside/proxy/stats"
-	"ringside/proxy/watch/why"
+	"ringside/proxy/watch/missreason"
 	"ringside/proxy/wire"
 )
 
@@ -33,7 +33,7 @@ type Watch struct {
 	Left int
 
 	// Judged returns why a read of key, as servers know it, has just missed. It may be nil.
-	Judged func(key []byte) why.Reason
+	Judged func(key []byte) missreason.Reason
 
 	off    bool
 	hash   func(key []byte) uint64

@@ -184,7 +184,7 @@ const (
 	// Forward the bytes of AppendPlain; such a version could otherwise execute the
 	// data block as commands.
 	Rewrite
-	// Binary: the client speaks the binary protocol, and package frame translated
+	// Binary: the client speaks the binary protocol, and package binary translated
 	// its frame into this request. Its Line may begin with gets although Op is Get,
 	// because the reply frame needs the cas.
 	Binary

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Entry describes one instance.
-type Entry struct {
+// Instance describes one instance.
+type Instance struct {
 	ID       uint64 // ID of the process, different for each one
 	Name     string // for display
 	Version  string
@@ -57,7 +57,7 @@ func Place(server string) uint64 {
 // has read nothing.
 type Call struct {
 	Bad   int // items and entries that could not be parsed, so far
-	heard map[uint64]*Entry
+	heard map[uint64]*Instance
 	full  bool // the item that was read last was full, without an entry of this instance
 }
 
@@ -70,7 +70,7 @@ func (c *Call) Hear(value []byte, self uint64) {
 		return
 	}
 	if c.heard == nil {
-		c.heard = map[uint64]*Entry{}
+		c.heard = map[uint64]*Instance{}
 	}
 	mine := false
 	for i, f := range fields[1:] {
@@ -87,7 +87,7 @@ func (c *Call) Hear(value []byte, self uint64) {
 	c.full = !mine && len(fields) > Most
 }
 
-func (c *Call) take(e Entry) {
+func (c *Call) take(e Instance) {
 	is := c.heard[e.ID]
 	switch {
 	case is == nil && len(c.heard) < 2*Most:
@@ -107,13 +107,13 @@ func (c *Call) NextRound() {
 }
 
 // Here returns the entries of the instances that are not gone, sorted by name.
-func (c *Call) Here() (list []Entry) {
+func (c *Call) Here() (list []Instance) {
 	for _, e := range c.heard {
 		if e.Silent <= silent {
 			list = append(list, *e)
 		}
 	}
-	slices.SortFunc(list, func(a, b Entry) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(list, func(a, b Instance) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
 	return list
 }
 
@@ -133,7 +133,7 @@ const magic = "rc1"
 // Item returns the item to write: self and all instances that are not gone. It returns
 // false if nothing is to be written, because the item is full. chance is a random
 // number.
-func (c *Call) Item(self Entry, chance uint64) ([]byte, bool) {
+func (c *Call) Item(self Instance, chance uint64) ([]byte, bool) {
 	list := c.Here()
 	if len(list) >= Most {
 		if c.full && chance%20 != 0 {
@@ -155,7 +155,7 @@ func appendText(b []byte, text string, most int) []byte {
 	return AppendText(b, text[:min(len(text), most)], "=,")
 }
 
-func (e *Entry) append(b []byte) []byte {
+func (e *Instance) append(b []byte) []byte {
 	b = strconv.AppendUint(append(b, ' '), e.ID, 36)
 	b = appendText(append(b, '='), e.Name, mostName)
 	b = appendText(append(b, ','), e.Version, mostText)
@@ -175,7 +175,7 @@ func (e *Entry) append(b []byte) []byte {
 
 // SaysLacks reports whether e says that a server lacks replicas. It also returns true
 // if the list may be truncated.
-func (e *Entry) SaysLacks(server string) bool {
+func (e *Instance) SaysLacks(server string) bool {
 	return len(e.Lacks) >= mostNames || slices.Contains(strings.Fields(e.Lacks), server)
 }
 
@@ -194,7 +194,7 @@ func AppendText(b []byte, text, signs string) []byte {
 }
 
 // parse parses the result of append.
-func parse(f []byte) (e Entry, ok bool) {
+func parse(f []byte) (e Instance, ok bool) {
 	id, rest, ok := bytes.Cut(f, []byte{'='})
 	parts := bytes.Split(rest, []byte{','})
 	if !ok || len(parts) < 4 || len(parts) > 7 {
@@ -211,7 +211,7 @@ func parse(f []byte) (e Entry, ok bool) {
 		good = good && ok && len(t) <= most
 		return t
 	}
-	e = Entry{ID: number(id), Name: text(parts[0], mostName), Version: text(parts[1], mostText), Config: number(parts[2]), Round: number(parts[3])}
+	e = Instance{ID: number(id), Name: text(parts[0], mostName), Version: text(parts[1], mostText), Config: number(parts[2]), Round: number(parts[3])}
 	if len(parts) > 4 {
 		e.Suspects = text(parts[4], mostNames)
 	}

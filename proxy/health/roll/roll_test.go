@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func item(t *testing.T, c *Call, self Entry, chance uint64) []byte {
+func item(t *testing.T, c *Call, self Instance, chance uint64) []byte {
 	t.Helper()
 	b, ok := c.Item(self, chance)
 	if !ok {
@@ -19,16 +19,16 @@ func item(t *testing.T, c *Call, self Entry, chance uint64) []byte {
 // names contain, and that an entry has about 60 bytes.
 func TestItem(t *testing.T) {
 	var a, b Call
-	e := Entry{ID: 1 << 63, Name: "web-7=x,\x00\xff %41<b>", Version: "v1.2.3", Config: 1<<64 - 1, Suspects: "s1 s2", Lacks: "s3", Copies: 1<<64 - 1, Round: 7}
+	e := Instance{ID: 1 << 63, Name: "web-7=x,\x00\xff %41<b>", Version: "v1.2.3", Config: 1<<64 - 1, Suspects: "s1 s2", Lacks: "s3", Copies: 1<<64 - 1, Round: 7}
 	b.Hear(item(t, &a, e, 0), 5)
 	if got := b.Here(); len(got) != 1 || got[0] != e || b.Bad != 0 {
 		t.Errorf("heard %+v, %d bad", got, b.Bad)
 	}
-	usual := Entry{ID: 1 << 60, Name: "cache-proxy-17/4711", Version: "v1.12.3", Config: 1 << 60, Round: 1e6}
+	usual := Instance{ID: 1 << 60, Name: "cache-proxy-17/4711", Version: "v1.12.3", Config: 1 << 60, Round: 1e6}
 	if n := len(usual.append(nil)); n > 70 {
 		t.Errorf("an entry takes %d bytes", n)
 	}
-	long := Entry{ID: 2, Name: strings.Repeat("n", 1000), Version: strings.Repeat("v", 1000), Suspects: strings.Repeat("s ", 1000)}
+	long := Instance{ID: 2, Name: strings.Repeat("n", 1000), Version: strings.Repeat("v", 1000), Suspects: strings.Repeat("s ", 1000)}
 	b.Hear(item(t, &a, long, 0), 5)
 	if got := b.Here(); len(got) != 2 || got[0].Name != long.Name[:mostName] || got[0].Version != long.Version[:mostText] || got[0].Suspects != long.Suspects[:mostNames] {
 		t.Errorf("heard %+v", got)
@@ -64,7 +64,7 @@ func FuzzHear(f *testing.F) {
 		if len(here) > Most {
 			t.Fatalf("%d are heard", len(here))
 		}
-		if b, ok := c.Item(Entry{ID: 9}, 0); ok {
+		if b, ok := c.Item(Instance{ID: 9}, 0); ok {
 			d.Hear(b, 9)
 			if d.Bad > 0 {
 				t.Fatalf("%q was written, which can't be read", b)
@@ -85,7 +85,7 @@ func TestSilence(t *testing.T) {
 			t.Errorf("after %d rounds: here %v", round, here)
 		}
 	}
-	late.Hear(item(t, &c, Entry{ID: 9}, 0), 8)
+	late.Hear(item(t, &c, Instance{ID: 9}, 0), 8)
 	if got := late.Here(); len(got) != 1 || got[0].ID != 9 {
 		t.Errorf("who is gone is written: %+v", got)
 	}
@@ -108,17 +108,17 @@ func TestMany(t *testing.T) {
 		text += fmt.Sprintf(" %s=n%d,v,2,3", fmt.Sprint(i+100), i)
 	}
 	c.Hear([]byte(text), 9)
-	if _, ok := c.Item(Entry{ID: 9}, 1); ok {
+	if _, ok := c.Item(Instance{ID: 9}, 1); ok {
 		t.Error("a full item is written each time")
 	}
 	var d Call
-	b := item(t, &c, Entry{ID: 9, Name: "me"}, 20)
+	b := item(t, &c, Instance{ID: 9, Name: "me"}, 20)
 	d.Hear(b, 1)
 	if n := len(d.Here()); n != Most || d.Bad != 0 {
 		t.Errorf("%d entries, %d bad", n, d.Bad)
 	}
 	c.Hear(b, 9)
-	if _, ok := c.Item(Entry{ID: 9}, 1); !ok {
+	if _, ok := c.Item(Instance{ID: 9}, 1); !ok {
 		t.Error("who is in the item does not say so any more")
 	}
 	for i := range 5 * Most {

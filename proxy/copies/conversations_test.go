@@ -1,9 +1,0 @@
-package copies_test
-
-import (
-	"testing"
-
-	"ringside/proxy/conversation"
-)
-
-func TestConversations(t *testing.T) { conversation.Run(t, "testdata/conversations") }

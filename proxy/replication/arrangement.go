@@ -1,0 +1,66 @@
+package replication
+
+// Arrangements: which servers keep which keys by one routing table. They are kept
+// until after the next reload.
+
+import (
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strings"
+
+	"ringside/proxy/routing"
+)
+
+// arrangement describes which servers keep the replicas of which keys, according to the
+// routes of one routing table.
+type arrangement struct {
+	Print     string // differs between two arrangements if a key may have different replicas; empty: no key is replicated
+	hash      uint64
+	listeners map[string]*routing.Listener
+}
+
+// newArrangement returns the arrangement of the routing table that the listeners use.
+func newArrangement(listeners map[string]*routing.Listener) *arrangement {
+	a := &arrangement{listeners: map[string]*routing.Listener{}}
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(listeners)) {
+		l := *listeners[name] // each routing table creates new routes
+		a.listeners[name] = &l
+		for i := range l.Routes {
+			rt := &l.Routes[i]
+			if rt.Copies.Copies == 0 {
+				continue
+			}
+			fmt.Fprintf(&b, "%+v %d %v\n", rt.Name(), rt.Copies.Copies, rt.Copies.Apart)
+			for _, bp := range append([]*routing.BoundPool{rt.BoundPool}, rt.Also...) {
+				fmt.Fprintf(&b, " %q %q", bp.Pool.Name, bp.Pool.Place.Fingerprint)
+				for _, srv := range bp.Servers {
+					fmt.Fprintf(&b, " %s %s", srv.Target.Network, srv.Target.Address)
+				}
+			}
+		}
+	}
+	if a.Print = b.String(); a.Print != "" {
+		h := fnv.New64a()
+		h.Write([]byte(a.Print))
+		a.hash = max(h.Sum64(), 1)
+	}
+	return a
+}
+
+// Hash returns a hash of Print; 0: no key is replicated.
+func (a *arrangement) Hash() uint64 { return a.hash }
+
+// Holders returns the servers that keep the key by the arrangement. rt is the key's
+// route in another routing table. It returns nil if by the arrangement the key has
+// another name on the servers, or only one replica.
+func (a *arrangement) Holders(rt *routing.Route, key []byte) []routing.Holder {
+	if l := a.listeners[rt.Listener]; l != nil {
+		if old := l.Fitting(append([]byte(rt.Strip), key...)); old != nil && old.Copies.Copies != 0 && old.Strip == rt.Strip {
+			return old.Holders(nil, key)
+		}
+	}
+	return nil
+}

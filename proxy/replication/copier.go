@@ -1,0 +1,79 @@
+package replication
+
+// Copying a key from one replica to another: the limits, and the command that does it.
+
+import (
+	"time"
+
+	"ringside/proxy/link"
+	"ringside/proxy/routing"
+	"ringside/proxy/task"
+	"ringside/proxy/wire"
+	"ringside/replicate"
+)
+
+const (
+	maxCopies  = 64            // copies in progress on one loop
+	background = maxCopies / 2 // of these, the limit for copies that the ledger requests; the rest is for reads
+)
+
+// repair copies t's key from one replica to another in the background. If overwrite is
+// set, the target loses its value even if the source has none. Repairs are not queued:
+// the next command that sees the difference requests the repair again.
+func (e *Replicator) repair(t *task.Task, hash uint64, from, to replica, overwrite bool) {
+	switch {
+	case t.Route.Copies.RepairRate == 0:
+	case e.LineFull(task.KeyLine(hash)) || !to.hasRoom(e, maxCopies):
+		e.Count.RepairsDropped++
+	default:
+		e.Count.Repairs++
+		e.copyKey(t.Route, t.Key, hash, from, to, overwrite, false, nil)
+	}
+}
+
+// hasRoom reports whether one more copy to the replica may start now. The loop must
+// have fewer than limit in progress, and the replica must have a token. The token
+// bucket holds the tokens of a tenth of a second. If the ledger waits for room (limit
+// is background), tend is called again when there may be some.
+func (m *replicaState) hasRoom(e *Replicator, limit int) bool {
+	loops, _ := e.Loops.Count(e.Tasks)
+	each := float64(m.ledger.rate) / float64(loops) // the rate is that of the process
+	m.tokens = min(each/10+1, m.tokens+each*float64(e.Now-m.filledAt)/1e9)
+	m.filledAt = e.Now
+	switch {
+	case each == 0 || e.Copying >= limit: // finish schedules tend
+		return false
+	case m.tokens < 1 && limit == background:
+		e.At(link.ResyncTimer, e.Now+max(int64((1-m.tokens)/each*1e9), int64(time.Millisecond)))
+	}
+	return m.tokens >= 1
+}
+
+// copyKey copies a key from one replica to another, as a command with the rule
+// replicate.Mend. It waits in the key's line like a write. If a delete ran between the
+// read at the source and the write at the target, the copy would undo it. overwrite
+// and take say what may be replaced at the target: see replicate.Mend. f is the resync
+// that the copy belongs to, or nil.
+func (e *Replicator) copyKey(rt *routing.Route, key []byte, hash uint64, from, to replica, overwrite, take bool, f *resync) {
+	c := &command{e: e, replicas: []replica{from, to}, isRepair: true, resync: f, rule: replicate.Mend(1, 0, overwrite, take), stage: e.stage}
+	t := e.ownTask(rt, key, hash, c)
+	e.Copying++
+	to.tokens--
+	if e.Claim(t, task.KeyLine(t.Hash)) {
+		t.Run(0, nil)
+	}
+}
+
+// ownTask returns a task for c without a client.
+func (e *Replicator) ownTask(rt *routing.Route, key []byte, hash uint64, c *command) *task.Task {
+	t := &task.Task{Loop: e.Tasks, ClientLoop: e.Tasks, ClientDone: true, Route: rt, Op: wire.Get, Key: key, Hash: hash}
+	t.Deadline = e.Now + int64(rt.Timeouts.Deadline)
+	if !wire.PlainKey(key) {
+		t.Req.Flags = wire.Base64
+	}
+	t.Raw = t.Meta("mg", key, "", nil)
+	e.Wire.Next(t.Raw, &t.Req)
+	t.Rule = c
+	t.Count()
+	return t
+}

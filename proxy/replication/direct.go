@@ -1,0 +1,152 @@
+package replication
+
+// The type Direct reads replicated keys as ordinary exchanges, without a task, if the
+// replica that is read first has a value.
+//
+// A plain text get, or one key of a get of many, is sent to the replica that
+// Replicator.ReadAt returns. It needs no task and no other loop, and gets can share
+// request lines, as for a key with one replica. The reply decides what happens next:
+//
+//	a value                                   the client gets it
+//	a tombstone, a miss, an error, no reply   a task continues: its rule asks the other replicas, but not this one again
+//	any of these, but the client has gone     nothing
+//	the route has no replicas any more        a value is the reply; anything else is an error
+//
+// The get keeps its place in the order of its client's commands. A command that
+// changes the key waits for it, and a task that continues it gets its place
+// (Tasks.TakeOver).
+//
+// Large values are not streamed, because another replica has the value if the server
+// fails in between.
+//
+// # Limits
+//
+// It leaves these gets to tasks:
+//
+//   - reads that want more than a value (gets, gat, meta, the binary protocol);
+//   - all gets of routes with strict consistency, hedged reads or a guard;
+//   - all gets while a server of the route is not simply in use, or may be missing a
+//     write.
+
+import (
+	"bytes"
+
+	"ringside/proxy/client"
+	"ringside/proxy/routing"
+	"ringside/proxy/stats"
+	"ringside/proxy/upstream"
+	"ringside/proxy/wire"
+)
+
+// directReader receives the reply to a get that was sent to one replica.
+type directReader client.Exchange
+
+// connHandler is the handler of the client's connection.
+type connHandler interface {
+	Fitting(key []byte) *routing.Route
+	Copied() *Replicator
+}
+
+// Ask sends the read of one key of x on c. The parameter `share` says which part of x
+// the key belongs to (see client.Exchange.Share). name is the key as servers know it,
+// and hash the hash of name. raw is the request in Clients.Req; if that has many keys,
+// raw is not used.
+func Ask(x *client.Exchange, share int32, rt *routing.Route, c *upstream.Conn, e *Replicator, raw, key, name []byte, hash uint64) {
+	a, before := x.Attempt(), c.Tail
+	a.To, a.Share = (*directReader)(x), share
+	x.Session.Reads = append(x.Session.Reads, hash)
+	c.Begin(a, &rt.Timeouts)
+	r := &e.Clients.Req
+	if r.NumKeys > 1 {
+		e.Line = append(append(append(e.Line[:0], "get "...), key...), wire.CRLF...)
+		e.Wire.Next(e.Line, &e.Plain)
+		r, raw = &e.Plain, e.Line
+	}
+	a.Remember(r, raw, name)
+	if !c.GiveGet(a, before, r, raw, rt.Strip) {
+		a.Strip = rt.Strip
+		e.Line = append(append(append(e.Line[:0], "get "...), name...), wire.CRLF...)
+		c.Out.Append(&e.Buffers, e.Line)
+		c.Give(a, len(e.Line))
+	}
+}
+
+func (p *directReader) exchange() *client.Exchange { return (*client.Exchange)(p) }
+
+func (p *directReader) Client() uint64 { return p.exchange().Client() }
+
+func (p *directReader) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
+	switch value := r.Kind == wire.Value; {
+	case a.TakenOver: // the rest of a tombstone's reply: END
+		return 0
+	case value && string(r.ClientFlags.Of(b)) != wire.TombstoneFlags, !value && found(a):
+		return p.exchange().Reply(c, a, r, b)
+	case p.Session == nil:
+		return 0
+	}
+	return p.takeOver(c, a, &upstream.Result{Bytes: b, Reply: *r})
+}
+
+// found reports whether an earlier reply to the attempt was its VALUE, so that only END
+// follows. While the VALUE itself is being handled, it still returns false.
+func found(a *upstream.Attempt) bool { return len(a.NextKey()) == 0 }
+
+// takeOver starts a task that continues with the reply r, or with the reason why there
+// is none.
+func (p *directReader) takeOver(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result) (taken int) {
+	x, d := p.exchange(), p.Session.Handler.(connHandler)
+	e := d.Copied()
+	key, _ := a.Named()
+	whole := append([]byte(a.Strip), key...)
+	rt := d.Fitting(whole)
+	if rt == nil || rt.Copies.Copies == 0 { // a new routing table has removed the replicas
+		x.Fail(a.Share, "the configuration has just changed", stats.Unavailable)
+		return 0
+	}
+	r.Bytes = bytes.Clone(r.Bytes)
+	req := e.Clients.Req
+	line := append(append([]byte("get "), whole...), wire.CRLF...)
+	e.Wire.Next(line, &e.Clients.Req)
+	t := e.NewTask(x, a.Share, rt, line, whole, whole)
+	e.Clients.Req = req
+	t.WaitReason = r.Why // the reason that the client gets if the deadline has passed
+	t.Rule = continueRead(r, c.Server.Target)
+	a.TakenOver = true
+	e.TakeOver(t)
+	return 0
+}
+
+// Done ends the attempt a. If a task continues the read, the client's reply comes from
+// that task.
+func (p *directReader) Done(c *upstream.Conn, a *upstream.Attempt) {
+	if a.TakenOver {
+		p.exchange().FinishOne()
+		return
+	}
+	p.end(a)
+	p.exchange().Done(c, a)
+}
+
+func (p *directReader) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failure) {
+	if p.Session != nil && !a.TakenOver && !found(a) {
+		p.takeOver(c, a, &upstream.Result{Failure: f})
+	}
+	if !a.TakenOver {
+		p.end(a)
+	}
+	p.exchange().FinishOne()
+}
+
+// end removes the read from those that later commands of the client wait for.
+func (p *directReader) end(a *upstream.Attempt) {
+	s := p.Session
+	switch {
+	case s == nil:
+	case s.Tasks == 0 && len(s.Reads) == 1:
+		s.Reads = s.Reads[:0]
+	default:
+		e := s.Handler.(connHandler).Copied()
+		key, _ := a.Named()
+		e.EndRead(s, e.Loops.HashKey(key))
+	}
+}

@@ -1,0 +1,85 @@
+package replication
+
+// This file decides by which routing table replicated keys are served during a
+// reload. The reload moves keys to other servers, and one instance after the other
+// applies it.
+//
+// All instances pass through these stages. Package health/barrier decides when, so
+// that two instances are never more than one stage apart:
+//
+//	stage     keys are served by        a key that gets other replicas
+//	waiting   the former routing table  is served as usual: other instances may not have the new table yet
+//	pausing   the former routing table  may be read where it is, but not written, touched or copied
+//	moving    the new routing table     is moved away from its former servers before anything is decided about it
+//
+// So no instance writes by the new routing table while another one writes by the
+// former. A read that has started in the pause repairs nothing, whenever it ends,
+// because a key that it has missed may have moved. A routing table that arrives while
+// other instances may be in another stage waits for them.
+//
+// # Limits
+//
+// This holds only if an instance sees the others. It knows them by the view records:
+// see package health. An instance that was restarted knows nothing of the former
+// routing table.
+
+import (
+	"slices"
+
+	"ringside/proxy/health/barrier"
+)
+
+// handover is a handover in progress.
+type handover struct {
+	Formers []*arrangement // the arrangements by which servers may still have keys, the oldest first
+	Serving *arrangement   // the one of Formers by which keys are still served; nil: the present arrangement
+	paused  bool           // keys that get other replicas are not written
+}
+
+const maxFormers = 4 // number of former arrangements that are remembered
+
+// newHandover returns the handover from the arrangement `before` to that of a new routing
+// table. The parameter `was` is the handover in progress at that time, or nil. tooMany
+// reports whether the oldest arrangement was forgotten, because there were more than
+// maxFormers.
+func newHandover(before *arrangement, was *handover) (h *handover, tooMany bool) {
+	h = &handover{Serving: before}
+	if was != nil {
+		h.Formers = slices.DeleteFunc(was.Formers, func(a *arrangement) bool { return a.Print == before.Print })
+		if was.Serving != nil {
+			h.Serving = was.Serving
+		}
+	}
+	if h.Formers = append(h.Formers, before); len(h.Formers) > maxFormers {
+		h.Formers, tooMany = h.Formers[1:], true
+	}
+	return h, tooMany
+}
+
+// Proceed enters the next stage if all instances have, and reports whether it did.
+// pools has the stage of each pool. While one pool is Waiting, no key pauses. Keys
+// move only when all pools are Done, because then no instance is Waiting in any pool.
+func (h *handover) Proceed(pools []barrier.Stage) bool {
+	waits, done := false, true
+	for _, p := range pools {
+		waits = waits || p == barrier.Waiting
+		done = done && p == barrier.Done
+	}
+	switch was := h.paused; {
+	case h.Serving == nil:
+		return false
+	case done:
+		h.Serving, h.paused = nil, false
+		return true
+	default:
+		h.paused = !waits
+		return was != h.paused
+	}
+}
+
+// Pauses reports whether replicas that are about to move must not be changed. h may be
+// nil.
+func (h *handover) Pauses() bool { return h != nil && h.paused }
+
+// Moving reports whether keys are being moved. h may be nil.
+func (h *handover) Moving() bool { return h != nil && h.Serving == nil }

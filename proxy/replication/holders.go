@@ -1,0 +1,137 @@
+package replication
+
+// The replicas of a key by the routes of the present routing table, with their
+// accounts in the ledger.
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+
+	"ringside/proxy/routing"
+	"ringside/proxy/upstream"
+	"ringside/replicate"
+)
+
+// replica is a replica of a key: its server, and the account of that server in the
+// ledger.
+type replica struct {
+	routing.Holder
+	*replicaState
+}
+
+// copyAt returns the replica at h with its account. A command that was parked during a
+// reload may name a pool that no longer exists. It gets a temporary ledger, which is
+// not stored.
+func (e *Replicator) copyAt(h routing.Holder) replica {
+	w := e.Ledgers[h.Pool.Pool.Name]
+	if w == nil || w.bp != h.Pool && !slices.Equal(w.Servers, h.Pool.Servers) {
+		w = e.newLedger(h.Pool, w)
+	}
+	return replica{Holder: h, replicaState: &w.Members[h.Index]}
+}
+
+// copiesOf appends the replicas that serve key on a route. Until all instances have
+// applied a reload, these are the replicas by the former routing table.
+func (e *Replicator) copiesOf(list []replica, rt *routing.Route, key []byte) []replica {
+	if h := e.handover; h != nil && h.Serving != nil {
+		if before := e.byArrangement(list, h.Serving, rt, key); len(before) > len(list) {
+			return before
+		}
+	}
+	return e.present(list, rt, key)
+}
+
+// present appends the replicas of key by the present routing table.
+func (e *Replicator) present(list []replica, rt *routing.Route, key []byte) []replica {
+	var room [replicate.Max]routing.Holder
+	for _, h := range rt.Holders(room[:0], key) {
+		list = append(list, e.copyAt(h))
+	}
+	return list
+}
+
+// routesOf yields the routes that keep replicas of the key that servers know as key, each
+// with these replicas. Routes may strip a prefix, so one name on the servers can be a
+// key of several routes. The yielded slice is valid until the next call.
+func (e *Replicator) routesOf(key []byte) iter.Seq2[*routing.Route, []replica] {
+	return func(yield func(*routing.Route, []replica) bool) {
+		for _, l := range e.InOrder {
+			for i := range l.Routes {
+				rt := &l.Routes[i]
+				if rt.Copies.Copies == 0 {
+					continue
+				}
+				named := key
+				if rt.Strip != "" {
+					named = append([]byte(rt.Strip), key...)
+				}
+				if l.Fitting(named) != rt {
+					continue
+				}
+				e.holders = e.copiesOf(e.holders[:0], rt, key)
+				if !yield(rt, e.holders) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// commonRoute finds a route on which the server `to` keeps a replica of key, and the server
+// `from` keeps one or kept one before a handover.
+func (e *Replicator) commonRoute(key []byte, from, to *upstream.Server) (rt *routing.Route, a, b replica, ok bool) {
+	for rt, replicas := range e.routesOf(key) {
+		found := 0
+		for _, m := range append(e.formersOf(rt, key, replicas), replicas...) {
+			switch m.Server {
+			case from:
+				a = m
+				found++
+			case to:
+				b = m
+				found++
+			}
+		}
+		if found == 2 && slices.ContainsFunc(replicas, func(m replica) bool { return m.Server == to }) {
+			return rt, a, b, true
+		}
+	}
+	return nil, a, b, false
+}
+
+// routeMovingOff finds a route on which srv was a replica of key before a handover and no
+// longer is, and all such servers.
+func (e *Replicator) routeMovingOff(key []byte, srv *upstream.Server) (rt *routing.Route, formers []replica, ok bool) {
+	for rt, replicas := range e.routesOf(key) {
+		formers := e.formersOf(rt, key, replicas)
+		if slices.ContainsFunc(formers, func(m replica) bool { return m.Server == srv }) {
+			return rt, formers, true
+		}
+	}
+	return nil, nil, false
+}
+
+// sourcesOf returns the servers that may have keys of a replica of bp, without the
+// replica's own server. The order is the same on every loop.
+func (e *Replicator) sourcesOf(bp *routing.BoundPool, to *upstream.Server) (list []replica) {
+	seen := map[*upstream.Server]bool{to: true}
+	for _, l := range e.InOrder {
+		for i := range l.Routes {
+			rt := &l.Routes[i]
+			if !rt.HasReplicasOn(bp) {
+				continue
+			}
+			for _, p := range append([]*routing.BoundPool{rt.BoundPool}, rt.Also...) {
+				for i, srv := range p.Servers {
+					if !seen[srv] {
+						seen[srv] = true
+						list = append(list, e.copyAt(routing.Holder{Pool: p, Index: i, Server: srv}))
+					}
+				}
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b replica) int { return cmp.Compare(a.Server.Target.Address, b.Server.Target.Address) })
+	return list
+}

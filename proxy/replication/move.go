@@ -1,0 +1,336 @@
+package replication
+
+// Moving keys to other servers, because a reload has changed weights, servers, or the
+// number of replicas: see handover.go. Before a command decides anything about a
+// key, the key is moved away from its former servers.
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"ringside/proxy/health"
+	"ringside/proxy/health/barrier"
+	"ringside/proxy/link"
+	"ringside/proxy/routing"
+	"ringside/proxy/stats"
+	"ringside/proxy/task"
+	"ringside/proxy/upstream"
+	"ringside/replicate"
+)
+
+const (
+	maxLeft   = 64 << 10                     // number of keys remembered that have left their former servers
+	moveAgain = int64(50 * time.Millisecond) // delay before a key is moved again after a failure
+)
+
+// byArrangement appends the replicas of a key of rt by the arrangement a. rt is a
+// route of the present routing table. Servers that the present routing table does not
+// have are omitted.
+func (e *Replicator) byArrangement(list []replica, a *arrangement, rt *routing.Route, key []byte) []replica {
+	for _, h := range a.Holders(rt, key) {
+		for _, bp := range e.Pools {
+			if i := slices.Index(bp.Servers, h.Server); i >= 0 && bp.Pool.Name == h.Pool.Pool.Name && e.Ledgers[bp.Pool.Name] != nil {
+				list = append(list, e.copyAt(routing.Holder{Pool: bp, Index: i, Server: h.Server}))
+			}
+		}
+	}
+	return list
+}
+
+// takeArrangement starts a handover if a reload has changed which servers keep which
+// keys.
+func (e *Replicator) takeArrangement() {
+	before := e.arranged
+	e.arranged = newArrangement(e.Listeners)
+	deadline := time.Duration(0)
+	for _, bp := range e.Pools {
+		deadline = max(deadline, bp.Pool.Timeouts.Deadline)
+	}
+	for _, w := range e.Ledgers {
+		w.bp.View.Handover.Arrange(e.arranged.Hash(), deadline)
+	}
+	if before == nil || before.Print == "" || before.Print == e.arranged.Print {
+		return
+	}
+	if e.handover == nil {
+		e.Moving.Add(1)
+	}
+	h, tooMany := newHandover(before, e.handover)
+	if e.handover = h; tooMany {
+		e.Log.Warn("replicated keys have moved too often: their first servers are not asked any more")
+	}
+	e.enter()
+	if e.Keepers.RunsKeepers {
+		e.Log.Info("replicated keys move to other servers when all instances have this configuration")
+	}
+}
+
+// stages returns, pool by pool, the stage that all instances have reached with the
+// present arrangement.
+func (e *Replicator) stages() (list []barrier.Stage) {
+	for _, w := range e.Ledgers {
+		list = append(list, w.bp.View.Handover.Status().Stage(e.arranged.Hash()))
+	}
+	return list
+}
+
+// proceed enters the next stage of the handover when all instances do.
+func (e *Replicator) proceed() {
+	h := e.handover
+	if h == nil || h.Moving() || !h.Proceed(e.stages()) {
+		return
+	}
+	if e.Unpaused {
+		h.Serving = nil
+	}
+	e.enter()
+}
+
+// pauses reports whether replicas that are about to move must not be changed.
+func (e *Replicator) pauses() bool {
+	e.proceed()
+	return e.handover.Pauses()
+}
+
+// unsettled returns after how long to check again whether another routing table may be
+// applied: see barrier.Status.Open. 0: it may be applied now.
+func (e *Replicator) unsettled() time.Duration {
+	for _, w := range e.Ledgers {
+		if !w.bp.View.Handover.Status().Open() {
+			return w.bp.Pool.Failover.Ping
+		}
+	}
+	return 0
+}
+
+// enter starts a new stage. In it, keys may have other replicas and other former
+// servers.
+func (e *Replicator) enter() {
+	e.stage++
+	e.left, e.moves = map[uint64]struct{}{}, map[uint64]*move{}
+	e.every(func(m *replicaState) bool {
+		if m.left = false; e.handover.Moving() {
+			m.markEmpty(e, false)
+		}
+		return true
+	})
+}
+
+// every reports whether the function `is` returns true for every replica.
+func (e *Replicator) every(is func(m *replicaState) bool) bool {
+	for _, w := range e.Ledgers {
+		for i := range w.Members {
+			if !is(&w.Members[i]) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// leaves reports whether the keys that the replica must no longer keep may be moved
+// away: all other replicas have been filled.
+func (e *Replicator) leaves(m *replicaState) bool {
+	return e.handover.Moving() && !m.left && e.every(func(o *replicaState) bool { return !o.Incomplete })
+}
+
+// endHandover ends the handover when all replicas have what they should have, and
+// nothing else.
+func (e *Replicator) endHandover() {
+	if !e.handover.Moving() || !e.every(func(m *replicaState) bool { return m.left && !m.Incomplete }) {
+		return
+	}
+	e.handover = nil
+	e.enter()
+	if e.Moving.Add(-1) == 0 { // the other loops, which own other keys, are done too
+		e.Log.Info("replicated keys have all moved to the servers of this configuration")
+	}
+}
+
+// formersOf returns the servers that may have a key of rt, although they are not among
+// its holders.
+func (e *Replicator) formersOf(rt *routing.Route, key []byte, holders []replica) (list []replica) {
+	if e.handover == nil {
+		return nil
+	}
+	var room [replicate.Max]replica
+	for _, a := range e.handover.Formers {
+		for _, f := range e.byArrangement(room[:0], a, rt, key) {
+			same := func(m replica) bool { return m.Server == f.Server }
+			if !slices.ContainsFunc(holders, same) && !slices.ContainsFunc(list, same) && !e.keeps(f.Server, key) {
+				list = append(list, f)
+			}
+		}
+	}
+	return list
+}
+
+// keeps reports whether a route of the present routing table keeps the key on srv.
+func (e *Replicator) keeps(srv *upstream.Server, key []byte) bool {
+	defer func(room []replica) { e.holders = room }(e.holders) // a caller may be iterating over homes
+	e.holders = nil
+	for _, replicas := range e.routesOf(key) {
+		if slices.ContainsFunc(replicas, func(m replica) bool { return m.Server == srv }) {
+			return true
+		}
+	}
+	return false
+}
+
+// rebind sets t's route to that of the present routing table, because t may have been
+// parked since before a reload. It fails t and returns false if there is none.
+func (e *Replicator) rebind(t *task.Task) bool {
+	if l := e.Listeners[t.Route.Listener]; l != nil {
+		if rt := l.Fitting(append([]byte(t.Route.Strip), t.Key...)); rt != nil && rt.Strip == t.Route.Strip && rt.Copies.Copies != 0 {
+			t.Route = rt
+			return true
+		}
+	}
+	t.Fail("the configuration has just changed", stats.Unavailable)
+	e.Unclaim(t, task.KeyLine(t.Hash))
+	return false
+}
+
+// awaitHandover parks t while a former server of its key may have the key, or while
+// the key's replicas are about to change. It returns true if t waits or has failed.
+// For a read it is called after a miss. If a former server can't be asked, the read
+// fails on routes with read_through, and is a miss on others.
+func (e *Replicator) awaitHandover(t *task.Task, read bool) bool {
+	e.proceed()
+	if e.handover == nil || e.Unasked {
+		return false
+	}
+	holders := e.copiesOf(nil, t.Route, t.Key)
+	if e.handover.Pauses() {
+		if now := e.present(nil, t.Route, t.Key); !slices.EqualFunc(holders, now, func(a, b replica) bool { return a.Server == b.Server }) {
+			stage := e.stage
+			return e.await(t, "other servers are about to keep its key", func() bool { e.proceed(); return e.stage != stage })
+		}
+	}
+	formers := e.formersOf(t.Route, t.Key, holders)
+	if _, left := e.left[t.Hash]; left || len(formers) == 0 {
+		return false
+	}
+	const why = "a server that has kept the key before a reload can't be asked for it"
+	m := e.moves[t.Hash]
+	if m != nil && m.over && e.Now < m.again && read {
+		if t.Route.Copies.ReadThrough {
+			t.Fail(why, stats.Unavailable)
+		}
+		return t.Route.Copies.ReadThrough
+	}
+	if m == nil || m.over && e.Now >= m.again {
+		m = e.move(t.Route, t.Key, t.Hash, formers, nil)
+	}
+	return e.await(t, why, func() bool { return m.over && e.Now >= m.again })
+}
+
+// await parks t until known returns true, or until t's deadline. It always returns
+// true.
+func (e *Replicator) await(t *task.Task, why string, known func() bool) bool {
+	t.WaitReason = why
+	e.Park(t, t.Deadline, func() uint64 {
+		if known() {
+			return 1
+		}
+		return 0
+	})
+	return true
+}
+
+// move moves a key away from its former servers.
+type move struct {
+	e       *Replicator
+	stage   uint64 // stage of the handover when it started
+	rt      *routing.Route
+	key     []byte
+	hash    uint64
+	formers []replica // former servers that have not been asked yet
+	failed  bool      // a former server could not be asked, or a replica could not get the value
+	over    bool
+	again   int64   // when the key may be moved again, on the loop's clock
+	resync  *resync // the resync that it belongs to; nil: none
+}
+
+// move starts to move a key. It does not wait in the key's line: its writes are
+// guarded by cas at the servers, as against writes of other instances.
+func (e *Replicator) move(rt *routing.Route, key []byte, hash uint64, formers []replica, f *resync) *move {
+	m := &move{e: e, stage: e.stage, rt: rt, key: bytes.Clone(key), hash: hash, formers: formers, resync: f}
+	e.moves[hash] = m
+	m.next()
+	return m
+}
+
+// next asks the next former server.
+func (m *move) next() {
+	e := m.e
+	for len(m.formers) > 0 && e.stage == m.stage {
+		from := m.formers[0]
+		m.formers = m.formers[1:]
+		switch phase := from.Pool.View.Phase(from.Index); {
+		case phase == health.Out || phase == health.Returning: // it is flushed before it is read again
+		case !from.reachable(e, m.key):
+			m.failed = true
+		default:
+			m.ask(from)
+			return
+		}
+	}
+	m.over = true
+	switch {
+	case e.stage != m.stage:
+	case m.failed:
+		m.again = e.Now + moveAgain
+	default:
+		delete(e.moves, m.hash)
+		if len(e.left) >= maxLeft {
+			clear(e.left)
+		}
+		e.left[m.hash] = struct{}{}
+	}
+	if m.resync != nil {
+		m.resync.moved(e, !m.failed && e.stage == m.stage)
+	}
+	e.Soon(link.ParkedTimer)
+}
+
+// reachable reports whether the server of a replica can be asked, and its value can be
+// copied.
+func (m *replica) reachable(e *Replicator, key []byte) bool {
+	return !m.Server.Down && !m.Pool.View.Suspected(m.Index) && !m.Server.HasLateDelete(key) && m.canBeSource(e.Now)
+}
+
+// ask moves the key away from one former server. If that server has missed a write to
+// the key, its value is removed without a copy.
+func (m *move) ask(from replica) {
+	e := m.e
+	c := &command{e: e, isRepair: true, move: m, replicas: []replica{from}, stage: e.stage}
+	var to, away replicate.Mask
+	dirty := false
+	for _, h := range e.copiesOf(nil, m.rt, m.key) {
+		if len(c.replicas) == replicate.Max { // the remaining replicas are filled by their resync
+			break
+		}
+		bit := replicate.Mask(1) << len(c.replicas)
+		switch phase := h.Pool.View.Phase(h.Index); {
+		case phase == health.Out || phase == health.Returning:
+			continue
+		case h.reachable(e, m.key) && !h.Overflowed:
+			to |= bit
+			dirty = dirty || h.Dirty(m.hash)
+		default:
+			away |= bit
+		}
+		c.replicas = append(c.replicas, h)
+	}
+	if from.Overflowed || from.Dirty(m.hash) {
+		to, away = 0, 0
+	} else if to == 0 {
+		m.failed = true
+		m.next()
+		return
+	}
+	c.rule = replicate.Move(to, away, 0, dirty)
+	e.ownTask(m.rt, m.key, m.hash, c).Run(0, nil)
+}

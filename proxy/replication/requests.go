@@ -1,0 +1,166 @@
+package replication
+
+// The request of each step of package replicate.
+
+import (
+	"bytes"
+	"strconv"
+	"time"
+
+	"ringside/proxy/health/divert"
+	"ringside/proxy/task"
+	"ringside/proxy/wire"
+	"ringside/replicate"
+)
+
+// line returns the bytes of the request a. It records the op and dialect by which the reply
+// is parsed, which may differ from the client's.
+func (c *command) line(t *task.Task, a *copyAsk) []byte {
+	line := c.spell(t, a)
+	if len(t.Raw) > 0 && &line[0] == &t.Raw[0] { // the client's own request, which is parsed already
+		t.Loop.Plain = t.Req
+		t.Loop.Plain.Flags &^= wire.Binary
+	} else {
+		t.Loop.Wire.Next(line, &t.Loop.Plain)
+	}
+	a.op, a.dialect = t.Loop.Plain.Op, t.Loop.Plain.Dialect
+	return line
+}
+
+// spell formats the request a. The comments at the constants of replicate.Step say what
+// each reply must contain.
+func (c *command) spell(t *task.Task, a *copyAsk) []byte {
+	r, key := &t.Req, c.keyAt(t, a.Replica)
+	chosen := ""
+	if a.Chosen {
+		chosen = " E" + strconv.FormatUint(c.chosen, 10)
+	}
+	exptime := func() string {
+		if r.Exptime.Len() == 0 {
+			return ""
+		}
+		return " T" + t.Exptime()
+	}
+	guard := task.CasFlag(&c.asks[a.Guard].result)
+	switch a.Step {
+	case replicate.Forward:
+		return c.forward(t, a, key, chosen)
+	case replicate.Store:
+		switch {
+		case t.Op == wire.Delete && c.token != nil: // the client's token has matched before
+			return t.WithKey(key, task.Edit{At: t.TokenSpan(), With: []byte(guard[len(" C"):])})
+		case t.Op == wire.Delete:
+			return t.WithKey(key, a.show(t, 0, guard))
+		case r.Dialect == wire.Text:
+			a.respelled = true
+			return t.Meta("ms", key, guard+" F"+t.ClientFlags()+exptime()+" c", t.Body())
+		}
+		if t.Op == wire.Set {
+			return t.WithKey(key, a.show(t, 'c', guard+chosen))
+		}
+		at, _ := wire.FlagArg(t.Raw, r.MetaFlags, 'M')
+		at.Start--
+		return t.WithKey(key, task.Edit{At: at, With: []byte(guard[1:])}, a.show(t, 'c', chosen))
+	case replicate.Put:
+		flags := exptime() + chosen
+		if r.ClientFlags.Len() > 0 {
+			flags += " F" + t.ClientFlags()
+		}
+		return t.Meta("ms", key, flags, t.Body())
+	case replicate.Join:
+		mode := " MA"
+		if t.Op == wire.Prepend {
+			mode = " MP"
+		}
+		return t.Meta("ms", key, mode+guard+chosen, t.Body())
+	case replicate.Count:
+		flags := " v" + guard + chosen
+		if t.Op == wire.Decr {
+			flags += " MD"
+		}
+		if r.Delta.Len() > 0 {
+			flags += " D" + strconv.FormatUint(t.Delta(), 10)
+		}
+		return t.Meta("ma", key, flags+exptime(), nil)
+	case replicate.Extend:
+		return t.Meta("mg", key, " s f c"+exptime(), nil)
+	case replicate.Swap:
+		return task.StepRequest(t, replicate.RefreshTombstone, key, " C"+string(c.token), markTime(t))
+	case replicate.Fill:
+		return task.FillRequest(t, key, guard, &c.asks[a.From].result, a.Chosen)
+	case replicate.Preview:
+		if t.Op == wire.Incr || t.Op == wire.Decr {
+			return t.Meta("mg", key, " s f c v", nil)
+		}
+	case replicate.Check:
+		if c.ofSet(t, a.Guard) {
+			return t.Meta("mg", key, " v f", nil)
+		}
+	}
+	return task.StepRequest(t, a.Step, key, guard, markTime(t))
+}
+
+// forward returns the client's own request with the key and the cas of the replica. It
+// adds the flags that make the reply show what the rule needs.
+func (c *command) forward(t *task.Task, a *copyAsk, key []byte, chosen string) []byte {
+	r := &t.Req
+	if r.Dialect == wire.Text && (t.Op == wire.Append || t.Op == wire.Prepend) {
+		a.respelled = true
+		return t.Meta("ms", key, [...]string{" MA c", " MP c"}[t.Op-wire.Append], t.Body())
+	}
+	var edits []task.Edit
+	if c.token != nil {
+		edits = append(edits, task.Edit{At: t.TokenSpan(), With: c.token})
+	}
+	switch {
+	case r.Dialect == wire.Text:
+	case t.Op == wire.Incr || t.Op == wire.Decr:
+		edits = append(edits, a.show(t, 'v', chosen))
+	case t.Op == wire.Append || t.Op == wire.Prepend:
+		edits = append(edits, a.show(t, 'c', chosen))
+	case t.Op <= wire.Gats:
+		edits = append(edits, a.show(t, 'f', chosen))
+	case chosen != "":
+		edits = append(edits, a.show(t, 0, chosen))
+	}
+	return t.WithKey(key, edits...)
+}
+
+// ofSet reports whether the request number ask is the client's own set, which has no cas in its
+// reply.
+func (c *command) ofSet(t *task.Task, ask int) bool {
+	return c.asks[ask].Step == replicate.Forward && t.Op == wire.Set
+}
+
+// expired reports whether the value that t stores expires at once, because its exptime
+// has passed.
+func (c *command) expired(t *task.Task) bool {
+	return divert.CapTTL(wire.Signed(t.Req.Exptime.Of(t.Raw)), 1, c.e.Wall) < 0
+}
+
+// after returns the result of t's command on an item: the size after an append, or the
+// number after an incr. The parameter `seen` is the reply to a Preview of the item, and
+// size the item's size there.
+func after(t *task.Task, seen []byte, rep *wire.Reply, size uint64) uint64 {
+	if t.Op == wire.Append || t.Op == wire.Prepend {
+		return size + uint64(len(t.Body()))
+	}
+	n, _ := strconv.ParseUint(string(bytes.TrimSpace(rep.Body.Of(seen))), 10, 64)
+	if t.Op == wire.Incr {
+		return n + t.Delta()
+	}
+	return n - min(n, t.Delta())
+}
+
+// show is task.Show for the request a. It records the added flag, which settle removes from
+// the reply.
+func (a *copyAsk) show(t *task.Task, letter byte, more string) (edit task.Edit) {
+	edit, a.added = task.Show(t, letter, more)
+	return edit
+}
+
+// markTime returns the TTL of a tombstone in seconds. It is longer than the deadline
+// of a command, so the command ends before its tombstone expires.
+func markTime(t *task.Task) int {
+	return max(5, int((t.Route.Pool.Timeouts.Deadline+time.Second-1)/time.Second)+2)
+}

@@ -1,0 +1,387 @@
+package replication
+
+// A resync fills a replica that has rejoined empty: it lists the keys of the other
+// servers, and copies those that the replica should have.
+
+import (
+	"bytes"
+	"cmp"
+	"log/slog"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"ringside/proxy/health"
+	"ringside/proxy/health/divert"
+	"ringside/proxy/link"
+	"ringside/proxy/routing"
+	"ringside/proxy/table"
+	"ringside/proxy/task"
+	"ringside/proxy/upstream"
+	"ringside/proxy/wire"
+	"ringside/replicate"
+)
+
+// A listing (lru_crawler metadump) is read as fast as it arrives. If its reader
+// waited, memcached's crawler would hold its lock. The next request for a listing
+// would then block one of the server's worker threads, with all its clients (measured
+// on 1.6.18). So a listing must not wait for memory. A pass keeps only a window of it,
+// and a later pass lists the rest again:
+//
+//	pass 1: the window of the keys with the lowest hashes ► copied, as fast as the rate allows
+//	pass 2: the window of the lowest hashes above these ► …
+//	the pass in which the window holds all remaining keys ► the round is over
+//
+// A pass with a failed copy is repeated. Servers before 1.6.19 omit items from a
+// listing that are in use at that moment. For these servers there are further rounds,
+// until one finds no missing key. A key that is in use in each round is still omitted.
+//
+// Each loop fills replicas with the keys that it owns, and lists servers itself: n
+// loops list n times, without any coordination.
+const (
+	Window      = 8192             // keys that a pass remembers
+	lookTime    = time.Second      // between checks for incomplete replicas
+	dumpSilence = 10 * time.Second // a listing without data for this time is given up
+	retryFirst  = 100 * time.Millisecond
+	retryMax    = 10 * time.Second
+	noBound     = uint64(math.MaxUint64)
+
+	dumpConn     = 1 << 31 // number of the dedicated connection; those of keepers count from 1
+	dumpReady    = 0       // number of the request that checks whether the connection is idle
+	dumpListing  = 1       // number of the request for the listing
+	dumpReadyAsk = "mn\r\n"
+	dumpAll      = "lru_crawler metadump all\r\n"
+	dumpHash     = "lru_crawler metadump hash\r\n" // since 1.6.19: omits nothing
+	dumpEnd      = wire.AnswerEnd
+	dumpRefused  = "can't list its keys: "
+)
+
+// resync fills one replica. In a handover it can also move away the keys that a replica
+// must no longer keep. Only its loop uses it.
+type resync struct {
+	m     *replicaState
+	bp    *routing.BoundPool // pool of the present pass; a reload may replace it
+	index int                // of the replica in bp
+	to    *upstream.Server   // server of the replica
+
+	leaving bool // in a handover: moves the keys that the replica must no longer keep to the servers that should have them
+
+	sources []replica // servers to list in this pass
+	listed  int       // number of sources already listed
+	dump    *dump     // the listing in progress; nil: none
+
+	from   uint64 // keys with lower hashes are done
+	Picks  []pick // the window of this pass
+	bound  uint64 // highest hash in the window; noBound: the window has omitted nothing
+	picked bool   // Picks is complete and sorted
+
+	repairing int    // copies in progress
+	failed    int    // keys of this pass that were not copied
+	filled    uint64 // keys that were copied, in all rounds
+	found     int    // keys that were copied, in this round
+	gaps      bool   // a listing of this round may have omitted keys
+
+	at, wait int64  // at: earliest time of the next step, on the loop's clock; wait: delay before the next step, which grows with each failure
+	why      string // the last reason that was logged
+}
+
+// pick is a key that the replica may be missing.
+type pick struct {
+	hash uint64
+	key  string           // as servers know it
+	from *upstream.Server // the server that has listed it
+}
+
+// stop ends the resync of a replica, if there is one.
+func (m *replicaState) stop() {
+	f := m.Resync
+	if f == nil {
+		return
+	}
+	m.Resync = nil
+	if d := f.dump; d != nil {
+		f.dump = nil
+		d.srv.CloseDedicated(dumpConn)
+	}
+}
+
+// advance performs the next possible step: a listing, or copies of listed keys.
+func (f *resync) advance(e *Replicator, bp *routing.BoundPool) {
+	if f.bp != bp { // it starts, or a reload may have changed the keys of the replica
+		if d := f.dump; d != nil {
+			f.dump = nil
+			d.srv.CloseDedicated(dumpConn)
+		}
+		f.bp = bp
+		f.pass(e)
+	}
+	switch phase := bp.View.Phase(f.index); {
+	case f.dump != nil:
+	case e.Now < f.at:
+		e.At(link.ResyncTimer, f.at)
+	case f.to.Down || phase != health.In && phase != health.Warming && phase != health.Settling:
+		f.retry(e, "")
+	case f.listed < len(f.sources):
+		f.list(e, f.sources[f.listed])
+	default:
+		f.copy(e)
+	}
+}
+
+// pass starts a pass over the keys with hashes from f.from on.
+func (f *resync) pass(e *Replicator) {
+	f.sources, f.listed = e.sourcesOf(f.bp, f.to), 0
+	if f.leaving {
+		f.sources = []replica{e.copyAt(routing.Holder{Pool: f.bp, Index: f.index, Server: f.to})}
+	}
+	f.Picks, f.picked, f.bound = f.Picks[:0], false, noBound
+	f.failed = 0
+}
+
+// retry delays the resync, longer each time. It logs why, unless that was the last
+// reason logged.
+func (f *resync) retry(e *Replicator, why string) {
+	f.at = e.Now + f.wait
+	f.wait = min(2*f.wait, int64(retryMax))
+	e.At(link.ResyncTimer, f.at)
+	if why != "" && why != f.why {
+		f.why = why
+		what := "rejoined server can't be filled now"
+		if f.leaving {
+			what = "keys that a server must give up can't move to other servers now"
+		}
+		e.LogLimited(slog.LevelWarn, f.bp.Pool.Name+" "+f.to.Target.Name, what, "pool", f.bp.Pool.Name, "server", f.to.Target.Name, "why", why)
+	}
+}
+
+// dump is the listing of one server's keys.
+type dump struct {
+	e             *Replicator
+	f             *resync
+	srv           *upstream.Server
+	conn          *upstream.Conn
+	named         []byte // prefix of the keys, if the server has rejected a flush; otherwise empty
+	engines, mine uint64 // number of loops, and index of this one: each loop fills the keys with its hash modulo the number of loops
+}
+
+// list starts to list the keys of a source, on a dedicated connection. First it checks
+// with an mn that the connection is idle, because memcached does not list anything
+// after another command.
+func (f *resync) list(e *Replicator, from replica) {
+	srv := from.Server
+	switch phase := from.Pool.View.Phase(from.Index); {
+	case phase == health.Out, phase == health.Returning, from.Overflowed:
+		f.listed++ // the server is about to be flushed, so its keys are not copied
+		e.At(link.ResyncTimer, e.Now)
+		return
+	case srv.Down:
+		f.retry(e, srv.Why)
+		return
+	case srv.Dedicated[dumpConn] != nil: // it is being listed for another replica
+		f.retry(e, "")
+		return
+	}
+	d := &dump{e: e, f: f, srv: srv, conn: srv.DedicatedConn(dumpConn)}
+	if n := from.Pool.View.Renamed(from.Index); n != 0 {
+		d.named = divert.AppendKey(nil, uint64(n), nil)
+	}
+	n, mine := e.Loops.Count(e.Tasks)
+	d.engines, d.mine = uint64(n), uint64(mine)
+	f.dump = d
+	limit := table.Timeouts{Request: srv.Greeting, Deadline: srv.Connect + srv.Greeting}
+	e.Ask(d.conn, d, dumpReady, &limit, []byte(dumpReadyAsk), true)
+}
+
+func (d *dump) Client() uint64 { return 0 }
+
+func (d *dump) Answered(id int, r *upstream.Result) {
+	e, f := d.e, d.f
+	if f.dump != d { // the resync was stopped
+		return
+	}
+	if id == dumpReady && string(r.Bytes) == wire.AnswerBarrier {
+		a := e.NewAttempt(&listing{upstream.Collector{To: d, ID: dumpListing}, d})
+		a.Op, a.Dialect = wire.Dump, wire.Text
+		d.conn.MarkInternal(a)
+		line := dumpAll
+		if d.conn.Features&wire.HashDumps != 0 {
+			line = dumpHash
+		} else {
+			f.gaps = true
+		}
+		e.AskAttempt(d.conn, a, &table.Timeouts{Request: dumpSilence, Deadline: dumpSilence}, 0, []byte(line))
+		return
+	}
+	f.dump = nil
+	d.srv.CloseDedicated(dumpConn)
+	switch last := string(bytes.TrimPrefix(r.Bytes, []byte(wire.AnswerOK))); {
+	case id == dumpListing && last == dumpEnd:
+		f.listed++
+		f.wait = int64(retryFirst)
+		e.At(link.ResyncTimer, e.Now)
+	case r.Bytes == nil:
+		f.retry(e, r.Why)
+	case strings.HasPrefix(last, "BUSY"):
+		f.retry(e, "")
+	default:
+		f.retry(e, "server "+d.srv.Label()+" "+dumpRefused+strings.TrimSpace(last))
+	}
+}
+
+// listing receives a listing key by key, and its last line as a complete reply.
+type listing struct {
+	upstream.Collector
+	d *dump
+}
+
+func (l *listing) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
+	if r.Kind == wire.Listed {
+		l.d.listed(r.Key.Of(b))
+		return 0
+	}
+	return l.Collector.Reply(c, a, r, b)
+}
+
+// listed adds one key of the listing, in which keys are URL-encoded. It skips a key if
+// the source itself has missed a write to it.
+func (d *dump) listed(escaped []byte) {
+	e, f := d.e, d.f
+	if f.dump != d {
+		return
+	}
+	e.EncodedKey = wire.UnescapeKey(e.EncodedKey[:0], escaped)
+	key, ok := bytes.CutPrefix(e.EncodedKey, d.named)
+	hash := e.Loops.HashKey(key)
+	if !ok || hash < f.from || hash > f.bound || hash%d.engines != d.mine || divert.IsReserved(key) {
+		return
+	}
+	if f.leaving {
+		_, _, ok = e.routeMovingOff(key, f.to)
+	} else {
+		var from replica
+		_, from, _, ok = e.commonRoute(key, d.srv, f.to)
+		ok = ok && !from.Dirty(hash)
+	}
+	if !ok {
+		return
+	}
+	f.Picks = append(f.Picks, pick{hash, string(key), d.srv})
+	if len(f.Picks) >= 2*Window {
+		f.trim()
+	}
+}
+
+// trim sorts the picks, removes duplicate keys, and cuts the picks to the window. It
+// does not separate keys with the same hash, because the next pass starts after a
+// hash.
+func (f *resync) trim() {
+	slices.SortFunc(f.Picks, func(a, b pick) int {
+		return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.key, b.key))
+	})
+	f.Picks = slices.CompactFunc(f.Picks, func(a, b pick) bool { return a.key == b.key })
+	n := Window
+	for n < len(f.Picks) && f.Picks[n].hash == f.Picks[n-1].hash {
+		n++
+	}
+	if n < len(f.Picks) {
+		f.bound = f.Picks[n-1].hash
+		clear(f.Picks[n:])
+		f.Picks = f.Picks[:n]
+	}
+}
+
+// copy copies the picked keys, as fast as the rate allows. A key that is in use at the
+// moment counts as failed, so the pass is repeated.
+func (f *resync) copy(e *Replicator) {
+	if !f.picked {
+		f.trim()
+		f.picked = true
+	}
+	for len(f.Picks) > 0 {
+		if !f.m.hasRoom(e, background) || f.leaving && f.repairing >= background { // moved schedules the next call
+			return
+		}
+		p := f.Picks[0]
+		f.Picks = f.Picks[1:]
+		if f.leaving {
+			f.give(e, p)
+			continue
+		}
+		rt, from, to, ok := e.commonRoute([]byte(p.key), p.from, f.to)
+		if !ok || !from.reachable(e, []byte(p.key)) || from.Dirty(p.hash) || e.LineFull(task.KeyLine(p.hash)) { // not possible now
+			f.failed++
+			continue
+		}
+		f.repairing++
+		e.copyKey(rt, []byte(p.key), p.hash, from, to, to.Dirty(p.hash), false, f)
+	}
+	if len(f.Picks) == 0 && f.repairing == 0 {
+		f.passed(e)
+	}
+}
+
+// give moves a picked key away from the replica.
+func (f *resync) give(e *Replicator, p pick) {
+	rt, formers, ok := e.routeMovingOff([]byte(p.key), f.to)
+	switch {
+	case !ok:
+	case e.moves[p.hash] != nil && !e.moves[p.hash].over:
+		f.failed++
+	default:
+		f.repairing++
+		f.m.tokens--
+		e.move(rt, []byte(p.key), p.hash, formers, f)
+	}
+}
+
+// moved records the end of one of f's moves.
+func (f *resync) moved(e *Replicator, ok bool) {
+	f.repairing--
+	e.At(link.ResyncTimer, e.Now)
+	if ok {
+		f.found++
+	} else {
+		f.failed++
+	}
+}
+
+// repaired records the end of one of f's copies, c. If the key was already there,
+// nothing was filled.
+func (f *resync) repaired(e *Replicator, c *command, ok bool) {
+	f.repairing--
+	e.At(link.ResyncTimer, e.Now)
+	if !ok {
+		f.failed++
+	} else if slices.ContainsFunc(c.asks, func(a copyAsk) bool { return a.Step == replicate.Fill }) {
+		f.found++
+		f.filled++
+		e.Count.Refilled++
+	}
+}
+
+// passed ends a pass. It starts the next pass or another round, or the replica is
+// complete.
+func (f *resync) passed(e *Replicator) {
+	m := f.m
+	switch {
+	case f.failed > 0:
+		f.pass(e)
+		f.retry(e, "some keys could not be copied")
+	case f.bound != noBound:
+		f.from = f.bound + 1
+		f.wait = int64(retryFirst)
+		f.pass(e)
+		e.At(link.ResyncTimer, e.Now)
+	case f.gaps && f.found > 0:
+		f.from, f.found, f.gaps = 0, 0, false
+		f.pass(e)
+		e.At(link.ResyncTimer, e.Now)
+	case f.leaving:
+		m.left, m.Resync = true, nil
+		e.At(link.ResyncTimer, e.Now)
+	default:
+		m.Incomplete, m.Resync = false, nil
+		e.LogLimited(slog.LevelInfo, f.bp.Pool.Name+" "+f.to.Target.Name, "rejoined server is filled", "pool", f.bp.Pool.Name, "server", f.to.Target.Name, "keys", f.filled)
+	}
+}

@@ -1,0 +1,228 @@
+package replication
+
+// Repair of single keys that a replica has wrong. Once the replica answers again, its
+// stale value is deleted, and then the key is copied to it.
+
+import (
+	"bytes"
+	"encoding/base64"
+	"slices"
+
+	"ringside/proxy/health"
+	"ringside/proxy/health/divert"
+	"ringside/proxy/link"
+	"ringside/proxy/routing"
+	"ringside/proxy/task"
+	"ringside/proxy/upstream"
+	"ringside/proxy/wire"
+)
+
+const (
+	maxDeletes = 64 // deletes of stale keys at one replica without a reply
+	maxCopying = 5  // attempts to copy a key; after these, reads that miss it repair it
+)
+
+// deleteStale deletes the stale keys of the replica that it may delete now. A key waits
+// while a command has its line. It also waits while no other replica is in and filled.
+// Another instance may have written the key since, so the value could be the only
+// replica.
+func (m *replicaState) deleteStale(e *Replicator) {
+	limit, list := m.ledger.bp.Pool.Timeouts, &m.Lists[ToDelete]
+	for range list.Len() { // an entry that fails at once is at the end of the list again
+		if list.Len() == 0 || m.DeletesSent >= maxDeletes {
+			return
+		}
+		l := list.Front().Value.(*DirtyKey)
+		if e.Lines[task.KeyLine(l.Hash)] != nil || !m.canLoseCopy(e, l.Key) {
+			list.MoveToBack(l.In)
+			continue
+		}
+		m.Becomes(l, Deleting)
+		m.DeletesSent++
+		line := append([]byte("md "), l.There...)
+		if !wire.PlainKey(l.There) {
+			line = append(base64.StdEncoding.AppendEncode([]byte("md "), l.There), " b"...)
+		}
+		e.Ask(m.server().Conns[0], &deletion{e, m, l}, 0, &limit, append(line, wire.CRLF...), true)
+	}
+}
+
+// canLoseCopy reports whether the replica's value of the key may be removed.
+func (m *replicaState) canLoseCopy(e *Replicator, key []byte) bool {
+	others := false
+	for _, replicas := range e.routesOf(key) {
+		for _, o := range replicas {
+			if o.Server == m.server() {
+				continue
+			}
+			if others = true; o.filled(e) {
+				return true
+			}
+		}
+	}
+	return !others
+}
+
+// filled reports whether the replica is in, as far as this process knows, and is
+// missing only keys that have entries.
+func (m *replica) filled(e *Replicator) bool {
+	return m.Pool.View.Phase(m.Index) == health.In && !m.Server.Down && !m.Pool.View.Suspected(m.Index) && !m.incomplete(e)
+}
+
+// deletion is the delete of a stale key.
+type deletion struct {
+	e  *Replicator
+	m  *replicaState
+	of *DirtyKey
+}
+
+func (d *deletion) Client() uint64 { return 0 }
+
+func (d *deletion) Answered(_ int, r *upstream.Result) {
+	e, m, l := d.e, d.m, d.of
+	m.DeletesSent--
+	current := m.Keys[l.Hash] == l && l.State == Deleting // false: it was repaired in between, or another write was missed
+	deleted := r.Reply.Kind == wire.Deleted
+	switch gone := r.Foreign || deleted || r.Reply.Kind == wire.NotFound; {
+	case current && !gone:
+		m.Becomes(l, ToDelete)
+	case current && l.Through:
+		m.SetDirty(l, false)
+		m.Lost(e, *l, false)
+	case current:
+		m.Rest(l)
+	case deleted && m.Pending(l.Hash) == nil: // the delete has removed a value that a repair stored by another connection
+		m.Lost(e, *l, false)
+	}
+	if m.DeletesSent == 0 {
+		e.At(link.ResyncTimer, e.Now)
+	}
+}
+
+// Lost records that a delete has removed the replica's value of l's key. The key is
+// queued to be copied again, because a replica is missing. It is not queued if repairs
+// are off or too many keys wait. Until the copy, the key is not read there if it is
+// dirty, or if its miss would be believed.
+func (m *replicaState) Lost(e *Replicator, l DirtyKey, dirty bool) {
+	e.disableDirectReads()
+	l = DirtyKey{Hash: l.Hash, Key: bytes.Clone(l.Key), Through: l.Through, LateDeleted: l.LateDeleted, Overwrite: l.Overwrite, Failed: l.Failed}
+	m.Put(&l)
+	if dirty || !l.Through {
+		m.SetDirty(&l, true)
+	}
+	switch {
+	case m.ledger.rate == 0:
+		m.Rest(&l)
+	case m.Waiting() >= DirtyKeys:
+		e.Count.RepairsDropped++
+		m.Rest(&l)
+	default:
+		m.Becomes(&l, ToCopy)
+		e.At(link.ResyncTimer, e.Now)
+	}
+}
+
+// inDoubt records that the replica may have run, or may still run, a write without an
+// acknowledgement. It is repaired once it answers. dirty: until then it is not read.
+func (m *replicaState) inDoubt(e *Replicator, l DirtyKey, dirty bool) {
+	if before := m.Keys[l.Hash]; before == nil || before.State != ToDelete { // otherwise it surely has a stale value, which is deleted first
+		m.Lost(e, l, dirty)
+	}
+}
+
+// LateDeleted records that the command sent after a late mutation (see
+// upstream/latedelete.go) has removed something on a server. That is the mutation's
+// value, or a value stored since on another connection. If the server should have a
+// replica of the key, the key is copied again.
+func (e *Replicator) LateDeleted(srv *upstream.Server, there []byte) {
+	key := divert.Undivert(there)
+	hash := e.Loops.HashKey(key)
+	if len(e.Ledgers) == 0 || e.Loops.Owner(hash) != e.Tasks { // only the owner of the key has led writes to its replicas
+		return
+	}
+	for rt, replicas := range e.routesOf(key) {
+		at := slices.IndexFunc(replicas, func(m replica) bool { return m.Server == srv })
+		if at < 0 {
+			continue
+		}
+		m := replicas[at]
+		m.notice(e)
+		if !bytes.Equal(there, divert.AppendKey(nil, uint64(m.Pool.View.Renamed(m.Index)), key)) {
+			continue // the server's keys have been renamed, so this name is never read
+		}
+		if rt.Copies.ReadThrough && !srv.HasLateDelete(key) { // a value stored there from now on is of another instance, and may be the only replica
+			m.Clean(hash)
+		}
+		m.Lost(e, DirtyKey{Hash: hash, Key: key, Through: rt.Copies.ReadThrough, LateDeleted: true, Overwrite: at > 0}, false)
+	}
+}
+
+// copyLost copies to the replica the keys that it has lost, while there is room. A key
+// waits while a command has its line, or while no replica surely has it.
+func (m *replicaState) copyLost(e *Replicator) {
+	list, waiting := &m.Lists[ToCopy], 0
+	for range list.Len() {
+		if list.Len() == 0 || waiting >= maxCopies || !m.hasRoom(e, background) { // limits the work of one wakeup
+			return
+		}
+		l := list.Front().Value.(*DirtyKey)
+		switch rt, from, to, later := m.sourceOf(e, l); {
+		case later || rt != nil && e.Lines[task.KeyLine(l.Hash)] != nil:
+			list.MoveToBack(l.In)
+			waiting++
+		case rt == nil || rt.Copies.RepairRate == 0: // the server does not keep the key any more, all other replicas have lost it, or the route wants no repairs
+			m.GiveUp(l)
+		default:
+			m.Becomes(l, Copying)
+			e.Count.Repairs++
+			e.copyKey(rt, bytes.Clone(l.Key), l.Hash, from, to, l.Overwrite, true, nil)
+		}
+	}
+}
+
+// sourceOf finds the route on which the replica keeps l's key, and another replica that
+// surely has the value to copy. later: there may be a source later. If there is no
+// route and later is false, there will be none. There are three such cases. The key is
+// not the replica's any more; all others have lost it too; the only others are in doubt
+// as well, and follow this one in the key's order.
+func (m *replicaState) sourceOf(e *Replicator, l *DirtyKey) (rt *routing.Route, from, to replica, later bool) {
+	for home, replicas := range e.routesOf(l.Key) {
+		at := slices.IndexFunc(replicas, func(o replica) bool { return o.replicaState == m })
+		if at < 0 {
+			continue
+		}
+		doubted := 0
+		for i, o := range replicas {
+			theirs := o.Pending(l.Hash)
+			inDoubt := theirs != nil && theirs.Overwrite && theirs.State >= ToCopy
+			switch {
+			case o.Server == m.server() || theirs != nil && theirs.State == ToCopy && !theirs.Overwrite: // it has no value
+			case l.Overwrite && inDoubt && i > at:
+				doubted++
+			case theirs != nil && !l.Overwrite || !o.filled(e) || o.Dirty(l.Hash) && !(l.Overwrite && inDoubt) || o.Server.HasLateDelete(l.Key):
+				later = true
+			default:
+				return home, o, replicas[at], false
+			}
+		}
+		if doubted > 0 && !later { // its own value is as good as theirs
+			return nil, from, to, false
+		}
+	}
+	return nil, from, to, later
+}
+
+// repairFailed records that a copy of a key to the replica has failed. If the ledger
+// had requested it, it is tried again.
+func (m *replicaState) repairFailed(e *Replicator, hash uint64) {
+	l := m.Keys[hash]
+	if l == nil || l.State != Copying {
+		return
+	}
+	if l.Failed++; l.Failed < maxCopying {
+		m.Becomes(l, ToCopy)
+		return
+	}
+	m.GiveUp(l)
+	e.Count.RepairsDropped++
+}

@@ -1,0 +1,214 @@
+package replication
+
+// How far each replica of a key can be trusted now, and whether a reply still counts
+// when the client gets it.
+
+import (
+	"ringside/proxy/health"
+	"ringside/proxy/health/divert"
+	"ringside/proxy/task"
+	"ringside/proxy/wire"
+	"ringside/replicate"
+)
+
+// stateOf returns the state of replica i for this key. If suspicion is set, a server
+// that a keeper suspects counts as unreachable, even if it is up for this loop.
+// Suspicion may be reported by another loop, and may last longer than its reason.
+//
+// A write waits for an unreachable replica, in relaxed mode too. Other instances may
+// still read there, and only this process would know what the replica has missed. But
+// if no server of the replica's pool answers, the phases can't change, and the write
+// would wait forever. So in relaxed mode each process then skips the replica, and
+// records the missed writes in its ledger.
+func (c *command) stateOf(t *task.Task, i int, suspicion bool) replicate.Replica {
+	m := &c.replicas[i]
+	strict := m.Pool.Pool.Failover.Strict
+	out := replicate.Replica{
+		Near:      t.Route.IsNear(m.Holder),
+		ChosenCAS: t.Req.Dialect == wire.Meta && m.Server.FeaturesFor(t.Asker)&wire.ChosenCAS != 0,
+	}
+	switch phase := m.Pool.View.Phase(m.Index); {
+	case strict && phase != health.Out && phase != health.Leaving && !m.leased(t.Loop.Now):
+		out.State = replicate.Suspect
+	case suspicion && !strict && phase != health.Out && phase != health.Leaving && m.Pool.View.Gone():
+		out.State = replicate.Gone
+	case phase == health.In && (m.Server.Down || (suspicion || strict) && m.Pool.View.Suspected(m.Index)):
+		out.State = replicate.Suspect
+	case suspicion && phase != health.Out && phase != health.Leaving && m.Server.HasLateDelete(t.Key): // the late delete would remove what is written now
+		out.State = replicate.Suspect
+	case phase == health.In && m.Dirty(t.Hash):
+		out.State = replicate.Dirty
+	case phase == health.In && (m.incomplete(c.e) || m.Server.Unidentified):
+		out.State = replicate.Filling
+	case phase == health.In:
+		out.State = replicate.In
+	case phase == health.Leaving:
+		out.State = replicate.Leaving
+	case phase == health.Out:
+		out.State = replicate.Out
+	case phase == health.Returning:
+		out.State = replicate.Returning
+	case phase == health.Warming:
+		out.State = replicate.Warming
+	default:
+		out.State = replicate.Settling
+	}
+	return out
+}
+
+// generation returns a number that changes with the phase of any server of the
+// replicas' pools.
+func (c *command) generation() (sum uint64) {
+	for i := range c.replicas {
+		sum += c.replicas[i].Pool.View.Gen()
+	}
+	return sum
+}
+
+// phaseNumbers returns the sum of the replicas' phase numbers. They only grow, so the
+// sum changes when a replica enters another phase. Suspicion does not count, because
+// the replies of a suspected server are still true.
+func (c *command) phaseNumbers() (sum uint64) {
+	for i := range c.replicas {
+		m := &c.replicas[i]
+		sum += uint64(m.Pool.View.N(m.Index)) + uint64(m.Pool.View.Renamed(m.Index))
+	}
+	return sum
+}
+
+// keyAt returns the name of t's key at replica i. A server that has rejected a flush
+// still has stale values under the plain names, so its keys have been renamed.
+func (c *command) keyAt(t *task.Task, i int) []byte {
+	m := &c.replicas[i]
+	n := m.Pool.View.Renamed(m.Index)
+	if n == 0 {
+		return t.Key
+	}
+	return divert.AppendKey(nil, uint64(n), t.Key)
+}
+
+// leased reports whether this process has a lease on the replica. Without a lease, a
+// strict pool must not use its replies, because other instances may have moved its
+// keys. Relaxed pools need no lease.
+func (m *replica) leased(now int64) bool {
+	return !m.Pool.Pool.Failover.Strict || now < m.Pool.View.ValidUntil(m.Index)
+}
+
+// canBeSource reports whether the replica can be the source of a repair: no write can have
+// skipped it so far. A copy places a claim at the target first, and reads the source
+// after it. So a delete that skips the source comes after the claim, and removes it.
+// The lease is checked before the phase: see sure.
+func (m *replica) canBeSource(now int64) bool {
+	if !m.leased(now) {
+		return false
+	}
+	phase := m.Pool.View.Phase(m.Index)
+	return phase == health.In || phase == health.Warming || phase == health.Settling
+}
+
+// outlook returns a number that changes when a parked command should start again. That
+// is when a phase changes, when a lease on a replica ends or returns, and when the late
+// delete of t's key has run.
+func (c *command) outlook(t *task.Task) uint64 {
+	usable := uint64(0)
+	for i := range c.replicas {
+		if m := &c.replicas[i]; m.leased(c.e.Now) && !m.Server.HasLateDelete(t.Key) {
+			usable |= 1 << i
+		}
+	}
+	return c.generation()<<replicate.Max | usable
+}
+
+// sure reports whether the reply that the rule has settled on still counts.
+//
+// In a strict pool the phases must be the same as at the start of the command, and
+// leases must still be valid. A read needs a lease on the replica that has answered, a
+// write on all replicas that have stored it. Without them, another instance may have
+// moved the key to other replicas in between. The leases are checked at a time after
+// the last reply. They are checked before the phases, because a view publishes them
+// after the phases (health.View.Publish).
+//
+// In any pool, the server process that has decided a write must still run. A restarted
+// process has lost the value, and it is unknown which replicas have it. A client error
+// has decided nothing.
+func (c *command) sure(t *task.Task, s replicate.Settlement) bool {
+	if c.writes && s.Answer >= 0 && c.asks[s.Answer].kind != replicate.ClientError && c.asks[s.Answer].result.HasEnded() {
+		return false
+	}
+	strict, now := false, int64(0)
+	for i := range c.asks {
+		a := &c.asks[i]
+		m := &c.replicas[a.Replica]
+		if !m.Pool.Pool.Failover.Strict {
+			continue
+		}
+		if !strict {
+			strict, now = true, t.Loop.Moment()
+		}
+		if (i == s.Answer || c.writes && a.Step.Mutates() && a.result.Bytes != nil) && !m.leased(now) {
+			return false
+		}
+	}
+	return !strict || c.phases == c.phaseNumbers()
+}
+
+// handedOver reports whether another replica may be the primary of t's key by now, here
+// or at another instance. t is a write that the primary decides. That replica was
+// rejoining when the command started. SETTLE lasts only two pings in relaxed mode, and
+// a command on a slow server may last longer.
+func (c *command) handedOver(t *task.Task) bool {
+	if !c.writes || c.isRepair || c.primary < 0 || t.Op == wire.Set || t.Op == wire.Add || t.Op == wire.Delete {
+		return false // all replicas decide these
+	}
+	for i := range c.replicas[:c.primary] {
+		m := &c.replicas[i]
+		switch phase := m.Pool.View.Phase(m.Index); {
+		case m.Pool.View.Gone() || c.gone.Has(i): // it was skipped, and may answer again since
+		case phase == health.In || phase == health.Settling:
+			return true
+		}
+	}
+	return false
+}
+
+// identity returns the identity for which cas tokens of t's key at replica i are
+// sealed: see package replicate.
+func (c *command) identity(t *task.Task, i int) uint64 {
+	m := &c.replicas[i]
+	target := &m.Server.Target
+	return Identity(target.Network+" "+target.Address, t.Key,
+		uint64(m.Server.StartedAt), uint64(m.Server.Pid), uint64(health.Emptied(m.Pool.View.N(m.Index))))
+}
+
+// unidentified returns the index of a replica without a known start time, if t needs
+// that for a cas token; -1: none. To open a token, the present process must be known.
+// To seal one, the last known process is enough. If that process has ended, the token
+// matches nothing, which is correct.
+func (c *command) unidentified(t *task.Task, states []replicate.Replica) int {
+	_, opens := t.Token()
+	shows := t.Op == wire.Gets || t.Op == wire.Gats || t.Op == wire.Get && t.Req.Flags&wire.Binary != 0 || t.Req.Letters.Has('c')
+	if !opens && !shows {
+		return -1
+	}
+	authority := replicate.Authority(states)
+	for i := range states {
+		srv := c.replicas[i].Server
+		switch states[i].State {
+		case replicate.In, replicate.Dirty, replicate.Filling, replicate.Warming, replicate.Settling:
+			if !srv.Down && (srv.StartedAt == 0 || opens && i == authority && srv.Unidentified) {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// awaitIdentity parks t until the server of replica i has reported its start time, or
+// is down, or a phase changes.
+func (c *command) awaitIdentity(t *task.Task, i int) {
+	srv, was := c.replicas[i].Server, c.outlook(t)
+	c.e.Keepers.Identify(srv)
+	c.e.await(t, "server "+srv.Label()+" has not said yet since when it runs, which cas tokens depend on", func() bool {
+		return srv.StartedAt != 0 && !srv.Unidentified || srv.Down || c.outlook(t) != was
+	})
+}

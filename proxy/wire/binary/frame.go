@@ -1,0 +1,514 @@
+// Package binary translates frames of the binary protocol to requests, and replies
+// back to frames.
+//
+// Next parses a frame. Spell translates it to a text or meta request, which is then
+// handled like any other. AppendFrame translates the reply to a frame. So no other
+// package has to support the binary protocol. Requests to servers are never quiet.
+// AppendFrame hides the replies to quiet frames, so the result of each command is
+// always known.
+//
+// # The model
+//
+// This package behaves like memcached 1.6.18. The tests of package twin compare
+// random streams with it, frame by frame. That release doesn't know verbosity
+// (0x1b), so neither does this package. A malformed frame and a key of more than
+// 250 bytes close the connection, as in memcached.
+//
+// # Differences from memcached
+//
+//   - An unknown command with extras or a key, and a touch, gat, gatk or stat with
+//     a value: memcached continues at the wrong byte. Here the length in the frame
+//     counts.
+//   - A body of 2 GiB or more is too large, like any other large body. memcached
+//     reads its length as negative.
+//   - A key with spaces or control characters is sent to servers in base64, which
+//     limits it to 186 bytes. A longer one is Invalid. memcached limits the encoded
+//     key to 250 bytes: 186 bytes become 248, and it accepts no base64 without
+//     padding. Servers before 1.6.10 don't understand base64. There a key with a
+//     space, a line end or a zero byte is Unsupported.
+//   - An expiry of 2^31 or more, a time after January 2038, is replaced by 2^31-1.
+//   - If a server finds a value too large, the old value is removed for add,
+//     replace, append and prepend too. memcached removes it only for set.
+//   - With servers before 1.6.10, the cas id in the reply to a write is
+//     wire.NoMatch. A counter can't be created with an initial value. A delete or
+//     append with a cas is Unsupported.
+//   - The cas id of a value read from several replicas is sealed (package
+//     replicate). It is wire.NoMatch, which matches no item, if the replica doesn't
+//     decide a cas, or if the guard serves an old value or a value of the
+//     substitute server. It is also wire.NoMatch for a write that the guard did not
+//     store.
+//   - stats covers all servers. stats conns and stats cachedump also work.
+//   - Before a client has authenticated (auth_file), version is refused too. PLAIN
+//     is the only mechanism.
+//   - Statuses for errors that memcached doesn't have: 0x83 the server's release is
+//     too old, 0x84 a server's error, 0x85 a queue is full, 0x86 a server can't be
+//     reached. The value contains the reason.
+package binary
+
+// Parses frames and translates them to text or meta requests.
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/binary"
+	"math"
+	"strconv"
+
+	"ringside/proxy/wire"
+)
+
+// Magic is the first byte of every request frame. Like memcached, Ringside detects
+// the binary protocol by the first byte of a connection.
+const Magic = 0x80
+
+// maxKey is the longest key that memcached accepts. maxBody is the longest data
+// block that a text or meta command can announce.
+const (
+	maxKey  = 250
+	maxBody = math.MaxInt32 - 2
+)
+
+// HeadSize is the size of a frame's header, which precedes extras, key and value.
+const HeadSize = 24
+
+// Head contains the fields of a request frame that its reply repeats.
+type Head struct {
+	Opcode byte
+	Opaque uint32
+}
+
+// Frame is one request of the binary protocol. Its spans are offsets into the
+// buffer given to Next.
+type Frame struct {
+	Head
+	Op    wire.Op
+	Key   wire.Span
+	Value wire.Span // value of a storage command; may extend past the buffer with ErrShort
+
+	cas     uint64
+	flags   uint32
+	exptime uint32
+	delta   uint64
+	initial uint64
+
+	odd     bool   // the key can't be in a command line without base64
+	answer  []byte // reply to a malformed frame, as an error line; nil: none
+	closes  bool   // memcached closes the connection after that reply
+	tooBig  bool   // the value is over Limits.Value
+	Swallow int64  // number of bytes after the frame that belong to it and must be discarded
+	Need    int    // with ErrShort: the size of the frame that is known so far
+}
+
+// layout is the required form of a frame.
+type layout uint8
+
+const (
+	unknown layout = iota
+	bare           // no extras, key or value
+	flush          // optional 4 bytes of extras: the delay
+	keyed          // only a key
+	stored         // 8 bytes of extras, a key, a value
+	joined         // a key, a value
+	counted        // 20 bytes of extras, a key
+	touched        // 4 bytes of extras, a key; a value is skipped, but memcached executes it as the next frame
+	named          // an optional key; a value is skipped, as with touched
+	sasl           // a key (the mechanism) and a value
+)
+
+// opcodes are the opcodes of memcached 1.6.18. verbosity (0x1b) is not one of them.
+var opcodes = [256]struct {
+	op     wire.Op
+	layout layout
+	quiet  bool
+	key    bool // the reply contains the key
+}{
+	0x00:       {op: wire.Get, layout: keyed},
+	0x01:       {op: wire.Set, layout: stored},
+	0x02:       {op: wire.Add, layout: stored},
+	0x03:       {op: wire.Replace, layout: stored},
+	0x04:       {op: wire.Delete, layout: keyed},
+	0x05:       {op: wire.Incr, layout: counted},
+	0x06:       {op: wire.Decr, layout: counted},
+	0x07:       {op: wire.Quit, layout: bare},
+	0x08:       {op: wire.FlushAll, layout: flush},
+	0x09:       {op: wire.Get, layout: keyed, quiet: true},
+	0x0a:       {op: wire.Noop, layout: bare},
+	0x0b:       {op: wire.Version, layout: bare},
+	0x0c:       {op: wire.Get, layout: keyed, key: true},
+	0x0d:       {op: wire.Get, layout: keyed, quiet: true, key: true},
+	0x0e:       {op: wire.Append, layout: joined},
+	0x0f:       {op: wire.Prepend, layout: joined},
+	0x10:       {op: wire.Stats, layout: named},
+	0x11:       {op: wire.Set, layout: stored, quiet: true},
+	0x12:       {op: wire.Add, layout: stored, quiet: true},
+	0x13:       {op: wire.Replace, layout: stored, quiet: true},
+	0x14:       {op: wire.Delete, layout: keyed, quiet: true},
+	0x15:       {op: wire.Incr, layout: counted, quiet: true},
+	0x16:       {op: wire.Decr, layout: counted, quiet: true},
+	0x17:       {op: wire.Quit, layout: bare, quiet: true},
+	0x18:       {op: wire.FlushAll, layout: flush, quiet: true},
+	0x19:       {op: wire.Append, layout: joined, quiet: true},
+	0x1a:       {op: wire.Prepend, layout: joined, quiet: true},
+	opTouch:    {op: wire.Gats, layout: touched},
+	0x1d:       {op: wire.Gats, layout: touched},
+	0x1e:       {op: wire.Gats, layout: touched, quiet: true},
+	0x23:       {op: wire.Gats, layout: touched, key: true},
+	0x24:       {op: wire.Gats, layout: touched, quiet: true, key: true},
+	Mechanisms: {op: wire.Auth, layout: bare},
+	Begin:      {op: wire.Auth, layout: sasl},
+	Step:       {op: wire.Auth, layout: sasl},
+}
+
+const opTouch = 0x1c
+
+// The opcodes of SASL authentication.
+const (
+	Mechanisms = 0x20
+	Begin      = 0x21
+	Step       = 0x22
+)
+
+// ReturnsKey reports whether the reply to h contains the key.
+func (h Head) ReturnsKey() bool { return opcodes[h.Opcode].key }
+
+// IsQuietGet reports whether f is a get that is silent on a miss, with a key that
+// needs no base64.
+func (f *Frame) IsQuietGet() bool { return f.Op == wire.Get && !f.odd && opcodes[f.Opcode].quiet }
+
+// NextQuietGet returns the key of the quiet get at the start of buf and stores its
+// header in f. It returns nil if buf begins with another or an incomplete frame, or
+// if the key needs base64. Clients send many quiet gets in a row, and this takes a
+// third of the time of Next.
+func (f *Frame) NextQuietGet(l *wire.Limits, buf []byte) (key []byte) {
+	if len(buf) < HeadSize || !BeginsQuietGet(buf) || buf[4] != 0 {
+		return nil
+	}
+	n := int(binary.BigEndian.Uint16(buf[2:]))
+	if n == 0 || n > l.MaxKey() || int(binary.BigEndian.Uint32(buf[8:])) != n || len(buf) < HeadSize+n {
+		return nil
+	}
+	if key = buf[HeadSize : HeadSize+n]; !wire.PlainKey(key) {
+		return nil
+	}
+	f.Opcode, f.Opaque = buf[1], binary.BigEndian.Uint32(buf[12:])
+	return key
+}
+
+// BeginsQuietGet reports whether buf begins with a get that is silent on a miss. If
+// buf is too short to tell, it returns false.
+func BeginsQuietGet(buf []byte) bool {
+	if len(buf) < 2 || buf[0] != Magic {
+		return false
+	}
+	o := &opcodes[buf[1]]
+	return o.op == wire.Get && o.quiet
+}
+
+var (
+	answerUnknown = []byte(wire.AnswerError)
+	answerInvalid = wire.AppendClientError(nil, "Invalid arguments")
+	answerOddKey  = wire.AppendClientError(nil, "a key with spaces or control characters is too long to be asked for in base64")
+)
+
+// noExpiry as the exptime of incr or decr means that a missing counter is not
+// created.
+const noExpiry = math.MaxUint32
+
+// Next parses the frame at the start of buf into f and returns its size. The only
+// error is ErrShort, with size 0: call again with the same start and at least
+// f.Need bytes. A malformed frame is returned as a Frame with Op Bad.
+func Next(l *wire.Limits, buf []byte, f *Frame) (int, error) {
+	*f = Frame{}
+	if buf[0] != Magic {
+		f.Op, f.closes = wire.Bad, true
+		return len(buf), nil
+	}
+	if len(buf) < HeadSize {
+		f.Need = HeadSize
+		return 0, wire.ErrShort
+	}
+	f.Opcode, f.Opaque = buf[1], binary.BigEndian.Uint32(buf[12:])
+	f.cas = binary.BigEndian.Uint64(buf[16:])
+	key, extras := int(binary.BigEndian.Uint16(buf[2:])), int(buf[4])
+	body := int64(binary.BigEndian.Uint32(buf[8:])) // the length may not fit a 32-bit int
+	o := &opcodes[f.Opcode]
+	switch {
+	case int64(key+extras) > body:
+		return f.bad(answerUnknown, true)
+	case key > maxKey:
+		return f.bad(answerInvalid, true)
+	case o.layout == unknown:
+		f.Swallow = body
+		return f.bad(answerUnknown, false)
+	case !o.layout.fits(extras, key, body):
+		return f.bad(answerInvalid, true)
+	}
+	f.Op = o.op
+	at := HeadSize + extras
+	f.Key = wire.Span{Start: uint32(at), End: uint32(at + key)}
+	end := at + key
+	value := body - int64(extras+key)
+	if len(buf) < end {
+		f.Need = end
+		return 0, wire.ErrShort
+	}
+	switch o.layout {
+	case stored:
+		f.flags = binary.BigEndian.Uint32(buf[HeadSize:])
+		f.exptime = binary.BigEndian.Uint32(buf[HeadSize+4:])
+	case counted:
+		f.delta = binary.BigEndian.Uint64(buf[HeadSize:])
+		f.initial = binary.BigEndian.Uint64(buf[HeadSize+8:])
+		f.exptime = binary.BigEndian.Uint32(buf[HeadSize+16:])
+	case touched, flush:
+		if extras > 0 {
+			f.exptime = binary.BigEndian.Uint32(buf[HeadSize:])
+		}
+	}
+	f.odd = o.op != wire.Stats && o.op != wire.Auth && !wire.PlainKey(f.Key.Of(buf))
+	switch {
+	case key > l.MaxKey(), f.odd && base64.StdEncoding.EncodedLen(key) > l.MaxKey():
+		f.Swallow = value
+		f.Op, f.answer = wire.Bad, answerInvalid
+		if f.odd {
+			f.answer = answerOddKey
+		}
+		return end, nil
+	case !o.op.Stores() && o.op != wire.Auth:
+		f.Swallow = value
+		return end, nil
+	case value > int64(l.MaxValue()):
+		f.tooBig, f.Swallow = true, value
+		return end, nil
+	}
+	end += int(value)
+	f.Value = wire.Span{Start: uint32(end) - uint32(value), End: uint32(end)}
+	if len(buf) < end {
+		f.Need = end
+		return 0, wire.ErrShort
+	}
+	return end, nil
+}
+
+// fits reports whether a frame of layout l may have these sizes. body is the total
+// size of extras, key and value.
+func (l layout) fits(extras, key int, body int64) bool {
+	switch l {
+	case bare:
+		return body == 0
+	case flush:
+		return key == 0 && body == int64(extras) && (extras == 0 || extras == 4)
+	case keyed:
+		return key > 0 && extras == 0 && body == int64(key)
+	case stored:
+		return key > 0 && extras == 8
+	case joined, sasl:
+		return key > 0 && extras == 0
+	case counted:
+		return key > 0 && extras == 20 && body == int64(key+extras)
+	case touched:
+		return key > 0 && extras == 4
+	default: // named
+		return extras == 0
+	}
+}
+
+// Oversized reports whether the value is over the limit. The value is then not part
+// of the frame.
+func (f *Frame) Oversized() bool { return f.tooBig }
+
+func (f *Frame) bad(answer []byte, closes bool) (int, error) {
+	f.Op, f.answer, f.closes = wire.Bad, answer, closes
+	return HeadSize, nil
+}
+
+// Spell translates f to a text or meta request. It appends the bytes to dst, which
+// must be empty, and sets r to the parsed request. buf is the buffer from which f
+// was parsed. If buf ends in the middle of the value, the data block is omitted.
+// Spell must not be called for Auth, which is not sent to servers.
+//
+// A get becomes a gets, because the reply frame contains the cas id. Its Op is Get
+// nevertheless, so that everything that may answer a get, such as a cache, may
+// answer it too. Writes whose reply is shown ask for the cas id, which needs meta.
+// A delete without a cas is a text command.
+func Spell(l *wire.Limits, dst, buf []byte, f *Frame, r *wire.Request) []byte {
+	if f.Op == wire.Get && !f.odd {
+		return spellGet(dst, f.Key.Of(buf), r)
+	}
+	s := speller{line: dst, frame: f, key: f.Key.Of(buf)}
+	switch f.Op {
+	case wire.Bad:
+		several := r.Several[:0]
+		*r = wire.Request{Op: wire.Bad, Flags: wire.Binary, Answer: f.answer, Swallow: f.Swallow, Several: several}
+		if f.closes {
+			r.Flags |= wire.CloseAfter
+		}
+		return dst
+	case wire.Noop:
+		s.line = append(s.line, "mn"...)
+	case wire.Quit:
+		s.line = append(s.line, "quit"...)
+	case wire.Version:
+		s.line = append(s.line, "version"...)
+	case wire.FlushAll:
+		s.line = append(s.line, "flush_all"...)
+		s.number(" ", s.seconds())
+	case wire.Stats:
+		s.line = append(append(s.line, "stats "...), bytes.TrimSpace(plainText(s.key))...)
+	case wire.Get:
+		s.command("mg", " v f c")
+	case wire.Gats:
+		s.get()
+	case wire.Delete:
+		s.delete()
+	case wire.Incr, wire.Decr:
+		s.count()
+	default:
+		s.store()
+	}
+	s.line = append(s.line, "\r\n"...)
+	end := len(s.line)
+	if f.Op.Stores() && !f.tooBig && int(f.Value.End) <= len(buf) {
+		s.line = append(append(s.line, f.Value.Of(buf)...), "\r\n"...)
+	}
+	l.Next(s.line, r)
+	if f.tooBig { // the size in the command is capped, so it may be too small
+		r.Swallow = f.Swallow
+	}
+	r.Flags |= wire.Binary
+	return s.line[:max(end, len(s.line))]
+}
+
+// spellGet is Spell for the most frequent frame, a get.
+func spellGet(dst, key []byte, r *wire.Request) []byte {
+	const start = len("gets ")
+	dst = append(append(append(dst, "gets "...), key...), "\r\n"...)
+	end := uint32(len(dst) - 2)
+	several, k := r.Several[:0], wire.Span{Start: uint32(start), End: end}
+	*r = wire.Request{Op: wire.Get, Flags: wire.Binary, Line: wire.Span{Start: 0, End: end}, Key: k, Keys: k, NumKeys: 1, Several: several}
+	return dst
+}
+
+// plainText returns b with spaces instead of bytes that can't be in a line.
+func plainText(b []byte) []byte {
+	return bytes.Map(func(c rune) rune {
+		if c < ' ' || c > '~' {
+			return ' '
+		}
+		return c
+	}, b)
+}
+
+// speller builds the command line for a frame.
+type speller struct {
+	line  []byte
+	frame *Frame
+	key   []byte
+}
+
+// command appends a meta command, its key and flags.
+func (s *speller) command(name, flags string) {
+	s.word(name)
+	s.flags(flags)
+}
+
+// word appends a command and the key, in base64 if necessary.
+func (s *speller) word(name string) {
+	s.line = append(append(s.line, name...), ' ')
+	if s.frame.odd {
+		s.line = base64.StdEncoding.AppendEncode(s.line, s.key)
+	} else {
+		s.line = append(s.line, s.key...)
+	}
+}
+
+func (s *speller) flags(flags string) {
+	if s.frame.odd {
+		s.line = append(s.line, " b"...)
+	}
+	s.line = append(s.line, flags...)
+}
+
+func (s *speller) quiet() bool { return opcodes[s.frame.Opcode].quiet }
+
+func (s *speller) number(name string, n uint64) {
+	s.line = strconv.AppendUint(append(s.line, name...), n, 10)
+}
+
+// seconds returns the exptime. It is unsigned in a frame, but signed in a command,
+// so times after 2038 are capped.
+func (s *speller) seconds() uint64 { return uint64(min(s.frame.exptime, math.MaxInt32)) }
+
+func (s *speller) cas() {
+	if s.frame.cas != 0 {
+		s.number(" C", s.frame.cas)
+	}
+}
+
+// shown adds flag c, which asks for the cas id, if the frame is not quiet.
+func (s *speller) shown() {
+	if !s.quiet() {
+		s.line = append(s.line, " c"...)
+	}
+}
+
+func (s *speller) get() {
+	if s.frame.Opcode == opTouch {
+		s.command("mg", " f c")
+	} else {
+		s.command("mg", " v f c")
+	}
+	s.number(" T", s.seconds())
+}
+
+func (s *speller) delete() {
+	if s.frame.cas == 0 && !s.frame.odd {
+		s.word("delete")
+		return
+	}
+	s.command("md", "")
+	s.cas()
+}
+
+func (s *speller) count() {
+	s.command("ma", " v")
+	s.shown()
+	s.cas()
+	s.number(" D", s.frame.delta)
+	if s.frame.Op == wire.Decr {
+		s.line = append(s.line, " MD"...)
+	}
+	if s.frame.exptime != noExpiry {
+		s.number(" N", s.seconds())
+		s.number(" J", s.frame.initial)
+	}
+}
+
+func (s *speller) store() {
+	s.word("ms")
+	size := s.frame.Value.Len()
+	if s.frame.tooBig {
+		size = int(min(s.frame.Swallow, maxBody))
+	}
+	s.number(" ", uint64(size))
+	s.flags("")
+	switch op := s.frame.Op; {
+	case op == wire.Append:
+		s.line = append(s.line, " MA"...)
+	case op == wire.Prepend:
+		s.line = append(s.line, " MP"...)
+	case s.frame.cas != 0: // with a cas, memcached treats add and replace as a cas too
+	case op == wire.Add:
+		s.line = append(s.line, " ME"...)
+	case op == wire.Replace:
+		s.line = append(s.line, " MR"...)
+	}
+	s.cas()
+	s.shown()
+	if s.frame.flags != 0 {
+		s.number(" F", uint64(s.frame.flags))
+	}
+	if s.frame.exptime != 0 {
+		s.number(" T", s.seconds())
+	}
+}
