@@ -6,10 +6,14 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"regexp"
 	"strconv"
 	"strings"
+
+	"ringside/proxy/table"
+	"ringside/replicate"
 )
 
 const (
@@ -258,3 +262,48 @@ func (s *Server) label() string {
 		return s.Address.Address
 	}
 }
+
+// host returns the machine of the server, by which replicate.Hosts keeps replicas apart. It is
+// Host if the file sets it, else the host of the address in canonical form.
+func (s *Server) host() string {
+	if s.Host != "" || s.Address.Network == "unix" {
+		return cmp.Or(s.Host, thisHost)
+	}
+	host, _, _ := net.SplitHostPort(s.Address.Address)
+	if ip, err := netip.ParseAddr(host); err == nil {
+		if ip = ip.Unmap(); ip.IsLoopback() {
+			return thisHost
+		}
+		return ip.String()
+	}
+	return strings.TrimSuffix(strings.ToLower(host), ".")
+}
+
+// apart returns the host, the zone or the address of the server; the parameter `a` says which.
+// Two replicas of a key must differ in it. It is empty if the server has no zone.
+func (s *Server) apart(a replicate.Apart) string {
+	t := s.target()
+	return t.Apart(a)
+}
+
+// target returns the server as it is in a table.
+func (s *Server) target() table.Target {
+	return table.Target{
+		Name: s.label(), Network: s.Address.Network, Address: s.Address.Address, Weight: s.Weight, Host: s.host(), Zone: s.Zone,
+	}
+}
+
+// distinct returns the set of the hosts, zones or addresses of servers; the parameter `a` says
+// which.
+func distinct(servers []Server, a replicate.Apart) map[string]bool {
+	all := map[string]bool{}
+	for i := range servers {
+		if what := servers[i].apart(a); what != "" {
+			all[what] = true
+		}
+	}
+	return all
+}
+
+// addresses returns the number of different addresses of p's servers.
+func (p *Pool) addresses() int { return len(distinct(p.Servers, replicate.Servers)) }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,48 +14,6 @@ import (
 	"ringside/proxy/table"
 	"ringside/proxy/watch"
 )
-
-// place returns the position in the file of the first of settings that the file sets. Defaults
-// and inherited values have no position, so callers pass the enclosing settings after them.
-func (d *document) place(settings ...any) *node {
-	for _, s := range settings {
-		if n := d.where[s]; n != nil {
-			return n
-		}
-	}
-	return &node{line: 1, column: 1}
-}
-
-func (d *document) failAt(n *node, format string, args ...any) {
-	d.fail(n.line, n.column, format, args...)
-}
-
-// check checks a file after it was read. root is the position of errors without a position of
-// their own.
-func (d *document) check(root *node, s *settings) {
-	f := &s.File
-	d.decide(f)
-	d.checkTimeouts(&s.Defaults, "defaults")
-	d.checkBackoff(&s.Defaults, "defaults")
-	for i := range f.Pools {
-		d.checkPool(&f.Pools[i])
-	}
-	d.checkFailover(f)
-	d.checkListeners(f)
-	if f.Routes != nil || len(f.Pools) > 1 && slices.ContainsFunc(f.Listen, func(l Listener) bool { return l.Routes == nil }) {
-		d.checkRoutes(f, "routes", root, f.Routes)
-	}
-	for i := range f.Listen {
-		if l := &f.Listen[i]; l.Routes != nil {
-			d.checkRoutes(f, "the listener's routes", d.place(l), l.Routes)
-		}
-	}
-	d.checkOneTruth(f)
-	d.checkLimits(f)
-	if len(d.errs) == 0 { // otherwise the mode of a pool may not be the intended one
-		d.checkShared(f)
-	}
-}
 
 func (d *document) checkListeners(f *File) {
 	seen := map[Address]bool{}
@@ -207,9 +164,6 @@ func (d *document) checkRivals(what string, before []*Route, r *Route) {
 	}
 }
 
-// shownKey formats a key that keyOfBoth returned, for people.
-func shownKey(key string) string { return quote(strings.ReplaceAll(key, filler, "…")) }
-
 // checkCounters checks autocreate and buffer: the lifetime of counters, and how long
 // increments wait.
 func (d *document) checkCounters(r *Route) {
@@ -299,118 +253,6 @@ func (d *document) checkLimits(f *File) {
 	atMost(d, at(&l.Memory, &l.OutputHard), "limits", "output_hard", byteCount(l.OutputHard), "memory", byteCount(l.Memory))
 	atMost(d, at(&l.Memory, &l.Value), "limits", "value", byteCount(l.Value), "memory", byteCount(l.Memory))
 	atMost(d, at(&l.Memory, &l.Line), "limits", "line", byteCount(l.Line), "memory", byteCount(l.Memory))
-}
-
-// byteCount is a number of bytes that prints with its unit.
-type byteCount int64
-
-func (b byteCount) String() string { return bytesText(int64(b)) }
-
-// atMost rejects a pair of settings if small is greater than big. One of them would have no
-// effect.
-func atMost[V byteCount | time.Duration](d *document, n *node, path, lesser string, small V, greater string, big V) {
-	if small > big {
-		d.failAt(n, "%s: %s (%v) must not be more than %s (%v)", path, lesser, show(small), greater, show(big))
-	}
-}
-
-func show(v any) string {
-	if t, ok := v.(time.Duration); ok {
-		return short(t)
-	}
-	return fmt.Sprint(v)
-}
-
-func (d *document) checkGuard(f *File, r *Route) {
-	g := &r.Guard
-	if !g.On {
-		return
-	}
-	at := d.place(g, r)
-	switch {
-	case r.Preset == presetSessions:
-		d.failAt(at, "guard has no place beside preset: sessions: a session is not rebuilt, and a set must not be refused because it came late; give them different prefixes")
-		return
-	case r.Preset == presetCounters || r.counts():
-		d.failAt(at, "guard has no place beside preset: counters, autocreate or buffer: a missing counter starts again, no client rebuilds it, and an incr does not wait for a set; give them different prefixes")
-		return
-	case r.Copies.Copies != 0 && g.Stale > 0:
-		d.failAt(d.place(&g.Stale, g, r), "guard.stale has no place beside replicas and pools: a repair could copy a stale value to servers that have deleted it; leave out stale, or keep one replica")
-		return
-	}
-	for _, s := range []struct {
-		name string
-		d    *time.Duration
-	}{{"lease", &g.Lease}, {"lease_max", &g.LeaseMax}, {"early", &g.Early}, {"stale", &g.Stale}} {
-		if *s.d%time.Second != 0 {
-			d.failAt(d.place(s.d, (*early)(&g.GuardSettings), g, r), "guard.%s must be whole seconds, not %s: servers count expiry in those", s.name, short(*s.d))
-		}
-	}
-	if g.LeaseMax < g.Lease {
-		d.failAt(d.place(&g.LeaseMax, &g.Lease, g, r), "guard.lease_max (%s) must be at least guard.lease (%s)", short(g.LeaseMax), short(g.Lease))
-	}
-	if p := f.pool(r.Pool); p != nil && g.Wait >= p.Timeouts.Deadline {
-		d.failAt(d.place(&g.Wait, g, r), "guard.wait (%s) must be less than pools.%s.timeouts.deadline (%s), after which the command has failed", short(g.Wait), p.Name, short(p.Timeouts.Deadline))
-	}
-	if g.Lease < 3*g.Wait {
-		d.warn(d.place(&g.Lease, &g.Wait, g, r), "guard.lease (%s) is less than three times guard.wait (%s): who waits may meet the end of the lease, and rebuild beside the first", short(g.Lease), short(g.Wait))
-	}
-	if n := d.where[&g.Late]; n != nil && g.Late != table.LateMiss && g.Wait == 0 {
-		d.failAt(n, "late: %s has no effect with wait: off, which holds no get", g.Late)
-	}
-	if n := d.where[&g.Late]; n != nil && g.Late == table.LateStale && g.Stale == 0 {
-		d.failAt(n, "late: stale has no effect without guard.stale, because no old value is kept; write stale: 30s")
-	}
-	if n := d.where[&g.HoldMany]; n != nil && g.HoldMany && g.Wait == 0 {
-		d.failAt(n, "multiget: hold has no effect with wait: off, because no client waits")
-	}
-}
-
-// guarded reports whether r has a guard. Routes with tags always have one.
-func (r *Route) guarded() bool { return r.Guard.On || r.Tags.On }
-
-// checkSameGuard rejects two routes to the same key of a server if only one has a guard. The
-// other would return the guard's placeholders as empty values, and old values as current ones.
-func (d *document) checkSameGuard(listA, listB []Route, a, b *Route) {
-	shared := slices.ContainsFunc(a.to(), func(p string) bool { return p != "" && slices.Contains(b.to(), p) })
-	if !shared || a.guarded() == b.guarded() {
-		return
-	}
-	guarded := a
-	if b.guarded() {
-		guarded = b
-	}
-	at := d.place(&guarded.Guard, &guarded.Preset, guarded)
-	if a.Strip || b.Strip {
-		d.failAt(at, "the routes for %s and %s lead to one pool, one with a guard and one without, and strip_prefix lets both name the same key there: use another pool, or guard: hide for the other", a.keys(), b.keys())
-		return
-	}
-	if key, ok := keyOfBoth(a.pattern(), b.pattern()); ok && taker(listA, key) == a && taker(listB, key) == b {
-		d.failAt(at, "two listeners lead to keys such as %s in one pool, and only one has a guard: use guard: hide for the other", shownKey(key))
-	}
-}
-
-// checkNear rejects a near cache for data that must not be old.
-func (d *document) checkNear(f *File, r *Route) {
-	n := &r.Near
-	if !n.On {
-		return
-	}
-	at := d.place(n, r)
-	strict := slices.IndexFunc(r.to(), func(name string) bool {
-		p := f.pool(name)
-		return p != nil && p.Failover.Strict && f.Ejects(name)
-	})
-	switch {
-	case r.Preset == presetSessions:
-		d.failAt(at, "near has no place beside preset: sessions: a session that is read must be the one that was written last, here or at another instance; give them different prefixes")
-	case r.Preset == presetCounters || r.counts():
-		d.failAt(at, "near has no place beside preset: counters, autocreate or buffer: a counter that is read must be of now; give them different prefixes")
-	case strict >= 0:
-		d.failAt(at, "near has no place beside consistency: strict of pool %s: what is kept here may be old for near.ttl; use another pool, or consistency: relaxed", r.to()[strict])
-	case !n.All && !f.Admin.Hot:
-		d.failAt(at, "near keeps values of hot keys, and with admin.hot: false hot keys are not known: say near: {keys: all}, or leave that out")
-	}
 }
 
 // largestUsers is the largest size of an auth_file in bytes. That is more than anyone writes by

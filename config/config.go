@@ -9,8 +9,8 @@
 // # How a file becomes a table
 //
 //	bytes ─ document.go: parse YAML within bounds, follow aliases ─► a tree of nodes, each with its position
-//	tree  ─ keys.go: the table of keys, with the kinds of values.go ─► File; document.where has the position of each setting
-//	File  ─ decide (failover.go): set what the file leaves open, apply presets ─► File, complete
+//	tree  ─ keys.go: the table of keys, with groups.go and values.go ─► File; document.where has the position of each setting
+//	File  ─ decide (load.go): set what the file leaves open, apply presets ─► File, complete
 //	File  ─ check*: compare settings, build each placement once ─► File, or Errors
 //	File  ─ Build (build.go) ─► table.Table
 //
@@ -68,7 +68,9 @@ import (
 	"log/slog"
 	"time"
 
+	"ringside/proxy/health"
 	"ringside/proxy/table"
+	"ringside/replicate"
 )
 
 // The settings of a file with their defaults, and the functions that read it.
@@ -196,82 +198,81 @@ type Log struct {
 	Slow   time.Duration // a sample of the commands that last at least this long is logged; 0: none
 }
 
-func defaultFile() File {
-	return File{
-		Admin: Admin{Pprof: "loopback", Control: "loopback", Page: "loopback", Hot: true, Misses: true},
-		Tags:  defaultTagSpace(),
-		Limits: table.Limits{
-			Clients:    10_000,
-			Key:        250,
-			Line:       1 << 20,
-			Value:      8 << 20,
-			InFlight:   4096,
-			Waiting:    10_000,
-			Tickets:    65536,
-			Tags:       16,
-			TagKeys:    65536,
-			Output:     1 << 20,
-			OutputHard: 64 << 20,
-			Memory:     256 << 20,
-			Unfinished: 30 * time.Second,
-			Drain:      10 * time.Second,
-		},
-		Engine: Engine{
-			Driver:         "auto",
-			Loops:          1,
-			Wait:           "raw",
-			CoalesceServer: CoalesceServer{On: true, MinDue: 4, MaxHeld: 16},
-			CoalesceClient: CoalesceClient{On: true, MaxDelay: time.Millisecond, MaxBytes: 16 << 10},
-			Moderation:     Moderation{On: true, Above: 20_000, Sleep: 200 * time.Microsecond, Pace: "auto"},
-		},
-		Log: Log{Level: slog.LevelInfo, Format: "text", Slow: 100 * time.Millisecond},
-	}
+// Route sends the keys that begin with Prefix, or match Match, to a pool, or keeps a replica of
+// each in several pools.
+type Route struct {
+	Prefix     string
+	Match      string // pattern of the whole key, * matches any bytes; empty: Prefix applies
+	Pool       string
+	Pools      []string       // instead of Pool: each of them keeps a replica of each key
+	Prefer     string         // the pool of Pools that is read first; empty: the first
+	Strip      bool           // servers see the key without Prefix
+	Preset     string         // sets defaults of the other settings; empty: none
+	GetErrors  string         // "miss" or "error"; empty: the setting of the pool applies
+	Total      *time.Duration // deadline_total of commands; nil: that of the pool applies
+	Copies     replicate.Policy
+	Guard      Guard
+	Near       Near
+	Tags       Tags
+	Autocreate Autocreate
+	Buffer     *Buffer // how increments wait; nil: they are sent at once
 }
 
-func defaultPool() Pool {
-	return Pool{
-		Connections: 1,
-		Queue:       65_536,
-		Keepalive:   30 * time.Second,
-		JoinGets:    true,
-		Timeouts:    table.Timeouts{Connect: 1200 * time.Millisecond, Request: 500 * time.Millisecond, Deadline: 2 * time.Second},
-		Backoff:     table.Backoff{First: 50 * time.Millisecond, Max: 2 * time.Second},
-		Failover:    defaultFailover(),
-	}
+// Buffer is how increments wait in Ringside, so that one request carries many of them.
+type Buffer struct {
+	Every  time.Duration
+	Answer string // "estimate" or "last"
+	Keys   int
+	Keep   time.Duration
 }
 
-// Load reads and parses the file at path. If the file cannot be read, the error is that of the
-// system. If the file is wrong, the error is Errors.
-func Load(path string) (*File, error) {
-	data, err := ReadFile(path, maxBytes+1)
-	if err != nil {
-		return nil, err // it names the path
-	}
-	return read(path, data, true)
+// Autocreate is how incr and decr create a missing counter.
+type Autocreate struct {
+	On      bool
+	Initial int           // the counter's value before the incr that creates it; if a decr creates it, the value after that decr
+	TTL     time.Duration // of the counter; 0: it does not expire
 }
 
-// Parse parses a file and checks it completely, including the placement of keys. It does not
-// read the files that it names, so a listener with an auth_file has no users. name is the file
-// name in the errors, which are Errors.
-func Parse(name string, data []byte) (*File, error) { return read(name, data, false) }
+// TagSpace holds the settings of all routes with tags.
+type TagSpace struct {
+	Command   string // a delete of a key with this prefix invalidates the tag named by its rest
+	Namespace string // separates the tags of applications that share servers
+}
 
-func read(name string, data []byte, others bool) (*File, error) {
-	d := &document{others: others, name: name, isKey: isKey, where: map[any]*node{}, base: defaultPool()}
-	s := &settings{defaultFile(), defaultPool()}
-	d.defaults = &s.Defaults
-	if root := d.parse(data); root != nil {
-		if whose := stranger(root); whose != "" {
-			d.failAt(root, "%s", whose) // only this error: the others would not help
-		} else {
-			fileKeys().read(d, root, "", s)
-			d.check(root, s)
-		}
-	}
-	if err := d.errs.orNil(); err != nil {
-		return nil, err
-	}
-	for _, w := range d.warnings.sorted() {
-		s.File.Warnings = append(s.File.Warnings, w.Error())
-	}
-	return &s.File, nil
+// Tags holds the tag settings of a route. The zero Tags is off.
+type Tags struct {
+	On        bool
+	Read      bool   // understand values that other instances have stored with tags, but store none
+	Suffix    string // separates a key from the tags that the client names; empty: clients cannot name tags
+	Patterns  []TagPattern
+	PrefixTag bool // all keys of the route have a tag with the name of its prefix
+}
+
+// TagPattern assigns tags to the keys that match a pattern.
+type TagPattern struct {
+	Match string
+	Tags  []string
+}
+
+// Failover is what a pool does when one of its servers is down.
+type Failover struct {
+	Mode            table.Mode
+	Gutter          string        // name of the pool with the substitute servers, for mode gutter
+	InterimTTL      time.Duration // longest expiry of values that a substitute server stores
+	Wait            time.Duration // how long a write can wait until its server is ejected; 0: it fails at once
+	health.Settings               // without Request, which Build sets to the pool's timeout
+
+	WhyMode, WhyConsistency string // why Mode and Strict have their values, for people
+}
+
+// Guard holds the guard settings of a route. The zero Guard is off.
+type Guard struct {
+	On bool
+	table.GuardSettings
+}
+
+// Near holds the near cache settings of a route. The zero Near is off.
+type Near struct {
+	On bool
+	table.NearSettings
 }

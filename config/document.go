@@ -67,10 +67,11 @@ func (n *node) empty() bool { return n.kind == scalar && n.tag == "!!null" }
 
 // A document is one file while it is read, with the errors found so far.
 type document struct {
-	others bool // also read the files that this file names
-	name   string
-	isKey  func(name string) bool // whether files of this kind have a key of that name
-	errs   Errors
+	others    bool // also read the files that this file names
+	name      string
+	isKey     func(name string) bool // whether files of this kind have a key of that name
+	isPoolKey func(name string) bool // whether pools of this kind have a key of that name; nil in files of other programs
+	errs      Errors
 
 	warnings Errors // settings that are valid but probably not intended
 
@@ -325,4 +326,19 @@ func (d *document) mergeable(n *node) []*node {
 		}
 	}
 	return from
+}
+
+// place returns the position in the file of the first of settings that the file sets. Defaults
+// and inherited values have no position, so callers pass the enclosing settings after them.
+func (d *document) place(settings ...any) *node {
+	for _, s := range settings {
+		if n := d.where[s]; n != nil {
+			return n
+		}
+	}
+	return &node{line: 1, column: 1}
+}
+
+func (d *document) failAt(n *node, format string, args ...any) {
+	d.fail(n.line, n.column, format, args...)
 }

@@ -13,17 +13,6 @@ import (
 	"ringside/replicate"
 )
 
-// Failover is what a pool does when one of its servers is down.
-type Failover struct {
-	Mode            table.Mode
-	Gutter          string        // name of the pool with the substitute servers, for mode gutter
-	InterimTTL      time.Duration // longest expiry of values that a substitute server stores
-	Wait            time.Duration // how long a write can wait until its server is ejected; 0: it fails at once
-	health.Settings               // without Request, which Build sets to the pool's timeout
-
-	WhyMode, WhyConsistency string // why Mode and Strict have their values, for people
-}
-
 func defaultFailover() Failover {
 	return Failover{
 		InterimTTL: 10 * time.Minute,
@@ -137,60 +126,6 @@ func (d *document) said(p *Pool, setting func(*Pool) any) *node {
 		return n
 	}
 	return d.where[setting(d.defaults)]
-}
-
-// decide sets what the file leaves open and what depends on other settings. The settings of a
-// pool override the presets of its routes, and these override defaults.
-func (d *document) decide(f *File) {
-	for r := range f.routes() {
-		if r.decide(); !r.Guard.On || d.where[&r.Guard] != nil { // from here on, the guard is that of preset: cache; other settings of the route override it
-			continue
-		}
-		if r.counts() {
-			d.warn(d.place(&r.Preset, r), "preset: cache has no guard beside autocreate or buffer: a missing counter starts again, no client rebuilds it; say guard: off, or preset: counters")
-			r.Guard = Guard{}
-		}
-	}
-	for i := range f.Pools {
-		p := &f.Pools[i]
-		if d.said(p, func(p *Pool) any { return &p.Failover.Mode }) != nil {
-			p.Failover.WhyMode = "as the file says"
-		} else {
-			p.Failover.Mode, p.Failover.WhyMode = p.usualMode()
-		}
-	}
-	if served := f.served(); len(f.Routes) == 0 && len(served) == 1 {
-		f.Routes = []Route{{Pool: served[0]}}
-	}
-	for i := range f.Pools {
-		d.decideConsistency(f, &f.Pools[i])
-		d.decideFlush(f, &f.Pools[i])
-	}
-	for r := range f.routes() {
-		d.decideWait(f, r)
-	}
-}
-
-// cacheDeadline is the default deadline of a pool that has a route with preset: cache. It
-// leaves time for the reply to a get that has waited for as long as the guard allows.
-const cacheDeadline = usualWait + 500*time.Millisecond
-
-// decideWait sets how long gets of a guarded route can wait, and raises the deadline of its
-// pool for preset: cache.
-func (d *document) decideWait(f *File, r *Route) {
-	p := f.pool(r.Pool)
-	if p == nil && len(r.Pools) > 0 {
-		p = f.pool(r.Pools[0])
-	}
-	if p == nil || !r.Guard.On || r.Guard.Hide || d.where[&r.Guard.Wait] != nil {
-		return
-	}
-	if t := &p.Timeouts; r.Preset == presetCache && d.where[&t.Deadline] == nil {
-		if t.Deadline = max(t.Deadline, cacheDeadline); t.Total > 0 {
-			t.Deadline = min(t.Deadline, t.Total)
-		}
-	}
-	r.Guard.Wait = max(0, min(usualWait, p.Timeouts.Deadline-waitReserve))
 }
 
 // served returns the names of the pools that are not gutters of other pools.
@@ -320,17 +255,6 @@ func (f *File) viewAddresses(p *Pool) map[string]bool {
 	}
 	return all
 }
-
-// pool returns the pool of that name, or nil if there is none.
-func (f *File) pool(name string) *Pool {
-	if i := slices.IndexFunc(f.Pools, func(p Pool) bool { return p.Name == name }); i >= 0 {
-		return &f.Pools[i]
-	}
-	return nil
-}
-
-// addresses returns the number of different addresses of p's servers.
-func (p *Pool) addresses() int { return len(distinct(p.Servers, replicate.Servers)) }
 
 func (d *document) checkFailover(f *File) {
 	heeded := map[string]bool{}

@@ -4,165 +4,15 @@ package config
 // test of the example file use it.
 
 import (
-	"cmp"
-	"fmt"
 	"log/slog"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"ringside/proxy/table"
 	"ringside/proxy/tags/stamp"
 	"ringside/proxy/watch"
 )
-
-// A key is one setting of a T.
-type key[T any] struct {
-	name     string
-	doc      string
-	required bool
-	words    []string // its possible values, if they are a few words; else nil
-	read     func(d *document, n *node, path string, to *T)
-	schema   func(usual *T) schema
-	diff     func(within string, old, f *T, say func(format string, args ...any))
-}
-
-// set returns a key with a value that is stored in a field of T.
-func set[T, V any](name, doc string, v value[V], field func(*T) *V) key[T] {
-	return key[T]{
-		name:  name,
-		doc:   doc,
-		words: v.words,
-		read: func(d *document, n *node, path string, to *T) {
-			d.where[field(to)] = n
-			v.read(d, n, path, field(to))
-		},
-		schema: func(usual *T) schema {
-			s := v.schema()
-			s["description"] = doc
-			switch shown := v.show(*field(usual)).(type) {
-			case nil, map[string]any:
-			case string:
-				if shown != "" {
-					s["default"] = shown
-				}
-			case []any:
-				if len(shown) > 0 {
-					s["default"] = shown
-				}
-			case int:
-				if least, ok := s["minimum"].(int); !ok || shown >= least { // a default below the minimum cannot be written
-					s["default"] = shown
-				}
-			default:
-				s["default"] = shown
-			}
-			return s
-		},
-		diff: func(within string, old, f *T, say func(format string, args ...any)) {
-			v.compare(within, name, *field(old), *field(f), say)
-		},
-	}
-}
-
-func must[T any](k key[T]) key[T] {
-	k.required = true
-	return k
-}
-
-// group is a mapping of keys. usual holds the defaults, for the schema. The caller of read must
-// first set the target to the defaults, or to inherited values.
-func group[T any](usual T, keys ...key[T]) value[T] {
-	names := make([]string, len(keys))
-	for i, k := range keys {
-		names[i] = k.name
-	}
-	return value[T]{
-		read: func(d *document, n *node, path string, to *T) {
-			if n.kind != mapping && !n.empty() {
-				hint := unspaced(n.text, isKey)
-				if i := slices.IndexFunc(keys, func(k key[T]) bool { return n.kind == scalar && slices.Contains(k.words, n.text) }); i >= 0 {
-					hint = fmt.Sprintf("; write %s: {%s: %s}", path[strings.LastIndexByte(path, '.')+1:], keys[i].name, n.text)
-				}
-				d.fail(n.line, n.column, "%s must be a mapping of %s, not %s%s", cmp.Or(path, "the file"), list(names), n.is(), hint)
-				return
-			}
-			within := path
-			if path != "" {
-				within += "."
-			}
-			given := map[string]*node{}
-			for _, p := range n.pairs {
-				given[p.key.text] = p.value
-				if why := gone[p.key.text]; why != "" && path != "" {
-					d.warn(p.key, "%s%s has no effect any more: %s; leave it out", quote(p.key.text), inside(path), why)
-					continue
-				}
-				if !slices.Contains(names, p.key.text) && !(path == "" && strings.HasPrefix(p.key.text, "x-")) {
-					hint := didYouMean(p.key.text, names)
-					switch glued := unspaced(p.key.text, isKey); {
-					case glued != "":
-						hint = glued
-					case slices.Contains(names, renamed[p.key.text]):
-						hint = " (it is called " + renamed[p.key.text] + " now)"
-					case path == "":
-						hint = cmp.Or(belongs(p.key.text), hint)
-					case atTheTop[p.key.text]:
-						hint = " (it belongs at the top of the file)"
-					}
-					d.fail(p.key.line, p.key.column, "unknown key %s%s%s; known here: %s",
-						quote(p.key.text), inside(path), hint, strings.Join(names, ", "))
-				}
-			}
-			for _, k := range keys {
-				if v := given[k.name]; v != nil {
-					k.read(d, v, within+k.name, to)
-				} else if k.required {
-					d.fail(n.line, n.column, "%s%s is missing: %s", within, k.name, k.doc)
-				}
-			}
-		},
-		show: func(T) any { return nil },
-		schema: func() schema {
-			properties, required := schema{}, []any{}
-			for _, k := range keys {
-				properties[k.name] = k.schema(&usual)
-				if k.required {
-					required = append(required, k.name)
-				}
-			}
-			s := schema{"type": []any{"object", "null"}, "properties": properties, "additionalProperties": false}
-			if len(required) > 0 {
-				s["type"], s["required"] = "object", required
-			}
-			return s
-		},
-		diff: func(within, name string, old, f T, say func(format string, args ...any)) {
-			if name != "" {
-				within += name + "."
-			}
-			for _, k := range keys {
-				k.diff(within, &old, &f, say)
-			}
-		},
-	}
-}
-
-// gone has the keys of older versions that have no effect any more, with the reason.
-var gone = map[string]string{
-	"preconnect": "every server is connected at start and after a reload",
-}
-
-// renamed has the present names of keys that were called otherwise.
-var renamed = map[string]string{
-	"copies_on":   "replicas_on",
-	"interim_ttl": "substitute_ttl",
-	"tickets":     "guard_misses",
-}
-
-// atTheTop has keys of the top level that people write into a pool by mistake.
-var atTheTop = map[string]bool{"limits": true, "listen": true, "admin": true, "engine": true, "log": true, "routes": true, "zone": true}
 
 // stranger returns a hint if the file looks like one of mcrouter or twemproxy, else "". A file
 // with listen at the top level is one of Ringside.
@@ -190,18 +40,6 @@ func stranger(n *node) string {
 	return ""
 }
 
-// belongs returns a hint where to write a key of pools that was found at the top level. It
-// returns "" for other keys.
-func belongs(name string) string {
-	switch {
-	case name == "servers":
-		return " (it belongs in a pool)"
-	case isPoolKey(name):
-		return " (it belongs in a pool, or under defaults for all pools)"
-	}
-	return ""
-}
-
 func isPoolKey(name string) bool {
 	return slices.ContainsFunc(poolKeys(), func(k key[Pool]) bool { return k.name == name })
 }
@@ -209,23 +47,6 @@ func isPoolKey(name string) bool {
 // isKey reports whether the file or a pool can have a key of that name.
 func isKey(name string) bool {
 	return atTheTop[name] || name == "pools" || name == "defaults" || name == "servers" || isPoolKey(name)
-}
-
-func inside(path string) string {
-	if path == "" {
-		return ""
-	}
-	return " in " + path
-}
-
-// fresh sets the target to usual before v reads into it.
-func fresh[V any](usual V, v value[V]) value[V] {
-	read := v.read
-	v.read = func(d *document, n *node, path string, to *V) {
-		*to = usual
-		read(d, n, path, to)
-	}
-	return v
 }
 
 // settings holds the whole file as it is read.
@@ -471,125 +292,6 @@ func poolKeys() []key[Pool] {
 	)
 }
 
-// through makes a value for one field of T a value for T.
-func through[T, V any](v value[V], field func(*T) *V) value[T] {
-	return value[T]{
-		read: func(d *document, n *node, path string, to *T) {
-			d.where[field(to)] = n
-			v.read(d, n, path, field(to))
-		},
-		show:   func(t T) any { return v.show(*field(&t)) },
-		schema: v.schema,
-		diff: func(within, name string, old, f T, say func(format string, args ...any)) {
-			v.compare(within, name, *field(&old), *field(&f), say)
-		},
-	}
-}
-
-// Guard holds the guard settings of a route. The zero Guard is off.
-type Guard struct {
-	On bool
-	table.GuardSettings
-}
-
-// usualWait is the default of how long a get can wait. waitReserve is the part of the deadline
-// that is left for the reply after the wait.
-const (
-	usualWait   = 3 * time.Second
-	waitReserve = 200 * time.Millisecond
-)
-
-// defaultGuard returns the settings of guard: true. decideWait can lower Wait.
-func defaultGuard() Guard {
-	return Guard{On: true, GuardSettings: table.GuardSettings{Lease: 10 * time.Second, LeaseMax: time.Minute, Wait: usualWait}}
-}
-
-func guardValue() value[Guard] {
-	type g = Guard
-	long := group(defaultGuard(),
-		set("lease", "how long one rebuild can take before another client can start one", duration(time.Second, time.Hour), func(g *g) *time.Duration { return &g.Lease }),
-		set("lease_max", "the longest lease; leases grow up to it if rebuilds of the route take longer", duration(time.Second, time.Hour), func(g *g) *time.Duration { return &g.LeaseMax }),
-		set("wait", "how long a get can wait while another client rebuilds. Unless set: 3s, or the deadline of the pool minus 200ms if that is less", depends(duration(0, time.Hour)), func(g *g) *time.Duration { return &g.Wait }),
-		set("early", "how long before its expiry a value is rebuilt; auto is twice the duration of the route's slow rebuilds", earlyValue(), func(g *g) *early { return (*early)(&g.GuardSettings) }),
-		set("stale", "how long the old value is served after its expiry or delete, to all clients except the one that rebuilds", duration(0, 30*24*time.Hour), func(g *g) *time.Duration { return &g.Stale }),
-		set("multiget", "whether the keys of a multi-get also wait", oneOf(option[bool]{"pass", false}, option[bool]{"hold", true}), func(g *g) *bool { return &g.HoldMany }),
-		set("late", "reply to a get whose wait has ended. miss: the client rebuilds, too. error: SERVER_ERROR. stale: with guard.stale, all gets wait first and then get the old value",
-			spoken(table.LateMiss, table.LateError, table.LateStale), func(g *g) *table.GuardLate { return &g.Late }),
-		set("sets", "after_miss: the application sets only what it has missed, so each set of the process is a rebuild. any: it also sets other keys", oneOf(option[bool]{"any", false}, option[bool]{"after_miss", true}), func(g *g) *bool { return &g.OnlyAfterMiss }),
-		set("clients", "how clients use connections. connection: one request at a time. shared: several threads, or pipelining. pooled: a connection pool, without protection against late sets. detect: distinguishes the first two",
-			spoken(table.Detected, table.Sequential, table.Shared, table.Pooled), func(g *g) *table.GuardClients { return &g.Clients }),
-	)
-	brief := modes("on, off, hide, or a mapping of its settings",
-		option[Guard]{"on", defaultGuard()}, option[Guard]{"off", Guard{}}, option[Guard]{"hide", Guard{On: true, GuardSettings: table.GuardSettings{Hide: true}}})
-	read := long.read
-	long.read = func(d *document, n *node, path string, to *Guard) {
-		kept := *n
-		kept.pairs = slices.DeleteFunc(slices.Clone(n.pairs), func(p pair) bool {
-			why := ""
-			switch {
-			case p.key.text == "refused":
-				why = "refused was removed: a set that is not stored is always answered NOT_STORED; leave it out"
-			case p.key.text == "clients" && p.value.text == "auto":
-				why = "clients: auto was removed: write clients: detect, which is the default, or clients: pooled where the set comes on another connection than its miss"
-			default:
-				return false
-			}
-			d.fail(p.key.line, p.key.column, "%s.%s", path, why)
-			return true
-		})
-		read(d, &kept, path, to)
-	}
-	return either(brief, fresh(defaultGuard(), long))
-}
-
-// early is a Guard of which the key early sets the fields Early and Auto.
-type early table.GuardSettings
-
-// shortestEarly is the shortest useful value: memcached counts TTLs in whole seconds, and
-// compares them with less than.
-const shortestEarly = 2 * time.Second
-
-func earlyValue() value[early] {
-	some := duration(0, time.Hour)
-	return value[early]{
-		read: func(d *document, n *node, path string, to *early) {
-			if to.Auto = n.kind == scalar && n.text == "auto"; to.Auto {
-				return
-			}
-			before := to.Early
-			some.read(d, n, path, &to.Early)
-			if to.Early > 0 && to.Early < shortestEarly {
-				d.fail(n.line, n.column, "%s must be off, auto, or at least %s, not %s: servers count expiry in whole seconds", path, short(shortestEarly), n.is())
-				to.Early = before
-			}
-		},
-		show:   func(e early) any { return some.show(e.Early) },
-		schema: func() schema { return schema{"anyOf": []any{some.schema(), schema{"const": "auto"}}} },
-	}
-}
-
-// Near holds the near cache settings of a route. The zero Near is off.
-type Near struct {
-	On bool
-	table.NearSettings
-}
-
-// defaultNear returns the settings of near: true.
-func defaultNear() Near {
-	return Near{On: true, NearSettings: table.NearSettings{TTL: time.Second, Memory: 16 << 20}}
-}
-
-func nearValue() value[Near] {
-	type n = Near
-	long := group(defaultNear(),
-		set("ttl", "how long a value is served, from the request to its server; writes by other instances are visible that much later", duration(100*time.Millisecond, 10*time.Second), func(n *n) *time.Duration { return &n.TTL }),
-		set("memory", "bytes of values and their bookkeeping, divided among the loops; above it, the oldest are removed", size[int64](64<<10, 4<<30), func(n *n) *int64 { return &n.Memory }),
-		set("keys", "which keys are kept: those that are read most (hot), or all", oneOf(option[bool]{"hot", false}, option[bool]{"all", true}), func(n *n) *bool { return &n.All }),
-	)
-	brief := modes("on, off, or a mapping of its settings", option[Near]{"on", defaultNear()}, option[Near]{"off", Near{}})
-	return either(brief, fresh(defaultNear(), long))
-}
-
 // traceValue is the mapping of a trace's settings.
 func traceValue() value[Trace] {
 	usual := Trace{Max: 64 << 20, Keep: 3}
@@ -616,4 +318,48 @@ func keyPattern() value[string] {
 		}
 	}
 	return v
+}
+
+func defaultFile() File {
+	return File{
+		Admin: Admin{Pprof: "loopback", Control: "loopback", Page: "loopback", Hot: true, Misses: true},
+		Tags:  defaultTagSpace(),
+		Limits: table.Limits{
+			Clients:    10_000,
+			Key:        250,
+			Line:       1 << 20,
+			Value:      8 << 20,
+			InFlight:   4096,
+			Waiting:    10_000,
+			Tickets:    65536,
+			Tags:       16,
+			TagKeys:    65536,
+			Output:     1 << 20,
+			OutputHard: 64 << 20,
+			Memory:     256 << 20,
+			Unfinished: 30 * time.Second,
+			Drain:      10 * time.Second,
+		},
+		Engine: Engine{
+			Driver:         "auto",
+			Loops:          1,
+			Wait:           "raw",
+			CoalesceServer: CoalesceServer{On: true, MinDue: 4, MaxHeld: 16},
+			CoalesceClient: CoalesceClient{On: true, MaxDelay: time.Millisecond, MaxBytes: 16 << 10},
+			Moderation:     Moderation{On: true, Above: 20_000, Sleep: 200 * time.Microsecond, Pace: "auto"},
+		},
+		Log: Log{Level: slog.LevelInfo, Format: "text", Slow: 100 * time.Millisecond},
+	}
+}
+
+func defaultPool() Pool {
+	return Pool{
+		Connections: 1,
+		Queue:       65_536,
+		Keepalive:   30 * time.Second,
+		JoinGets:    true,
+		Timeouts:    table.Timeouts{Connect: 1200 * time.Millisecond, Request: 500 * time.Millisecond, Deadline: 2 * time.Second},
+		Backoff:     table.Backoff{First: 50 * time.Millisecond, Max: 2 * time.Second},
+		Failover:    defaultFailover(),
+	}
 }

@@ -3,92 +3,15 @@ package config
 // Presets: the placement rule of each client by name, its options, and how it is built.
 
 import (
+	"cmp"
 	"fmt"
+	"hash/fnv"
 	"slices"
+	"strconv"
 	"strings"
 
-	"github.com/zeebo/xxh3"
-
-	"ringside/ketama"
-	"ringside/modulo"
 	"ringside/ring"
 )
-
-// PlacementServer is one server as a placement is built from it: the text of its address, an
-// optional name to hash instead, and its weight (0 means 1).
-type PlacementServer = ring.Server
-
-// PlacementOptions are the options of a preset. The zero value of each means the preset's
-// default. A preset rejects options that it does not support.
-type PlacementOptions struct {
-	Hash            string   // hash of keys, by the client's name for it
-	PointHash       string   // hash of ring points, if it can differ from that of keys
-	Points          int      // ring points of a server of weight 1
-	Order           string   // order in which servers are numbered: listed, natural, length or host
-	Seed            string   // seed of the hash
-	Salt            string   // text that is appended to a key before hashing
-	UnsignedChars   bool     // C hash functions read bytes above 127 as on machines with unsigned char (ARM)
-	HashTag         string   // two characters; only the part of a key between them is hashed
-	HashStop        string   // only the part of a key before this text is hashed; "none" disables the preset's own
-	HashStripPrefix []string // prefixes of keys that are not hashed
-}
-
-// WeightUse is what a preset does with weights.
-type WeightUse uint8
-
-const (
-	WeightsUsed    WeightUse = iota
-	WeightsIgnored           // the client accepts weights, but they do not change its placement
-	WeightsRefused           // the client has no weights, so the preset rejects them
-)
-
-// DeadRule is what a client with failover enabled does with the keys of a server that it
-// considers dead.
-type DeadRule uint8
-
-const (
-	DeadStays    DeadRule = iota // keys do not move: an error or a miss
-	DeadWalks                    // the client asks the next server of its order: Ring.At with n = 1, 2…
-	DeadRebuilds                 // the client rebuilds the ring from the live servers: BuildPlacementWithout
-)
-
-// Preset is the placement of one client. Every preset accepts hash_tag, hash_stop and
-// hash_strip_prefix, which are applied before its rule.
-type Preset struct {
-	Name    string
-	Aliases []string
-	For     string // the clients and modes that use it, in one line
-
-	Hashes      []string // values of the option hash, the default first; with one or none, there is no choice
-	PointHashes []string // values of the option point_hash; the default is the key hash
-	Orders      []string // values of the option order, the default first
-	MinPoints   int      // bounds of the option points; 0: the preset does not have this option
-	MaxPoints   int
-	Points      int      // the default of the option points
-	Options     []string // names of all options that it accepts
-	Weights     WeightUse
-
-	InOrder bool // the client treats values of a multi-get that arrive out of order as misses
-
-	Dead DeadRule
-	New  bool // for new pools, not that of an existing client
-
-	stop     string // default of hash_stop
-	emptyTag bool   // for an empty hash tag, hash the empty string, not the whole key
-	needs    string // the error if the option hash is not set; empty: hash is optional
-	unit     int    // points must be a multiple of this; 0: any number
-	hashes   hashNames
-	build    func(choice) (ring.Hash, ring.Ring, error)
-}
-
-// choice holds the arguments from which a preset is built.
-type choice struct {
-	servers    []ring.Server
-	key, point ring.Algorithm
-	points     int
-	order      ring.Order
-	seed, salt string
-}
 
 // Presets returns all presets, those for new pools first. The caller may change the slice, but
 // not what its elements refer to.
@@ -291,127 +214,26 @@ func (p *Preset) part(o PlacementOptions) (ring.Part, error) {
 	return part, nil
 }
 
-var orders = map[string]ring.Order{
-	"listed":  ring.Listed,
-	"natural": ring.Natural,
-	"length":  ring.ByLength,
-	"host":    ring.ByHost,
-}
-
 // The following functions return build functions for rules.
 
-func onCircle(rule ketama.Rule) func(choice) (ring.Hash, ring.Ring, error) {
-	return onCircleOf(func(choice) ketama.Rule { return rule })
-}
-
-func onCircleOf(rule func(choice) ketama.Rule) func(choice) (ring.Hash, ring.Ring, error) {
-	return func(c choice) (ring.Hash, ring.Ring, error) {
-		r := rule(c)
-		r.KeyBits = c.key.Bits()
-		circle, err := r.Circle(c.servers)
-		return c.key.Sum, circle, err
+// fingerprint returns a hash of everything that the placement is built from: the settings of
+// the file, with defaults filled in. It is the same in every process, and for equivalent
+// settings: an alias of the distribution, an explicit default, or a weight that the client
+// ignores.
+func (p *Preset) fingerprint(servers []ring.Server, o PlacementOptions, part ring.Part) string {
+	hash := o.Hash
+	if len(p.hashes) > 0 {
+		hash = cmp.Or(hash, p.hashes[0].name)
 	}
-}
-
-func onWide(make func([]ring.Server) (*ring.Wide, error)) func(choice) (ring.Hash, ring.Ring, error) {
-	return func(c choice) (ring.Hash, ring.Ring, error) {
-		wide, err := make(c.servers)
-		return c.key.Sum, wide, err
-	}
-}
-
-// maxEntries is the largest size of a table that has one entry per unit of weight.
-const maxEntries = 1 << 22
-
-func onTable(rule modulo.Rule) func(choice) (ring.Hash, ring.Ring, error) {
-	return onTableOf(func(choice) modulo.Rule { return rule })
-}
-
-func onTableOf(rule func(choice) modulo.Rule) func(choice) (ring.Hash, ring.Ring, error) {
-	return func(c choice) (ring.Hash, ring.Ring, error) {
-		entries := 0
-		for _, s := range c.servers {
-			entries += s.Share()
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%q hash %q point_hash %q points %d order %q seed %q salt %q unsigned %t stop %q tag %t %q strip %q",
+		p.Name, hash, cmp.Or(o.PointHash, hash), cmp.Or(o.Points, p.Points), cmp.Or(o.Order, "listed"), o.Seed, o.Salt, o.UnsignedChars,
+		part.Stop, part.HasTag, part.Tag, part.StripPrefixes)
+	for _, s := range servers {
+		if p.Weights == WeightsIgnored {
+			s.Weight = 0
 		}
-		if entries > maxEntries {
-			return nil, nil, fmt.Errorf("the weights add up to %d, more than %d: divide them by a common factor", entries, maxEntries)
-		}
-		return c.key.Sum, rule(c).Table(c.servers, min(c.key.Bits(), 32)), nil
+		fmt.Fprintf(h, " server %q %d %q %q %d", s.Host, s.Port, s.Path, s.Name, s.Share())
 	}
-}
-
-func onOrderedTable(rule modulo.Rule) func(choice) (ring.Hash, ring.Ring, error) {
-	return onTableOf(func(c choice) modulo.Rule {
-		rule.Order = c.order
-		return rule
-	})
-}
-
-func buckets(c choice) (ring.Hash, ring.Ring, error) {
-	table, err := ketama.Pecl(c.key).Buckets(c.servers)
-	return c.key.Sum, table, err
-}
-
-// accidental returns libmemcached's rule for an unweighted ring. In libmemcached, adding a
-// server with a weight turns the ring into a weighted one, but the key hash stays the same.
-func accidental(unweighted func(ring.Algorithm) ketama.Rule, weighted ketama.Rule) func(choice) ketama.Rule {
-	return func(c choice) ketama.Rule {
-		if slices.ContainsFunc(c.servers, func(s ring.Server) bool { return s.Weight > 1 }) {
-			return weighted
-		}
-		return unweighted(c.point)
-	}
-}
-
-func jump(c choice) (ring.Hash, ring.Ring, error) {
-	return c.key.Sum, ring.NewJump(c.order(c.servers)), nil
-}
-
-func jumpNatural(c choice) (ring.Hash, ring.Ring, error) {
-	return c.key.Sum, ring.NewJump(ring.Natural(c.servers)), nil
-}
-
-func jumpSeeded(c choice) (ring.Hash, ring.Ring, error) {
-	hash := ring.Hash(c.key.Sum)
-	if c.seed != "" {
-		seed := xxh3.HashString(c.seed)
-		hash = func(key []byte) uint64 { return xxh3.HashSeed(key, seed) }
-	}
-	return hash, ring.NewJump(ring.Listed(c.servers)), nil
-}
-
-func ch3(c choice) (ring.Hash, ring.Ring, error) {
-	return saltedOr(c), ring.NewCh3(len(c.servers)), nil
-}
-
-func saltedOr(c choice) ring.Hash {
-	if c.salt == "" {
-		return c.key.Sum
-	}
-	return ring.Salted(c.key, c.salt)
-}
-
-func crcMcrouter(c choice) (ring.Hash, ring.Ring, error) {
-	return saltedOr(c), modulo.Mcrouter.Table(c.servers, c.key.Bits()), nil
-}
-
-func rendezvousMcrouter(c choice) (ring.Hash, ring.Ring, error) {
-	var tags []string
-	for _, s := range c.servers {
-		tags = append(tags, s.Text())
-	}
-	return saltedOr(c), ring.NewMcrouter(tags), nil
-}
-
-func rendezvousPymemcache(bytesKeys bool) func(choice) (ring.Hash, ring.Ring, error) {
-	return func(c choice) (ring.Hash, ring.Ring, error) {
-		var nodes []string
-		for _, s := range c.servers {
-			if s.Name == "" {
-				s.Name = s.Bare()
-			}
-			nodes = append(nodes, s.Name)
-		}
-		return ring.PymemcacheHash, ring.NewPymemcache(nodes, bytesKeys), nil
-	}
+	return strconv.FormatUint(h.Sum64(), 36)
 }

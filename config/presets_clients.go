@@ -10,33 +10,6 @@ import (
 	"ringside/ring"
 )
 
-// namedHash is a hash function, with the name that the client uses for it.
-type namedHash struct {
-	name      string
-	algorithm ring.Algorithm
-}
-
-// hashNames lists the hash functions of a client, by the client's names. The first is the
-// default. The same name can mean different functions: twemproxy's crc32 is not zlib's crc32.
-type hashNames []namedHash
-
-// from returns d with the hash of this name moved to the front.
-func (d hashNames) from(name string) hashNames {
-	i := slices.IndexFunc(d, func(h namedHash) bool { return h.name == name })
-	return append(hashNames{d[i]}, slices.Concat(d[:i], d[i+1:])...)
-}
-
-// only returns the hashes of d with these names, in this order.
-func (d hashNames) only(names ...string) hashNames {
-	var cut hashNames
-	for _, name := range names {
-		cut = append(cut, d.from(name)[0])
-	}
-	return cut
-}
-
-func fixed(a ring.Algorithm) hashNames { return hashNames{{"", a}} }
-
 var (
 	// plainHashes are the hashes of distributions for new pools, and of modulo.
 	plainHashes = hashNames{
@@ -235,16 +208,6 @@ var presets = []Preset{
 }
 
 var oneAtATimeUnsigned, _ = ring.OneAtATime.Unsigned()
-
-func (d hashNames) names() []string {
-	var names []string
-	for _, h := range d {
-		if h.name != "" {
-			names = append(names, h.name)
-		}
-	}
-	return names
-}
 
 func init() {
 	variants := "modulo alone doesn't say which: give it a hash, or use the distribution of your client:"

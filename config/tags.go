@@ -9,27 +9,6 @@ import (
 	"ringside/proxy/tags/stamp"
 )
 
-// TagSpace holds the settings of all routes with tags.
-type TagSpace struct {
-	Command   string // a delete of a key with this prefix invalidates the tag named by its rest
-	Namespace string // separates the tags of applications that share servers
-}
-
-// Tags holds the tag settings of a route. The zero Tags is off.
-type Tags struct {
-	On        bool
-	Read      bool   // understand values that other instances have stored with tags, but store none
-	Suffix    string // separates a key from the tags that the client names; empty: clients cannot name tags
-	Patterns  []TagPattern
-	PrefixTag bool // all keys of the route have a tag with the name of its prefix
-}
-
-// TagPattern assigns tags to the keys that match a pattern.
-type TagPattern struct {
-	Match string
-	Tags  []string
-}
-
 func defaultTagSpace() TagSpace { return TagSpace{Command: "tag:"} }
 
 func defaultTags() Tags { return Tags{On: true, Suffix: ";tags="} }

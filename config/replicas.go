@@ -1,71 +1,22 @@
 package config
 
-// Routes and their replicas: the settings, the presets, and checks that replicas can be kept
+// Routes and their replicas: the keys of a route, the presets, and checks that replicas can be kept
 // apart and equal.
 
 import (
-	"cmp"
 	"fmt"
-	"iter"
 	"math"
-	"net"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"ringside/proxy/table"
 	"ringside/replicate"
 )
-
-// Route sends the keys that begin with Prefix, or match Match, to a pool, or keeps a replica of
-// each in several pools.
-type Route struct {
-	Prefix     string
-	Match      string // pattern of the whole key, * matches any bytes; empty: Prefix applies
-	Pool       string
-	Pools      []string       // instead of Pool: each of them keeps a replica of each key
-	Prefer     string         // the pool of Pools that is read first; empty: the first
-	Strip      bool           // servers see the key without Prefix
-	Preset     string         // sets defaults of the other settings; empty: none
-	GetErrors  string         // "miss" or "error"; empty: the setting of the pool applies
-	Total      *time.Duration // deadline_total of commands; nil: that of the pool applies
-	Copies     replicate.Policy
-	Guard      Guard
-	Near       Near
-	Tags       Tags
-	Autocreate Autocreate
-	Buffer     *Buffer // how increments wait; nil: they are sent at once
-}
-
-// Buffer is how increments wait in Ringside, so that one request carries many of them.
-type Buffer struct {
-	Every  time.Duration
-	Answer string // "estimate" or "last"
-	Keys   int
-	Keep   time.Duration
-}
 
 func defaultBuffer() Buffer {
 	return Buffer{Every: time.Second, Answer: "estimate", Keys: 10_000, Keep: 10 * time.Second}
 }
-
-// Autocreate is how incr and decr create a missing counter.
-type Autocreate struct {
-	On      bool
-	Initial int           // the counter's value before the incr that creates it; if a decr creates it, the value after that decr
-	TTL     time.Duration // of the counter; 0: it does not expire
-}
-
-const (
-	maxCounterTTL  = 30 * 24 * time.Hour // memcached interprets a larger expiry as a Unix time
-	presetCache    = "cache"             // the data can be lost
-	presetCounters = "counters"          // the data should not be lost
-	presetSessions = "sessions"          // the data must not be lost
-	maxCopies      = replicate.Max       // replicas of a key; each write is sent to all of them
-	thisHost       = "localhost"
-)
 
 // defaultRoute returns the defaults of a route with replicas. A miss is read through to the
 // other replica, because a restart, an eviction or a late delete removes the key from one
@@ -90,12 +41,6 @@ func (r *Route) usePreset() {
 		r.Copies.Copies = 2
 	}
 }
-
-// counts reports whether the route creates counters or buffers increments.
-func (r *Route) counts() bool { return r.Autocreate.On || r.Buffer != nil }
-
-// mustLast reports whether the data of the route must survive the loss of one server.
-func (r *Route) mustLast() bool { return r.Preset == presetCounters || r.Preset == presetSessions }
 
 func routeValue() value[Route] {
 	type r = Route
@@ -214,109 +159,6 @@ func replicas() value[int] {
 		},
 		schema: func() schema { return schema{"anyOf": []any{some.schema(), schema{"const": "all"}}} },
 	})
-}
-
-// routes iterates over all routes of f: those of the file, then those of each listener.
-func (f *File) routes() iter.Seq[*Route] {
-	return func(yield func(*Route) bool) {
-		for i := range f.Routes {
-			if !yield(&f.Routes[i]) {
-				return
-			}
-		}
-		for i := range f.Listen {
-			for j := range f.Listen[i].Routes {
-				if !yield(&f.Listen[i].Routes[j]) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// decide completes the replication policy of the route. A route that keeps one copy of each
-// key has the zero Policy.
-func (r *Route) decide() {
-	c := &r.Copies
-	switch {
-	case len(r.Pools) > 0:
-		c.Copies = len(r.Pools)
-	case c.Copies == replicate.All:
-		c.Apart = replicate.Servers
-	case c.Copies <= 1:
-		*c = replicate.Policy{}
-	}
-}
-
-// Copied reports whether keys that begin with prefix have replicas, according to the routes of
-// the first listener.
-func (f *File) Copied(prefix string) bool {
-	routes := f.Routes
-	if len(f.Listen) > 0 && f.Listen[0].Routes != nil {
-		routes = f.Listen[0].Routes
-	}
-	r := taker(routes, prefix+filler)
-	return r != nil && r.Copies.Copies != 0
-}
-
-// to returns the pools of r, that of the primary first.
-func (r *Route) to() []string {
-	if len(r.Pools) > 0 {
-		return r.Pools
-	}
-	return []string{r.Pool}
-}
-
-// copiesIn returns the routes that keep replicas in the pool.
-func (f *File) copiesIn(pool string) (list []*Route) {
-	for r := range f.routes() {
-		if r.Copies.Copies != 0 && slices.Contains(r.to(), pool) {
-			list = append(list, r)
-		}
-	}
-	return list
-}
-
-// host returns the machine of the server, by which replicate.Hosts keeps replicas apart. It is
-// Host if the file sets it, else the host of the address in canonical form.
-func (s *Server) host() string {
-	if s.Host != "" || s.Address.Network == "unix" {
-		return cmp.Or(s.Host, thisHost)
-	}
-	host, _, _ := net.SplitHostPort(s.Address.Address)
-	if ip, err := netip.ParseAddr(host); err == nil {
-		if ip = ip.Unmap(); ip.IsLoopback() {
-			return thisHost
-		}
-		return ip.String()
-	}
-	return strings.TrimSuffix(strings.ToLower(host), ".")
-}
-
-// apart returns the host, the zone or the address of the server; the parameter `a` says which.
-// Two replicas of a key must differ in it. It is empty if the server has no zone.
-func (s *Server) apart(a replicate.Apart) string {
-	t := s.target()
-	return t.Apart(a)
-}
-
-// target returns the server as it is in a table.
-func (s *Server) target() table.Target {
-	return table.Target{
-		Name: s.label(), Network: s.Address.Network, Address: s.Address.Address, Weight: s.Weight, Host: s.host(), Zone: s.Zone,
-	}
-}
-
-// distinct returns the set of the hosts, zones or addresses of servers; the parameter `a` says
-// which.
-func distinct(servers []Server, a replicate.Apart) map[string]bool {
-	all := map[string]bool{}
-	for i := range servers {
-		if what := servers[i].apart(a); what != "" {
-			all[what] = true
-		}
-	}
-	return all
 }
 
 func (d *document) checkCopies(f *File, r *Route) {
@@ -445,13 +287,6 @@ func (d *document) checkCopiesInPool(p *Pool, r *Route) {
 	}
 }
 
-func count(n int, what string) string {
-	if n == 1 {
-		return "one " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
 // checkCopiesOverPools rejects pools that could lose two replicas of a key at once, because
 // they share a server, host or zone.
 func (d *document) checkCopiesOverPools(f *File, r *Route) {
@@ -545,28 +380,4 @@ func (d *document) checkSameCopies(listA, listB []Route, a, b *Route) {
 	if key, ok := keyOfBoth(a.pattern(), b.pattern()); ok && taker(listA, key) == a && taker(listB, key) == b {
 		d.failAt(at, "two listeners keep different replicas of keys such as %s, in one pool: the routes for %s and %s", shownKey(key), a.keys(), b.keys())
 	}
-}
-
-// taker returns the most specific route that matches key, or nil if none does.
-func taker(routes []Route, key string) (best *Route) {
-	most := -1
-	for i := range routes {
-		if p := routes[i].pattern(); p.Takes([]byte(key)) && p.Literal() > most {
-			best, most = &routes[i], p.Literal()
-		}
-	}
-	return best
-}
-
-// pattern returns the pattern of the route's keys.
-func (r *Route) pattern() table.Pattern {
-	return (&table.Route{Prefix: r.Prefix, Match: r.Match}).Pattern()
-}
-
-// keys describes the keys of the route, for people.
-func (r *Route) keys() string {
-	if r.Match != "" {
-		return fmt.Sprintf("the match %q", r.Match)
-	}
-	return fmt.Sprintf("the prefix %q", r.Prefix)
 }

@@ -1,0 +1,223 @@
+package config
+
+// Mappings of keys: how a setting is read into a field, shown in the schema, and compared by a
+// reload.
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A key is one setting of a T.
+type key[T any] struct {
+	name     string
+	doc      string
+	required bool
+	words    []string // its possible values, if they are a few words; else nil
+	read     func(d *document, n *node, path string, to *T)
+	schema   func(usual *T) schema
+	diff     func(within string, old, f *T, say func(format string, args ...any))
+}
+
+// set returns a key with a value that is stored in a field of T.
+func set[T, V any](name, doc string, v value[V], field func(*T) *V) key[T] {
+	return key[T]{
+		name:  name,
+		doc:   doc,
+		words: v.words,
+		read: func(d *document, n *node, path string, to *T) {
+			d.where[field(to)] = n
+			v.read(d, n, path, field(to))
+		},
+		schema: func(usual *T) schema {
+			s := v.schema()
+			s["description"] = doc
+			switch shown := v.show(*field(usual)).(type) {
+			case nil, map[string]any:
+			case string:
+				if shown != "" {
+					s["default"] = shown
+				}
+			case []any:
+				if len(shown) > 0 {
+					s["default"] = shown
+				}
+			case int:
+				if least, ok := s["minimum"].(int); !ok || shown >= least { // a default below the minimum cannot be written
+					s["default"] = shown
+				}
+			default:
+				s["default"] = shown
+			}
+			return s
+		},
+		diff: func(within string, old, f *T, say func(format string, args ...any)) {
+			v.compare(within, name, *field(old), *field(f), say)
+		},
+	}
+}
+
+func must[T any](k key[T]) key[T] {
+	k.required = true
+	return k
+}
+
+// group is a mapping of keys. usual holds the defaults, for the schema. The caller of read must
+// first set the target to the defaults, or to inherited values.
+func group[T any](usual T, keys ...key[T]) value[T] {
+	names := make([]string, len(keys))
+	for i, k := range keys {
+		names[i] = k.name
+	}
+	return value[T]{
+		read: func(d *document, n *node, path string, to *T) {
+			if n.kind != mapping && !n.empty() {
+				hint := unspaced(n.text, d.isKey)
+				if i := slices.IndexFunc(keys, func(k key[T]) bool { return n.kind == scalar && slices.Contains(k.words, n.text) }); i >= 0 {
+					hint = fmt.Sprintf("; write %s: {%s: %s}", path[strings.LastIndexByte(path, '.')+1:], keys[i].name, n.text)
+				}
+				d.fail(n.line, n.column, "%s must be a mapping of %s, not %s%s", cmp.Or(path, "the file"), list(names), n.is(), hint)
+				return
+			}
+			within := path
+			if path != "" {
+				within += "."
+			}
+			given := map[string]*node{}
+			for _, p := range n.pairs {
+				given[p.key.text] = p.value
+				if why := gone[p.key.text]; why != "" && path != "" {
+					d.warn(p.key, "%s%s has no effect any more: %s; leave it out", quote(p.key.text), inside(path), why)
+					continue
+				}
+				if !slices.Contains(names, p.key.text) && !(path == "" && strings.HasPrefix(p.key.text, "x-")) {
+					hint := didYouMean(p.key.text, names)
+					switch glued := unspaced(p.key.text, d.isKey); {
+					case glued != "":
+						hint = glued
+					case slices.Contains(names, renamed[p.key.text]):
+						hint = " (it is called " + renamed[p.key.text] + " now)"
+					case path == "":
+						hint = cmp.Or(d.belongs(p.key.text), hint)
+					case atTheTop[p.key.text]:
+						hint = " (it belongs at the top of the file)"
+					}
+					d.fail(p.key.line, p.key.column, "unknown key %s%s%s; known here: %s",
+						quote(p.key.text), inside(path), hint, strings.Join(names, ", "))
+				}
+			}
+			for _, k := range keys {
+				if v := given[k.name]; v != nil {
+					k.read(d, v, within+k.name, to)
+				} else if k.required {
+					d.fail(n.line, n.column, "%s%s is missing: %s", within, k.name, k.doc)
+				}
+			}
+		},
+		show: func(T) any { return nil },
+		schema: func() schema {
+			properties, required := schema{}, []any{}
+			for _, k := range keys {
+				properties[k.name] = k.schema(&usual)
+				if k.required {
+					required = append(required, k.name)
+				}
+			}
+			s := schema{"type": []any{"object", "null"}, "properties": properties, "additionalProperties": false}
+			if len(required) > 0 {
+				s["type"], s["required"] = "object", required
+			}
+			return s
+		},
+		diff: func(within, name string, old, f T, say func(format string, args ...any)) {
+			if name != "" {
+				within += name + "."
+			}
+			for _, k := range keys {
+				k.diff(within, &old, &f, say)
+			}
+		},
+	}
+}
+
+// gone has the keys of older versions that have no effect any more, with the reason.
+var gone = map[string]string{
+	"preconnect": "every server is connected at start and after a reload",
+}
+
+// renamed has the present names of keys that were called otherwise.
+var renamed = map[string]string{
+	"copies_on":   "replicas_on",
+	"interim_ttl": "substitute_ttl",
+	"tickets":     "guard_misses",
+}
+
+// atTheTop has keys of the top level that people write into a pool by mistake.
+var atTheTop = map[string]bool{"limits": true, "listen": true, "admin": true, "engine": true, "log": true, "routes": true, "zone": true}
+
+// belongs returns a hint where to write a key of pools that was found at the top level. It
+// returns "" for other keys.
+func (d *document) belongs(name string) string {
+	switch {
+	case name == "servers":
+		return " (it belongs in a pool)"
+	case d.isPoolKey(name):
+		return " (it belongs in a pool, or under defaults for all pools)"
+	}
+	return ""
+}
+
+func inside(path string) string {
+	if path == "" {
+		return ""
+	}
+	return " in " + path
+}
+
+// fresh sets the target to usual before v reads into it.
+func fresh[V any](usual V, v value[V]) value[V] {
+	read := v.read
+	v.read = func(d *document, n *node, path string, to *V) {
+		*to = usual
+		read(d, n, path, to)
+	}
+	return v
+}
+
+// through makes a value for one field of T a value for T.
+func through[T, V any](v value[V], field func(*T) *V) value[T] {
+	return value[T]{
+		read: func(d *document, n *node, path string, to *T) {
+			d.where[field(to)] = n
+			v.read(d, n, path, field(to))
+		},
+		show:   func(t T) any { return v.show(*field(&t)) },
+		schema: v.schema,
+		diff: func(within, name string, old, f T, say func(format string, args ...any)) {
+			v.compare(within, name, *field(&old), *field(&f), say)
+		},
+	}
+}
+
+// byteCount is a number of bytes that prints with its unit.
+type byteCount int64
+
+func (b byteCount) String() string { return bytesText(int64(b)) }
+
+// atMost rejects a pair of settings if small is greater than big. One of them would have no
+// effect.
+func atMost[V byteCount | time.Duration](d *document, n *node, path, lesser string, small V, greater string, big V) {
+	if small > big {
+		d.failAt(n, "%s: %s (%v) must not be more than %s (%v)", path, lesser, show(small), greater, show(big))
+	}
+}
+
+func show(v any) string {
+	if t, ok := v.(time.Duration); ok {
+		return short(t)
+	}
+	return fmt.Sprint(v)
+}

@@ -1,0 +1,100 @@
+package config
+
+// Load and Parse, and the order in which a file is read, completed and checked.
+
+import "slices"
+
+// Load reads and parses the file at path. If the file cannot be read, the error is that of the
+// system. If the file is wrong, the error is Errors.
+func Load(path string) (*File, error) {
+	data, err := ReadFile(path, maxBytes+1)
+	if err != nil {
+		return nil, err // it names the path
+	}
+	return read(path, data, true)
+}
+
+// Parse parses a file and checks it completely, including the placement of keys. It does not
+// read the files that it names, so a listener with an auth_file has no users. name is the file
+// name in the errors, which are Errors.
+func Parse(name string, data []byte) (*File, error) { return read(name, data, false) }
+
+func read(name string, data []byte, others bool) (*File, error) {
+	d := &document{others: others, name: name, isKey: isKey, isPoolKey: isPoolKey, where: map[any]*node{}, base: defaultPool()}
+	s := &settings{defaultFile(), defaultPool()}
+	d.defaults = &s.Defaults
+	if root := d.parse(data); root != nil {
+		if whose := stranger(root); whose != "" {
+			d.failAt(root, "%s", whose) // only this error: the others would not help
+		} else {
+			fileKeys().read(d, root, "", s)
+			d.check(root, s)
+		}
+	}
+	if err := d.errs.orNil(); err != nil {
+		return nil, err
+	}
+	for _, w := range d.warnings.sorted() {
+		s.File.Warnings = append(s.File.Warnings, w.Error())
+	}
+	return &s.File, nil
+}
+
+// check checks a file after it was read. root is the position of errors without a position of
+// their own.
+func (d *document) check(root *node, s *settings) {
+	f := &s.File
+	d.decide(f)
+	d.checkTimeouts(&s.Defaults, "defaults")
+	d.checkBackoff(&s.Defaults, "defaults")
+	for i := range f.Pools {
+		d.checkPool(&f.Pools[i])
+	}
+	d.checkFailover(f)
+	d.checkListeners(f)
+	if f.Routes != nil || len(f.Pools) > 1 && slices.ContainsFunc(f.Listen, func(l Listener) bool { return l.Routes == nil }) {
+		d.checkRoutes(f, "routes", root, f.Routes)
+	}
+	for i := range f.Listen {
+		if l := &f.Listen[i]; l.Routes != nil {
+			d.checkRoutes(f, "the listener's routes", d.place(l), l.Routes)
+		}
+	}
+	d.checkOneTruth(f)
+	d.checkLimits(f)
+	if len(d.errs) == 0 { // otherwise the mode of a pool may not be the intended one
+		d.checkShared(f)
+	}
+}
+
+// decide sets what the file leaves open and what depends on other settings. The settings of a
+// pool override the presets of its routes, and these override defaults.
+func (d *document) decide(f *File) {
+	for r := range f.routes() {
+		if r.decide(); !r.Guard.On || d.where[&r.Guard] != nil { // from here on, the guard is that of preset: cache; other settings of the route override it
+			continue
+		}
+		if r.counts() {
+			d.warn(d.place(&r.Preset, r), "preset: cache has no guard beside autocreate or buffer: a missing counter starts again, no client rebuilds it; say guard: off, or preset: counters")
+			r.Guard = Guard{}
+		}
+	}
+	for i := range f.Pools {
+		p := &f.Pools[i]
+		if d.said(p, func(p *Pool) any { return &p.Failover.Mode }) != nil {
+			p.Failover.WhyMode = "as the file says"
+		} else {
+			p.Failover.Mode, p.Failover.WhyMode = p.usualMode()
+		}
+	}
+	if served := f.served(); len(f.Routes) == 0 && len(served) == 1 {
+		f.Routes = []Route{{Pool: served[0]}}
+	}
+	for i := range f.Pools {
+		d.decideConsistency(f, &f.Pools[i])
+		d.decideFlush(f, &f.Pools[i])
+	}
+	for r := range f.routes() {
+		d.decideWait(f, r)
+	}
+}
