@@ -128,8 +128,7 @@ func (e *Engine) tie(bp *routing.BoundPool, w *failover.Agent, bound map[*table.
 		if w.Began == 0 {
 			w.Began = e.Now
 		}
-		w.HasWork = true
-		e.Soon(link.KeeperTimer)
+		e.Schedule(w)
 	}
 }
 

@@ -114,9 +114,8 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 	}
 	e.guards = guard.New(&e.Tasks, uint64(len(before)))
 	e.near = newNearReads(&e.Tasks, &e.Watch, e.guards, p.Hash, e.admit)
-	e.guards.EachLoop, e.guards.OnLoop, e.guards.Ablation = e.eachGuard, e.onGuard, p.GuardAblation
-	e.Replicator.Unbound, e.Replicator.Unasked, e.Replicator.Unpaused = p.GuardAblation.Rest, p.GuardAblation.Former, p.GuardAblation.Pause
-	e.Replicator.Unseen = p.GuardAblation.Sight
+	e.guards.EachLoop, e.guards.OnLoop = e.eachGuard, e.onGuard
+	e.guards.Ablation, e.Replicator.Ablation = p.Ablation, p.Ablation
 	e.tags = tags.New(e.guards, &p.invalidations)
 	e.Handlers = []task.Handler{e.near, e.tags, e.guards, &e.Counters, &e.Replicator, failover.SingleCopy{}}
 	e.RunsKeepers = len(before) == 0

@@ -45,7 +45,7 @@ func faults(e *proxy.Engine) []string {
 	v.bytes += int64(len(v.live)) * client.ExchangeSize
 	v.want(v.bytes == e.Buffers.Held, "the pool counts %d bytes, %d are held", e.Buffers.Held, v.bytes)
 	v.want(e.Booked.Load() == e.Buffers.Held, "the pool counts %d bytes, %d are booked", e.Buffers.Held, e.Booked.Load())
-	v.want(len(e.PendingFlush) == 0 && len(e.Wake) == 0, "%d links dirty, %d sessions to wake", len(e.PendingFlush), len(e.Wake))
+	v.want(len(e.PendingFlush) == 0 && len(e.ToWake) == 0, "%d links dirty, %d sessions to wake", len(e.PendingFlush), len(e.ToWake))
 	return v.faults
 }
 

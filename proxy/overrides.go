@@ -22,7 +22,6 @@ import (
 
 	"ringside/proxy/failover"
 	"ringside/proxy/health"
-	"ringside/proxy/link"
 	"ringside/proxy/table"
 	"ringside/proxy/upstream"
 )
@@ -143,8 +142,7 @@ func (p *Proxy) overrideByKeeper(w *failover.Agent, server string, o health.Over
 			return
 		}
 		done <- w.Keeper.Override(i, o, e.Now)
-		w.HasWork = true
-		e.Soon(link.KeeperTimer)
+		e.Schedule(w)
 	})
 	select {
 	case err := <-done:
@@ -165,7 +163,7 @@ func (e *Engine) handOverrides(w *failover.Agent) {
 		if o == health.Restore || w.Keeper.Override(i, o, e.Now) != nil {
 			continue
 		}
-		w.HasWork = true
+		e.Schedule(w)
 		e.Shared.setOverride(w.Pool, m.Name, health.Restore)
 		e.Shared.Log.Warn("override applies to all instances from now on: the pool moves keys now", "pool", w.Pool, "server", m.Name, "order", o.String())
 	}

@@ -13,9 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"ringside/proxy/ablation"
 	"ringside/proxy/failover"
-	"ringside/proxy/guard"
-	"ringside/proxy/health"
 	"ringside/proxy/link"
 	"ringside/proxy/near"
 	"ringside/proxy/routing"
@@ -41,9 +40,8 @@ type Proxy struct {
 	// processes, unless a test needs reproducible runs.
 	Hash func(key []byte) uint64
 
-	// Parts of keepers and guards that a test disables, to show why they are needed.
-	Ablation      health.Ablation
-	GuardAblation guard.Ablation
+	// Rules that tests turn off, to show that each is needed. Set before the first table.
+	Ablation ablation.Set
 
 	published atomic.Pointer[failover.Published] // current table and the keepers of its pools
 	overrides atomic.Pointer[overrideMap]        // of pools without a keeper; nil: none was set yet

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"ringside/internal/memnode"
+	"ringside/proxy/ablation"
 	"ringside/proxy/conversation"
 	"ringside/proxy/failover"
 	"ringside/proxy/health"
@@ -50,12 +51,12 @@ func TestReloadWithoutCopies(t *testing.T) {
 		s.Line("route - main copies=" + copies)
 		return s.Listen()
 	}
-	was := failover.Publish(made("2"), nil, 1, health.Ablation{})
+	was := failover.Publish(made("2"), nil, 1, ablation.Set{})
 	view := was.Agent("main").View
 	for _, suspect := range []bool{true, false} {
 		view.Set(0, 0, suspect, 0, 0)
 		view.Done(1, true)
-		is := failover.Publish(made("1"), was, 1, health.Ablation{})
+		is := failover.Publish(made("1"), was, 1, ablation.Set{})
 		if stays := is.Agent("main") == was.Agent("main"); stays != suspect {
 			t.Errorf("with a server that is suspect %t the keeper stays %t", suspect, stays)
 		}

@@ -26,7 +26,7 @@ const module = "ringside"
 // may import the packages of lower layers, and nothing else of this module except what
 // exceptions lists. A package that is missing here fails the test.
 var layers = [][]string{
-	1:  {"ring", "replicate", "proxy/wire", "proxy/tags/stamp", "proxy/watch/missreason", "proxy/health/roll", "proxy/health/barrier", "proxy/health/divert", "proxy/fault"},
+	1:  {"ring", "replicate", "proxy/ablation", "proxy/wire", "proxy/tags/stamp", "proxy/watch/missreason", "proxy/health/roll", "proxy/health/barrier", "proxy/health/divert", "proxy/fault"},
 	2:  {"ketama", "modulo", "proxy/wire/binary", "proxy/health"},
 	3:  {"proxy/table"},
 	4:  {"proxy/stats"},
@@ -288,6 +288,21 @@ func TestEveryPackageSaysWhatItIs(t *testing.T) {
 		for _, p := range list(t, system) {
 			if len(p.GoFiles) > 0 && p.Doc == "" {
 				t.Errorf("%s has no package comment", p.name())
+			}
+		}
+	}
+}
+
+// TestOnlyTestsAblate checks that the product turns off no rule of the engine: outside tests,
+// no file constructs a Set of package ablation.
+func TestOnlyTestsAblate(t *testing.T) {
+	for _, p := range list(t, systems[0]) {
+		for _, file := range slices.Concat(p.GoFiles, p.IgnoredGoFiles) {
+			text, err := os.ReadFile(filepath.Join(p.Dir, file))
+			if err != nil {
+				t.Error(err)
+			} else if !strings.HasSuffix(file, "_test.go") && bytes.Contains(text, []byte("ablation.Set{")) {
+				t.Errorf("%s constructs an ablation.Set: only tests may", path.Join(p.name(), file))
 			}
 		}
 	}

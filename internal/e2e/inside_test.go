@@ -11,13 +11,13 @@ import (
 
 	"ringside/config"
 	"ringside/proxy"
-	"ringside/proxy/guard"
+	"ringside/proxy/ablation"
 	"ringside/proxy/loop"
 )
 
 // serveInside serves a configuration that has no listeners, and returns the address for
 // clients.
-func serveInside(t testing.TB, text string, without guard.Ablation) (address string) {
+func serveInside(t testing.TB, text string, without ablation.Set) (address string) {
 	t.Helper()
 	f, err := config.Parse("inside", fmt.Appendf(nil, "listen: %s:0\n%s%s", ownHost(), text, unhurriedDefaults))
 	if err != nil {
@@ -28,7 +28,7 @@ func serveInside(t testing.TB, text string, without guard.Ablation) (address str
 		t.Fatal(err)
 	}
 	p := proxy.NewProxy(table, "inside", slog.New(slog.DiscardHandler))
-	p.GuardAblation = without
+	p.Ablation = without
 	d, err := loop.New(p, loop.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"ringside/proxy/guard"
+	"ringside/proxy/ablation"
 	"ringside/proxy/tags/stamp"
 )
 
@@ -64,7 +64,7 @@ func TestTagsHistoryMutant(t *testing.T) {
 	t.Parallel()
 	h := &tagHistory{servers: startMemcacheds(t, 3), rounds: 60}
 	for range 4 {
-		h.addresses = append(h.addresses, serveInside(t, tagRoute(h.servers, historyRoute), guard.Ablation{Stamp: true, Order: true}))
+		h.addresses = append(h.addresses, serveInside(t, tagRoute(h.servers, historyRoute), ablation.Set{Stamp: true, Order: true}))
 	}
 	// Without overlapping clients no value is outdated, so they run again.
 	for end := time.Now().Add(patience); len(h.stale) == 0; {

@@ -7,12 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	"ringside/proxy/guard"
+	"ringside/proxy/ablation"
 )
 
 // lateRebuilds has a client set values that it read from the database before an
 // invalidation. It returns the keys that a get then finds.
-func lateRebuilds(t testing.TB, without guard.Ablation) (read string) {
+func lateRebuilds(t testing.TB, without ablation.Set) (read string) {
 	t.Helper()
 	address := serveInside(t, tagRoute(startMemcacheds(t, 1), `tags: {patterns: [{match: "p{n}", tags: ["t{n}"]}]}`), without)
 	c, other := dial(t, address), dial(t, address)
@@ -41,11 +41,11 @@ func TestTagsMutants(t *testing.T) {
 	t.Parallel()
 	for _, m := range []struct {
 		name, read string
-		without    guard.Ablation
+		without    ablation.Set
 	}{
-		{"all rules", "now", guard.Ablation{}},
-		{"the set stamps with what it reads", "p1 n1 now", guard.Ablation{Stamp: true, Order: true}},
-		{"the order of tag and miss is not looked at", "n1 now", guard.Ablation{Order: true}},
+		{"all rules", "now", ablation.Set{}},
+		{"the set stamps with what it reads", "p1 n1 now", ablation.Set{Stamp: true, Order: true}},
+		{"the order of tag and miss is not looked at", "n1 now", ablation.Set{Order: true}},
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			if read := lateRebuilds(t, m.without); read != m.read {

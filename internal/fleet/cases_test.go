@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"ringside/internal/testenv"
-	"ringside/proxy/guard"
+	"ringside/proxy/ablation"
 	"ringside/proxy/health"
 	"ringside/proxy/table"
 	"ringside/replicate"
@@ -285,32 +285,32 @@ func TestFailoverAblations(t *testing.T) {
 		leave  ablations
 		change func(c *scenario)
 	}{
-		{"no wait at the ejection", ablations{Ablation: health.Ablation{EjectWait: true}}, func(c *scenario) { c.faults = []string{"links"} }},
-		{"no wait at the return", ablations{Ablation: health.Ablation{ReturnWait: true}}, nil},
-		{"no flush", ablations{Ablation: health.Ablation{Flush: true}}, nil},
+		{"no wait at the ejection", ablations{Set: ablation.Set{EjectWait: true}}, func(c *scenario) { c.faults = []string{"links"} }},
+		{"no wait at the return", ablations{Set: ablation.Set{ReturnWait: true}}, nil},
+		{"no flush", ablations{Set: ablation.Set{Flush: true}}, nil},
 		{"no dual writes", ablations{dual: true}, nil},
-		{"WARM straight to IN", ablations{Ablation: health.Ablation{Settle: true}}, func(c *scenario) { c.cold, c.prunes = 1000, true }},
-		{"LEAVING straight to RETURN", ablations{Ablation: health.Ablation{Out: true}}, func(c *scenario) { c.faults = []string{"links"} }},
+		{"WARM straight to IN", ablations{Set: ablation.Set{Settle: true}}, func(c *scenario) { c.cold, c.prunes = 1000, true }},
+		{"LEAVING straight to RETURN", ablations{Set: ablation.Set{Out: true}}, func(c *scenario) { c.faults = []string{"links"} }},
 		{"no delete behind late sets", ablations{late: true}, func(c *scenario) {
 			c.sidecars, c.apps, c.faults, c.brief, c.count, c.cold = 6, 1, []string{"hang"}, true, 8, 2
 		}},
 		{"the same key for diverted data", ablations{sameKey: true}, nil},
-		{"no stay for the only copy", ablations{Ablation: health.Ablation{OnlyCopy: true}}, func(c *scenario) {
+		{"no stay for the only copy", ablations{Set: ablation.Set{OnlyCopy: true}}, func(c *scenario) {
 			*c = scenario{sidecars: 2, servers: 3, strict: true, copies: slowly, errs: true, asks: readMostly, faults: []string{"kill, hang"}, count: 2, keeps: true, ablate: c.ablate}
 		}},
-		{"whoever answers is taken for the server", ablations{Ablation: health.Ablation{Stranger: true}}, func(c *scenario) {
+		{"whoever answers is taken for the server", ablations{Set: ablation.Set{Stranger: true}}, func(c *scenario) {
 			*c = scenario{sidecars: 2, servers: 3, mode: table.Rehash, strict: true, asks: readMostly, faults: []string{"stranger"}, count: 2, calm: true, exact: true, ablate: c.ablate}
 		}},
-		{"former holders are not asked", ablations{guard: guard.Ablation{Former: true}}, func(c *scenario) {
+		{"former holders are not asked", ablations{Set: ablation.Set{Former: true}}, func(c *scenario) {
 			*c = scenario{sidecars: 2, servers: 4, strict: true, copies: spread, errs: true, asks: pruning, faults: reweighed, count: 2, keeps: true, ablate: c.ablate}
 		}},
-		{"sets and deletes without a condition", ablations{guard: guard.Ablation{Sight: true}}, func(c *scenario) {
+		{"sets and deletes without a condition", ablations{Set: ablation.Set{Sight: true}}, func(c *scenario) {
 			*c = scenario{sidecars: 2, servers: 2, strict: true, copies: twice, errs: true, asks: pruning, aimed: true, cold: 5, faults: []string{"isolate"}, count: 3, calm: true, exact: true, keeps: true, newer: true, ablate: c.ablate}
 		}},
-		{"no pause before keys move", ablations{guard: guard.Ablation{Pause: true}}, func(c *scenario) {
+		{"no pause before keys move", ablations{Set: ablation.Set{Pause: true}}, func(c *scenario) {
 			*c = scenario{sidecars: 3, servers: 4, strict: true, copies: spread, errs: true, asks: pruning, pace: 6 * milli, faults: []string{"reweigh twice"}, count: 2, keeps: true, ablate: c.ablate}
 		}},
-		{"a server put back as it was", ablations{Ablation: health.Ablation{Departed: true}}, func(c *scenario) {
+		{"a server put back as it was", ablations{Set: ablation.Set{Departed: true}}, func(c *scenario) {
 			*c = scenario{sidecars: 2, servers: 3, strict: true, copies: twice, asks: readMostly, faults: []string{"reload"}, count: 1, calm: true, ablate: c.ablate}
 		}},
 	}

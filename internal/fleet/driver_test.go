@@ -51,7 +51,7 @@ func (s *sidecar) start() {
 	s.dead, s.paused = false, false
 	s.p = proxy.NewProxy(&table.Table{Limits: limits}, "test", s.logger())
 	s.p.Seed = f.seed*1000 + uint64(s.id)*100 + uint64(s.life)
-	s.p.Hash, s.p.Ablation, s.p.GuardAblation = hash, f.ablate.Ablation, f.ablate.guard
+	s.p.Hash, s.p.Ablation = hash, f.ablate.Set
 	s.drivers, s.members, s.decided = nil, nil, 0
 	s.take()
 	for range f.engines {

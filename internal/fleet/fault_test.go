@@ -7,7 +7,7 @@ import (
 	"regexp"
 	"strings"
 
-	"ringside/proxy/guard"
+	"ringside/proxy/ablation"
 	"ringside/proxy/health"
 	"ringside/proxy/health/divert"
 )
@@ -116,11 +116,10 @@ const viewKey = divert.Reserved + "_view__:main"
 // ablations disable one part of the protocol each. Most do so at the servers: a request
 // of that part gets a reply but is not executed.
 type ablations struct {
-	health.Ablation
+	ablation.Set
 	dual    bool // no dual writes: the second server does not delete
 	late    bool // no delete after late sets
 	sameKey bool // diverted keys of different outages have the same name
-	guard   guard.Ablation
 	spoiled spoiler
 }
 

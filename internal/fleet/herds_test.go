@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"ringside/proxy/guard"
+	"ringside/proxy/ablation"
 	"ringside/proxy/health"
 	"ringside/proxy/table"
 )
@@ -176,20 +176,20 @@ func TestGuardAblations(t *testing.T) {
 		{"sets are not bound, soft deletes", herdOf("guard, soft deletes"), ablations{spoiled: blindSets}},
 		{"nothing there is free", herdOf("guard"), ablations{spoiled: goneIsFree}},
 		{"late sets are stored as stale", herdOf("guard, writers"), ablations{spoiled: lateSets}},
-		{"no miss recorded after a wait", herdOf("guard, waits end"), ablations{guard: guard.Ablation{Late: true}}},
-		{"no miss recorded after an error", herdOf("guard, faults"), ablations{guard: guard.Ablation{Failed: true}}},
-		{"misses outlive a server", herdOf("guard, restarts of a server"), ablations{guard: guard.Ablation{Life: true}}},
-		{"misses outlive a phase", herdOf("guard, strict, slow rebuilds"), ablations{guard: guard.Ablation{Phase: true}}},
+		{"no miss recorded after a wait", herdOf("guard, waits end"), ablations{Set: ablation.Set{Late: true}}},
+		{"no miss recorded after an error", herdOf("guard, faults"), ablations{Set: ablation.Set{Failed: true}}},
+		{"misses outlive a server", herdOf("guard, restarts of a server"), ablations{Set: ablation.Set{Life: true}}},
+		{"misses outlive a phase", herdOf("guard, strict, slow rebuilds"), ablations{Set: ablation.Set{Phase: true}}},
 		{"an append is not bound", herdOf("guard, one proxy far away, others append"), ablations{spoiled: blindAppend}},
-		{"touch does not look, nobody watches", herdOf("guard, restarts, others touch"), ablations{guard: guard.Ablation{Touch: true, Watch: true}}},
-		{"all give back", herdOf("guard, waits end"), ablations{guard: guard.Ablation{CancelLease: true}}},
+		{"touch does not look, nobody watches", herdOf("guard, restarts, others touch"), ablations{Set: ablation.Set{Touch: true, Watch: true}}},
+		{"all give back", herdOf("guard, waits end"), ablations{Set: ablation.Set{CancelLease: true}}},
 		{"pooled, by connection", unpooled, ablations{}},
 		{"threads, as if there were one", unthreaded, ablations{}},
 		{"threads, sets are not bound", herdOf("guard, threads, many deletes"), ablations{spoiled: blindSets}},
 		{"copies, sets are not bound", herdOf("guard, copies"), ablations{spoiled: blindSets}},
-		{"copies, no miss recorded after a wait", herdOf("guard, copies, waits end"), ablations{guard: guard.Ablation{Late: true}}},
-		{"copies, no miss recorded after an error", herdOf("guard, copies, strict"), ablations{guard: guard.Ablation{Failed: true}}},
-		{"copies, others get it at once", herdOf("guard, copies, one proxy far away"), ablations{guard: guard.Ablation{Rest: true}}},
+		{"copies, no miss recorded after a wait", herdOf("guard, copies, waits end"), ablations{Set: ablation.Set{Late: true}}},
+		{"copies, no miss recorded after an error", herdOf("guard, copies, strict"), ablations{Set: ablation.Set{Failed: true}}},
+		{"copies, others get it at once", herdOf("guard, copies, one proxy far away"), ablations{Set: ablation.Set{Rest: true}}},
 		{"copies, what is copied is not bound", herdOf("guard, copies, one proxy far away"), ablations{spoiled: blindFills}},
 		{"copies, stubs are copied", herdOf("guard, copies, strict, spread, proxies of two engines"), ablations{spoiled: copiedStubs}},
 	}

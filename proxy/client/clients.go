@@ -30,7 +30,7 @@ type Clients struct {
 	faultLogAt   int64 // on the loop's clock: the next fault is not logged earlier
 
 	Sessions   map[*Session]struct{} // the connected ones
-	Wake       []*Session            // sessions that stopped parsing and may continue
+	ToWake     []*Session            // sessions that stopped parsing and may continue
 	Held       HoldList              // sessions with output that waits for the rest of its group
 	slow       slowLog
 	pacedUntil int64  // clients that connect earlier than this are paced: see pace.go

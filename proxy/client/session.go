@@ -207,14 +207,14 @@ func (s *Session) unstall() {
 	}
 }
 
-// wake adds a stalled session that may continue to Clients.Wake. If the rest of a read waits
+// wake adds a stalled session that may continue to Clients.ToWake. If the rest of a read waits
 // until the client has read Out, Out is sent at once.
 func (s *Session) wake() {
 	switch {
 	case s.waking:
 	case s.MayGoOn():
 		s.waking = true
-		s.e.Wake = append(s.e.Wake, s)
+		s.e.ToWake = append(s.e.ToWake, s)
 	case s.rests > 0 && s.Out.Size > 0:
 		s.ready = true
 		s.e.Mark(&s.Link)

@@ -4,7 +4,7 @@ package client
 
 // A client has one turn in each wakeup. The turn ends when the loop has handled TurnKeys keys
 // or TurnBytes bytes of the client's requests. Further requests stay in the client's input. The
-// client then waits in Clients.Wake, in order of arrival, and the loop does not sleep until its
+// client then waits in Clients.ToWake, in order of arrival, and the loop does not sleep until its
 // next turn.
 //
 // All turns together are limited too. After RoundKeys keys or RoundBytes bytes the driver sends
@@ -48,7 +48,7 @@ func (s *Session) yield() {
 	s.stall()
 	if !s.waking {
 		s.waking = true
-		s.e.Wake = append(s.e.Wake, s)
+		s.e.ToWake = append(s.e.ToWake, s)
 	}
 }
 
@@ -98,23 +98,23 @@ func (e *Clients) spend(keys, bytes int) {
 func (e *Clients) Spent() bool { return e.left.over() }
 
 // HasBacklog reports whether clients wait for their turn. If so, the driver must not sleep.
-func (e *Clients) HasBacklog() bool { return len(e.Wake) > 0 }
+func (e *Clients) HasBacklog() bool { return len(e.ToWake) > 0 }
 
 // Resume continues with the clients that wait for their turn, for one round.
 func (e *Clients) Resume() {
-	if len(e.Wake) == 0 {
+	if len(e.ToWake) == 0 {
 		return
 	}
 	e.BeginRound()
 	i, keep := 0, 0
-	for ; i < len(e.Wake) && !e.Spent(); i++ { // may grow: a parsed request can be answered at once
-		s := e.Wake[i]
+	for ; i < len(e.ToWake) && !e.Spent(); i++ { // may grow: a parsed request can be answered at once
+		s := e.ToWake[i]
 		if s.beginTurn(); s.turn.over() && !s.Closed { // it had its turn in this wakeup
-			e.Wake[keep] = s
+			e.ToWake[keep] = s
 			keep++
 			continue
 		}
 		s.resume()
 	}
-	e.Wake = append(e.Wake[:keep], e.Wake[i:]...)
+	e.ToWake = append(e.ToWake[:keep], e.ToWake[i:]...)
 }

@@ -266,7 +266,7 @@ func (e *Counters) release(s *sum) {
 	case len(s.queue) > 0:
 		e.Runnable = append(e.Runnable, s.queue...) // in their order
 		s.queue = nil
-		e.Soon(link.KeeperTimer)
+		e.Wake()
 	case !s.warm && s.pending == 0:
 		e.forget(s)
 	}

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"ringside/proxy/ablation"
 	"ringside/proxy/health"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
@@ -32,7 +33,7 @@ type Agent struct {
 	print    string               // fingerprints of the placements of the pool and its gutter
 	departed map[string]departure // servers that reloads have removed from the pool, by name
 	Keeper   *health.Keeper
-	HasWork  bool  // the keeper got input since its last run
+	hasWork  bool  // the keeper got input since its last run
 	Began    int64 // when the loop that runs it got it
 
 	// The outcomes of the first pings, by server. While most are missing, and not all have
@@ -76,7 +77,7 @@ type Published struct {
 }
 
 // Publish creates the keepers of t, or reuses those of old.
-func Publish(t *table.Table, old *Published, seed uint64, without health.Ablation) *Published {
+func Publish(t *table.Table, old *Published, seed uint64, without ablation.Set) *Published {
 	l := &Published{Table: t, Print: t.Print(), Copies: map[*table.Pool]uint64{}, Agents: map[*table.Pool]*Agent{}}
 	for _, pool := range t.Pools {
 		before, w := old.Agent(pool.Name), newAgent(pool)
@@ -125,7 +126,7 @@ func newAgent(pool *table.Pool) *Agent {
 type departure struct{ n, renamed uint32 }
 
 // start creates the keeper. before is the pool's previous agent, or nil.
-func (w *Agent) start(pool *table.Pool, before *Agent, seed uint64, without health.Ablation) {
+func (w *Agent) start(pool *table.Pool, before *Agent, seed uint64, without ablation.Set) {
 	servers := make([]health.Server, len(w.Servers))
 	for i, m := range w.Servers {
 		servers[i] = health.Server{Name: m.Name, Address: m.Network + " " + m.Address, Gutter: i >= len(pool.Servers)}
@@ -139,7 +140,7 @@ func (w *Agent) start(pool *table.Pool, before *Agent, seed uint64, without heal
 	w.View = health.NewView(len(servers))
 	w.pinged = make([]bool, len(servers))
 	w.publish()
-	w.HasWork = true
+	w.hasWork = true
 }
 
 // depart tells the keeper which servers reloads have removed from the pool. A server that
@@ -192,15 +193,15 @@ func (e *Keepers) RunKeepers() {
 			if w.View.Phase(i) == health.Warming {
 				asks, hits := w.View.WarmReads(i)
 				w.Keeper.Warmed(i, asks, hits, e.Now)
-				w.HasWork = true
+				w.hasWork = true
 			}
 		}
 		if w.Keeper.Next() <= e.Now {
 			w.Keeper.Tick(e.Now)
 			e.Overrides(w)
-			w.HasWork = true
+			w.hasWork = true
 		}
-		if w.HasWork {
+		if w.hasWork {
 			e.carryOut(w)
 		}
 		if w.parting.Load() && w.View.AllIn() {
@@ -210,9 +211,15 @@ func (e *Keepers) RunKeepers() {
 	}
 }
 
+// Schedule makes the loop run the keeper of w: it got input.
+func (e *Keepers) Schedule(w *Agent) {
+	w.hasWork = true
+	e.Soon(link.KeeperTimer)
+}
+
 // carryOut sends the requests of a keeper, and publishes its decisions.
 func (e *Keepers) carryOut(w *Agent) {
-	w.HasWork = false
+	w.hasWork = false
 	for list := w.Keeper.Requests(); len(list) > 0; list = w.Keeper.Requests() {
 		for _, r := range list {
 			e.askFor(w, r)
@@ -281,8 +288,7 @@ func (d *request) Answered(id int, r *upstream.Result) {
 	default:
 		d.w.Keeper.Unanswered(uint64(id), r.Outcome == stats.Unavailable, r.Why, e.Now)
 	}
-	d.w.HasWork = true
-	e.Soon(link.KeeperTimer)
+	e.Schedule(d.w)
 }
 
 // Notify reports an event to the keepers of a server's pools, on the loop that runs them.
@@ -290,8 +296,7 @@ func (e *Keepers) Notify(srv *upstream.Server, what func(k *health.Keeper, serve
 	for _, m := range e.Registrations[srv] {
 		f := func(e *Keepers) {
 			what(m.Agent.Keeper, m.ServerIndex, e.Now)
-			m.Agent.HasWork = true
-			e.Soon(link.KeeperTimer)
+			e.Schedule(m.Agent)
 		}
 		if e.RunsKeepers {
 			f(e)

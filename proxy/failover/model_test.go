@@ -3,7 +3,7 @@ package failover
 // All interleavings of commands on one key while its server rejoins: instances in WARM,
 // SETTLE and IN, up to three commands, backfills by the rule of package replicate,
 // placeholders that expire, and an instance that dies. The guarantees of doc.go are checked
-// in every state. Each ablation leaves out one part of the rule and must break the
+// in every state. Each omission leaves out one part of the rule and must break the
 // guarantee that its name begins with.
 
 import (
@@ -105,7 +105,7 @@ type modelWorld struct {
 	clients [3]modelClient
 }
 
-type ablation struct {
+type omission struct {
 	trusts   [mCommands]bool // a refusal is believed
 	unbound  [mCommands]bool // a guarded command runs unchanged
 	behind   [mCommands]bool // the same, and a look follows it
@@ -118,7 +118,7 @@ type ablation struct {
 }
 
 type modelExplorer struct {
-	ablation
+	omission
 	seed   maphash.Seed
 	seen   map[uint64]struct{}
 	n      int
@@ -734,8 +734,8 @@ func fewRounds() (undo func()) {
 	return func() { mostMet, mostTries = met, tries }
 }
 
-func newModel(a ablation) *modelExplorer {
-	return &modelExplorer{ablation: a, seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
+func newModel(a omission) *modelExplorer {
+	return &modelExplorer{omission: a, seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
 }
 
 // pairs calls f with every two commands in every two phases that instances can be in at
@@ -755,7 +755,7 @@ func pairs(f func(phases []health.Phase, ops []uint8)) {
 
 func TestNoPlaceholderIsTakenForAValue(t *testing.T) {
 	defer fewRounds()()
-	x := newModel(ablation{})
+	x := newModel(omission{})
 	events := uint8(1) // a placeholder that expires, and an instance that dies
 	if testing.Short() {
 		events = 0
@@ -788,7 +788,7 @@ func TestWithoutAClauseAPlaceholderIsTakenForAValue(t *testing.T) {
 		is[op] = true
 		return is
 	}
-	for name, a := range map[string]ablation{
+	for name, a := range map[string]omission{
 		"G1: gat leaves what it has lengthened":                         {leaves: true},
 		"G1: reads show placeholders":                                   {shows: true},
 		"G2: replace runs without the cas of a look":                    {unbound: only(mReplace)},

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"ringside/proxy/ablation"
 	"ringside/proxy/client"
 	"ringside/proxy/failover"
 	"ringside/proxy/health"
@@ -26,7 +27,7 @@ type Guard struct {
 	*task.Tasks
 	EachLoop func(f func(*Guard))              // runs f on all loops of the process; on this one before it returns
 	OnLoop   func(hash uint64, f func(*Guard)) // runs f on the loop that owns the keys with that hash; on this one before it returns
-	Ablation Ablation                          // rules that tests turn off
+	Ablation ablation.Set                      // rules that tests turn off
 
 	misses  *missTable
 	leaving []leaving // clients that have gone
@@ -347,22 +348,4 @@ func (g *Guard) Blind(c *upstream.Conn) bool {
 	}
 	is, known := g.off[c.Server]
 	return known && c.IsSameProcess(is.via)
-}
-
-// Ablation turns rules of the guard off, for tests that show what breaks without each
-// rule. The zero Ablation turns nothing off.
-type Ablation struct {
-	Late        bool // a miss after a wait that timed out is not recorded
-	Failed      bool // a miss that replaces an error of the servers is not recorded
-	Life        bool // a miss binds sets to its cas, even after another process has started at the server's address
-	Phase       bool // a miss binds sets to its cas, even after the key has moved to another server
-	Touch       bool // touch does not check whether the item is a placeholder
-	Watch       bool // a lease holder that never fills its key is not detected
-	CancelLease bool // when a client leaves, the leases of all its misses are canceled, its own or not
-	Rest        bool // replicas: followers get a bound set as soon as the primary has it
-	Former      bool // replicas: the servers that had the key before a reload are not asked
-	Pause       bool // replicas: writes do not pause before keys move away from their former servers
-	Sight       bool // replicas: sets and deletes replace items that they have not seen, in strict mode too
-	Stamp       bool // a set is stamped with the tag versions of the set, not of its miss
-	Order       bool // a set does not check whether a tag that it names first is older than its miss
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"ringside/proxy/ablation"
 	"ringside/proxy/health/barrier"
 )
 
@@ -71,7 +72,7 @@ type Keeper struct {
 	hash    uint64 // hash of the membership list
 	keys    recordKeys
 	random  *rand.Rand // for jitter
-	off     Ablation
+	off     ablation.Set
 
 	servers []server
 	gen     uint64
@@ -165,21 +166,8 @@ type contact struct {
 	complaint string // the last logged problem with its record
 }
 
-// Ablation disables parts of the protocol, for tests that show that each part is
-// needed. The zero value disables nothing.
-type Ablation struct {
-	EjectWait  bool // LEAVING becomes OUT at once
-	ReturnWait bool // RETURN is flushed at once
-	Flush      bool // RETURN becomes WARM without a flush
-	Settle     bool // WARM becomes IN at once
-	Out        bool // a server that replies again moves from LEAVING to RETURN
-	OnlyCopy   bool // a silent server is ejected although another one lacks replicas
-	Stranger   bool // any process at a server's address is accepted
-	Departed   bool // a server that a reload adds back keeps the state that it had when it was removed
-}
-
 // Ablate disables parts of the protocol. Only tests use it.
-func (k *Keeper) Ablate(a Ablation) { k.off = a }
+func (k *Keeper) Ablate(a ablation.Set) { k.off = a }
 
 // New returns the keeper of a pool. Names of servers must be unique. Zero fields of s
 // get defaults: see withDefaults. The seed determines the jitter; every proxy should

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"ringside/proxy/ablation"
 	"ringside/proxy/health/divert"
 )
 
@@ -32,7 +33,7 @@ type scenario struct {
 	faults  []string // the kinds of faults to draw from
 	count   int      // number of faults
 	apart   int64    // average time between the starts of two faults; 0: the next fault starts when the pool is whole again
-	off     Ablation
+	off     ablation.Set
 	single  bool // ablation of the clients: no second write while a server rejoins
 	sameKey bool // ablation of the clients: diverted keys are the same in each outage
 	refuse  bool // servers reject flush_all
@@ -227,7 +228,7 @@ func (w *world) checkNumber(p *proxy, i int) {
 		return
 	}
 	legal := n == top+1 || n == leaving(top) && PhaseOf(top) != Leaving && PhaseOf(top) != Out
-	if !legal && w.off == (Ablation{}) {
+	if !legal && w.off == (ablation.Set{}) {
 		w.fail("p%d took server %d from %d (%v) to %d (%v)", p.id, i, top, PhaseOf(top), n, PhaseOf(n))
 	}
 	w.top[i] = n
@@ -239,7 +240,7 @@ func (w *world) checkNumber(p *proxy, i int) {
 // checkFlush checks that no proxy reads from a server that is being flushed.
 func (w *world) checkFlush(i int) {
 	w.flushes++
-	if !w.set.Strict || w.off != (Ablation{}) || len(w.nodes[i].late) > 0 {
+	if !w.set.Strict || w.off != (ablation.Set{}) || len(w.nodes[i].late) > 0 {
 		return // a late flush only costs misses, and can't be prevented
 	}
 	for _, p := range w.proxies {

@@ -98,6 +98,7 @@ const (
 	GuardTimer                // held reads, and the requests that Ringside makes for them
 	NearTimer                 // values of the near cache that expire
 	LogTimer                  // log lines that wait, see LogLimited
+	wakeTimer                 // no work of its own: see Wake
 	numTimers
 )
 
@@ -115,6 +116,10 @@ func (io *IO) At(t Timer, when int64) {
 
 // Soon makes t fire in this wakeup, or in the next one if its turn has passed.
 func (io *IO) Soon(t Timer) { io.At(t, io.Now) }
+
+// Wake makes the driver call End without an event, because something can run that this wakeup
+// may not reach any more.
+func (io *IO) Wake() { io.Soon(wakeTimer) }
 
 // Fire calls do for each timer that is due. It disarms the timer first.
 func (io *IO) Fire(do func(t Timer)) {

@@ -81,7 +81,7 @@ func (e *Replicator) proceed() {
 	if h == nil || h.Moving() || !h.Proceed(e.stages()) {
 		return
 	}
-	if e.Unpaused {
+	if e.Ablation.Pause {
 		h.Serving = nil
 	}
 	e.enter()
@@ -198,7 +198,7 @@ func (e *Replicator) rebind(t *task.Task) bool {
 // fails on routes with read_through, and is a miss on others.
 func (e *Replicator) awaitHandover(t *task.Task, read bool) bool {
 	e.proceed()
-	if e.handover == nil || e.Unasked {
+	if e.handover == nil || e.Ablation.Former {
 		return false
 	}
 	holders := e.copiesOf(nil, t.Route, t.Key)

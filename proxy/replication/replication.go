@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"sync/atomic"
 
+	"ringside/proxy/ablation"
 	"ringside/proxy/failover"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
@@ -36,10 +37,7 @@ type Replicator struct {
 	turn       uint64              // counts commands; replicas are read in turn if reads are spread
 	lastChosen uint64              // the last cas that was chosen for all replicas of a value; it only grows
 	holders    []replica           // scratch space of homes, which yields it
-	Unbound    bool                // for tests: turns Command.Bound off
-	Unasked    bool                // for tests: former servers of a key are not asked
-	Unpaused   bool                // for tests: turns the pause of a handover off
-	Unseen     bool                // for tests: turns Command.Conditional off
+	Ablation   ablation.Set        // rules that tests turn off
 	arranged   *arrangement        // which servers keep which keys, by the present routing table
 	handover   *handover           // nil: all keys are where the routing table wants them
 	stage      uint64              // of the handover; increases whenever the replicas of a key may change
@@ -108,7 +106,7 @@ func (e *Replicator) run(t *task.Task) {
 		c.first, c.firstFrom = before.first, before.firstFrom
 	}
 	command := task.CommandOf(t)
-	command.Bound = !e.Unbound
+	command.Bound = !e.Ablation.Rest
 	c.writes = command.Op > replicate.Gats && command.Op != replicate.Debug || command.Vivify || command.Win
 	if c.writes && t.Req.Letters.Has('E') && t.Req.Dialect == wire.Meta {
 		t.Reject(wire.AppendClientError(nil, "flag E sets the cas token, which differs between the replicas of a key on this route: leave it out"))
@@ -158,7 +156,7 @@ func (e *Replicator) run(t *task.Task) {
 		c.awaitIdentity(t, i)
 		return
 	}
-	command.Conditional = !e.Unseen && slices.ContainsFunc(c.replicas, func(m replica) bool { return m.Pool.Pool.Failover.Strict })
+	command.Conditional = !e.Ablation.Sight && slices.ContainsFunc(c.replicas, func(m replica) bool { return m.Pool.Pool.Failover.Strict })
 	c.primary = replicate.Authority(states)
 	if token, has := t.Token(); has && c.primary >= 0 {
 		c.token = strconv.AppendUint(nil, openToken(token, c.identity(t, c.primary)), 10)

@@ -263,7 +263,7 @@ func (e *Tasks) Unclaim(t *Task, name Line) {
 func (e *Tasks) advance(name Line, l *queue) {
 	for next := l.next(); next != nil; next = l.next() {
 		e.Runnable = append(e.Runnable, next)
-		e.Soon(link.KeeperTimer) // so that End is called, which starts it
+		e.Wake()
 	}
 	if l.reads == 0 && l.alone == nil {
 		delete(e.Lines, name)
@@ -305,7 +305,7 @@ func (e *Tasks) expire() {
 // DispatchAgain starts t again, with the current state. None of its asks may be in flight.
 func (e *Tasks) DispatchAgain(t *Task) {
 	e.Runnable = append(e.Runnable, t)
-	e.Soon(link.KeeperTimer)
+	e.Wake()
 }
 
 // DispatchRunnable starts the tasks in Runnable. End calls it, not the end of the task
