@@ -14,12 +14,15 @@ package proxy
 // keeper to a pool, handOverrides moves the overrides of this process to the keeper.
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"time"
 
+	"ringside/proxy/event"
 	"ringside/proxy/failover"
 	"ringside/proxy/health"
 	"ringside/proxy/table"
@@ -96,14 +99,14 @@ var (
 // logOverride writes an operator's override to the log. The end of an override is a return
 // to normal, so its level is INFO.
 func (p *Proxy) logOverride(o health.Override, args ...any) {
+	level, what, e := slog.LevelInfo, "operator restored server", event.Restored
 	switch o {
 	case health.Drain:
-		p.Log.Warn("operator drained server", args...)
+		level, what, e = slog.LevelWarn, "operator drained server", event.Drained
 	case health.Down:
-		p.Log.Warn("operator took server down", args...)
-	default:
-		p.Log.Info("operator restored server", args...)
+		level, what, e = slog.LevelWarn, "operator took server down", event.TakenDown
 	}
+	p.Log.Log(context.Background(), level, what, append(args, e.Attr())...)
 }
 
 // setOverride stores o as the override of a server in a pool without a keeper. It does

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"ringside/proxy/event"
 	"ringside/proxy/health"
 	"ringside/proxy/health/roll"
 	"ringside/proxy/stats"
@@ -146,18 +147,18 @@ func (e *Engine) logShared(srv *upstream.Server, before, now []string) {
 			own = append(own, pool.Name)
 		}
 	}
-	log := func(level slog.Level, other, what string, more ...any) {
+	log := func(reports event.Event, level slog.Level, other, what string, more ...any) {
 		other = strings.TrimPrefix(other, roll.Keeps)
-		e.LogLimited(level, srv.Label()+" "+other, what, append([]any{"server", srv.Target.Name, "address", srv.Target.Address, "pools", own, "other", other}, more...)...)
+		e.LogLimited(level, srv.Label()+" "+other, what, append([]any{reports.Attr(), "server", srv.Target.Name, "address", srv.Target.Address, "pools", own, "other", other}, more...)...)
 	}
 	for _, other := range now {
 		switch {
 		case slices.Contains(before, other):
 		case strings.HasPrefix(other, roll.Keeps):
-			log(slog.LevelWarn, other, "another instance does not eject a server that is ejected here",
+			log(event.KeptElsewhere, slog.LevelWarn, other, "another instance does not eject a server that is ejected here",
 				"why", "this instance flushes the server when it returns, with what that pool has stored there by then: give all instances the same pools, or each pool its own servers")
 		default:
-			log(slog.LevelWarn, other, "another instance ejects a server by a pool that does not eject it here",
+			log(event.EjectedElsewhere, slog.LevelWarn, other, "another instance ejects a server by a pool that does not eject it here",
 				"why", "that pool flushes the server when it returns, with what these pools have stored there by then: give all instances the same pools, or each pool its own servers")
 		}
 	}
@@ -165,9 +166,9 @@ func (e *Engine) logShared(srv *upstream.Server, before, now []string) {
 		switch {
 		case slices.Contains(now, other):
 		case strings.HasPrefix(other, roll.Keeps):
-			log(slog.LevelInfo, other, "no other instance has a server any more in that pool, which does not eject it")
+			log(event.KeptNowhere, slog.LevelInfo, other, "no other instance has a server any more in that pool, which does not eject it")
 		default:
-			log(slog.LevelInfo, other, "no other instance ejects a server any more by that pool, which does not eject it here")
+			log(event.EjectedNowhere, slog.LevelInfo, other, "no other instance ejects a server any more by that pool, which does not eject it here")
 		}
 	}
 }

@@ -26,7 +26,7 @@ const module = "ringside"
 // may import the packages of lower layers, and nothing else of this module except what
 // exceptions lists. A package that is missing here fails the test.
 var layers = [][]string{
-	1:  {"ring", "replicate", "proxy/ablation", "proxy/wire", "proxy/tags/stamp", "proxy/watch/missreason", "proxy/health/roll", "proxy/health/barrier", "proxy/health/divert", "proxy/fault"},
+	1:  {"ring", "replicate", "proxy/ablation", "proxy/event", "proxy/wire", "proxy/tags/stamp", "proxy/watch/missreason", "proxy/health/roll", "proxy/health/barrier", "proxy/health/divert", "proxy/fault"},
 	2:  {"ketama", "modulo", "proxy/wire/binary", "proxy/health"},
 	3:  {"proxy/table"},
 	4:  {"proxy/stats"},

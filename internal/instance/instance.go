@@ -28,6 +28,7 @@ import (
 	"ringside/internal/tracefile"
 	"ringside/proxy"
 	"ringside/proxy/admin"
+	"ringside/proxy/event"
 	"ringside/proxy/fault"
 	"ringside/proxy/live"
 	"ringside/proxy/loop"
@@ -240,11 +241,11 @@ func (r *Instance) announce() {
 	for _, p := range r.file.Pools {
 		servers += len(p.Servers)
 	}
-	r.log.Info("ringside starts", "version", r.proxy.Version, "file", r.watch.path, "driver", r.driver.Name(), "loops", len(r.proxy.Engines()), "pools", len(r.file.Pools), "servers", servers)
+	r.log.Info("ringside starts", event.Started.Attr(), "version", r.proxy.Version, "file", r.watch.path, "driver", r.driver.Name(), "loops", len(r.proxy.Engines()), "pools", len(r.file.Pools), "servers", servers)
 	r.warn(r.file)
 	for i := range r.file.Pools {
 		p := &r.file.Pools[i]
-		r.log.Info("pool", "name", p.Name, "failover", p.Failover.Mode.String(), "because", p.Failover.WhyMode, "at_return", r.file.AtReturn(p.Name))
+		r.log.Info("pool", event.Hidden.Attr(), "name", p.Name, "failover", p.Failover.Mode.String(), "because", p.Failover.WhyMode, "at_return", r.file.AtReturn(p.Name))
 	}
 	for _, l := range r.proxy.Table().Listeners {
 		for i := range l.Routes {
@@ -256,10 +257,10 @@ func (r *Instance) announce() {
 		}
 	}
 	for _, a := range r.driver.Addrs() {
-		r.log.Info("listening", "address", a.String())
+		r.log.Info("listening", event.Hidden.Attr(), "address", a.String())
 	}
 	if r.adminAddr != nil {
-		r.log.Info("admin interface", "address", r.adminAddr.String())
+		r.log.Info("admin interface", event.Hidden.Attr(), "address", r.adminAddr.String())
 	}
 }
 
@@ -349,13 +350,13 @@ func (r *Instance) again() (admin.Reloaded, error) {
 	r.reload.At, r.reload.Err = time.Now(), err
 	if err != nil {
 		r.reload.Failed++
-		r.log.Error("the configuration was refused; the old one stays in force", "file", r.watch.path, "error", err)
+		r.log.Error("new configuration rejected; the old one stays in force", event.ConfigRejected.Attr(), "file", r.watch.path, "error", err)
 		return admin.Reloaded{}, err
 	}
 	r.reload.Succeeded++
 	r.reload.Generation++
 	done := admin.Reloaded{File: r.watch.path, Generation: r.reload.Generation, Changes: config.Changes(r.file, f), NextStart: config.AtNextStart(r.started, f), Moves: moves}
-	r.log.Info("the configuration was read again and is in force", "file", done.File, "generation", done.Generation, "changes", strings.Join(done.Changes, "; "))
+	r.log.Info("new configuration in force", event.ConfigAdopted.Attr(), "file", done.File, "generation", done.Generation, "changes", strings.Join(done.Changes, "; "))
 	r.warn(f)
 	if len(done.NextStart) > 0 {
 		r.log.Warn("these changes take effect at the next start only", "changes", strings.Join(done.NextStart, "; "))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ringside/config"
+	"ringside/proxy/event"
 	"ringside/proxy/live"
 	"ringside/proxy/watch"
 )
@@ -91,7 +92,7 @@ func (t *Traces) Open(list []config.Trace) (take func(bool), err error) {
 		}
 		for _, w := range opened {
 			w.follower = t.tracer.Record(watch.Patterns(w.Keys))
-			t.log.Info("trace started", "keys", keys(&w.Trace), "file", w.File)
+			t.log.Info("trace started", event.TraceStarted.Attr(), "keys", keys(&w.Trace), "file", w.File)
 			go w.run(t.log)
 		}
 		t.list = now
@@ -134,7 +135,7 @@ func (w *writing) put(is *live.Traced, log *slog.Logger) bool {
 	err := w.to.write(lines)
 	if err != nil {
 		w.failed.Store(true)
-		log.Error("trace stopped: repair its file, and reload", "keys", keys(&w.Trace), "file", w.File, "error", err)
+		log.Error("trace stopped: repair its file, and reload", event.TraceStopped.Attr(), "keys", keys(&w.Trace), "file", w.File, "error", err)
 	}
 	return err == nil
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"ringside/proxy/event"
 	"ringside/proxy/fault"
 	"ringside/proxy/live"
 	"ringside/proxy/table"
@@ -102,7 +103,7 @@ func (s *Server) postFault(r *http.Request) (int, any, error) {
 	if err != nil {
 		return 0, nil, refuse(http.StatusBadRequest, "%w", err)
 	}
-	s.proxy.Log.Warn("fault injected", "server", t.Name, "address", t.Address, "kind", string(f.Kind), "delay", f.Delay.String(), "percent", f.Percent, "for", f.For.String())
+	s.proxy.Log.Warn("fault injected", event.FaultInjected.Attr(), "server", t.Name, "address", t.Address, "kind", string(f.Kind), "delay", f.Delay.String(), "percent", f.Percent, "for", f.For.String())
 	return http.StatusCreated, s.faultState(f), nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"ringside/proxy/event"
 	"ringside/proxy/link"
 	"ringside/proxy/stats"
 	"ringside/proxy/upstream"
@@ -100,7 +101,7 @@ func (x *Exchange) LogSlow(is Slow) {
 	if x.Session != nil {
 		peer = x.Session.Peer()
 	}
-	more := []any{"command", x.Op.String(), "key", escaped(is.Key), "keys", is.Keys, "server", is.Server, "client", peer,
+	more := []any{event.SlowCommand.Attr(), "command", x.Op.String(), "key", escaped(is.Key), "keys", is.Keys, "server", is.Server, "client", peer,
 		"ms", (e.Now - x.Start) / int64(time.Millisecond), "phase", is.Phase, "slow_in_10s", l.count}
 	if is.Why != "" {
 		more = append(more, "error", is.Why)

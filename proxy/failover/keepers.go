@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"ringside/proxy/ablation"
+	"ringside/proxy/event"
 	"ringside/proxy/health"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
@@ -323,13 +324,13 @@ func (e *Keepers) noteEvent(w *Agent, ev health.Event) {
 	}
 	w.Events[[2]string{name, ev.To}]++
 	if ev.Server < 0 {
-		e.LogLimited(logLevel(ev), w.Pool+" "+ev.From+" "+ev.To, "pool state changed", "pool", w.Pool, "from", ev.From, "to", ev.To, "why", ev.Why)
+		e.LogLimited(logLevel(ev), w.Pool+" "+ev.From+" "+ev.To, "pool state changed", event.PoolState.Attr(), "pool", w.Pool, "from", ev.From, "to", ev.To, "why", ev.Why)
 		return
 	}
 	if srv := e.ByAddress[w.Servers[ev.Server].Network+" "+w.Servers[ev.Server].Address]; srv != nil && ev.To == health.Out.String() {
 		e.Gone(srv)
 	}
-	e.LogInOrder(logLevel(ev), w.Pool+" "+name, w.Pool+" "+name+" "+ev.From+" "+ev.To, "server state changed", "pool", w.Pool, "server", name, "from", ev.From, "to", ev.To, "why", ev.Why)
+	e.LogInOrder(logLevel(ev), w.Pool+" "+name, w.Pool+" "+name+" "+ev.From+" "+ev.To, "server state changed", event.ServerPhase.Attr(), "pool", w.Pool, "server", name, "from", ev.From, "to", ev.To, "why", ev.Why)
 }
 
 // logLevel is INFO for a return to normal, and WARN for all other decisions of a keeper.

@@ -3,10 +3,12 @@ package live
 // This file describes log records in words, for the dashboard and ringside top.
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"strings"
 
+	"ringside/proxy/event"
 	"ringside/proxy/table"
 )
 
@@ -33,9 +35,9 @@ var steps = map[string]Description{
 	"SETTLE>IN":   {Tone: Good, Kind: Up, Text: "%s is in again", Mark: true},
 }
 
-// describe describes a log record. The parameter `is` has its attributes, including msg and
-// level.
-func describe(is map[string]any) Description {
+// describe describes a log record that reports e. The parameter `is` has its attributes,
+// including msg and level. A record without an event is described by its message.
+func describe(e event.Event, is map[string]any) Description {
 	word := func(key string) string {
 		if v, ok := is[key]; ok {
 			return Clean(fmt.Sprint(v))
@@ -43,8 +45,8 @@ func describe(is map[string]any) Description {
 		return ""
 	}
 	server, why := word("server"), unnamed(word("why"))
-	switch msg := word("msg"); msg {
-	case "server state changed":
+	switch e {
+	case event.ServerPhase:
 		t := steps[word("from")+">"+word("to")]
 		switch {
 		case t.Text == "":
@@ -54,7 +56,7 @@ func describe(is map[string]any) Description {
 		}
 		t.Text, t.More = fmt.Sprintf(t.Text, server), why
 		return t
-	case "pool state changed":
+	case event.PoolState:
 		t := Description{Tone: Bad, Kind: "suspect", Text: "Pool " + word("pool") + ": ", More: why}
 		switch to := word("to"); to {
 		case "closed", "kept":
@@ -74,59 +76,67 @@ func describe(is map[string]any) Description {
 			t.Text += to
 		}
 		return t
-	case "another instance ejects a server by a pool that does not eject it here":
+	case event.EjectedElsewhere:
 		return Description{Tone: Bad, Kind: "suspect", Text: "Another instance ejects " + server + " in its pool " + word("other"), More: why}
-	case "no other instance ejects a server any more by that pool, which does not eject it here":
+	case event.EjectedNowhere:
 		return Description{Tone: Good, Kind: Up, Text: "No other instance ejects " + server + " in its pool " + word("other") + " any more"}
-	case "another instance does not eject a server that is ejected here":
+	case event.KeptElsewhere:
 		return Description{Tone: Bad, Kind: "suspect", Text: "Another instance has " + server + " in its pool " + word("other") + " and does not eject it", More: why}
-	case "no other instance has a server any more in that pool, which does not eject it":
+	case event.KeptNowhere:
 		return Description{Tone: Good, Kind: Up, Text: "No other instance has " + server + " in its pool " + word("other") + " any more"}
-	case "operator drained server":
+	case event.Drained:
 		return Description{Tone: Warn, Kind: Drained, Text: "Operator drained " + server}
-	case "operator took server down":
+	case event.TakenDown:
 		return Description{Tone: Warn, Kind: Drained, Text: "Operator took " + server + " down"}
-	case "operator restored server":
+	case event.Restored:
 		return Description{Tone: Good, Kind: Up, Text: "Operator restored " + server}
-	case "server connection lost with requests in flight":
+	case event.ConnectionLost:
 		return Description{Tone: Bad, Kind: Down, Text: server + " hung up with " + plural(word("requests"), "request") + " in flight", More: why}
-	case "rejoined server is filled":
+	case event.ResyncDone:
 		return Description{Tone: Good, Kind: Up, Text: server + " has its replicas again", More: plural(word("keys"), "key")}
-	case "rejoined server can't be filled now":
+	case event.ResyncFailed:
 		return Description{Tone: Warn, Kind: "warm", Text: server + " can't be filled now", More: why}
-	case "tag invalidated":
+	case event.TagInvalidated:
 		t := Description{Tone: Good, Kind: Up, Text: "Tag " + word("tag") + " is invalidated", Minor: true}
 		if n := word("count"); n != "" {
 			t.More = n + " invalidations since the last one that was logged"
 		}
 		return t
-	case "server down":
+	case event.ServerDown:
 		return Description{Tone: Bad, Kind: Down, Text: server + " is down", More: why, Mark: true, Only: table.FailFast.String()}
-	case "server up":
+	case event.ServerUp:
 		t := Description{Tone: Good, Kind: Up, Text: server + " answers again", Only: table.FailFast.String()}
 		if out := word("out"); out != "" {
 			t.More = "after " + out
 		}
 		return t
-	case "pool", "listening", "admin interface":
+	case event.Hidden:
 		return Description{}
-	case "ringside starts":
+	case event.Started:
 		return Description{Tone: Good, Kind: Up, Text: "Ringside " + word("version") + " starts", More: word("file"), Mark: true}
-	case "slow command":
+	case event.SlowCommand:
 		return describeSlow(word, server)
-	case "trace started":
+	case event.TraceStarted:
 		return Description{Tone: Good, Kind: Up, Text: "Trace of " + word("keys") + " started", More: word("file"), Mark: true}
-	case "trace stopped: repair its file, and reload":
+	case event.TraceStopped:
 		return Description{Tone: Bad, Kind: Down, Text: "Trace of " + word("keys") + " stopped: repair its file, and reload", More: word("error")}
-	case "fault injected":
+	case event.FaultInjected:
 		t := Description{Tone: Warn, Kind: "warm", Text: "Fault injected: " + word("kind") + " at " + server, Mark: true}
 		if long := word("for"); long != "0s" {
 			t.More = "for " + long
 		}
 		return t
-	default:
-		return describeReload(msg, word, why)
+	case event.ConfigRejected:
+		first, rest, _ := strings.Cut(word("error"), " ")
+		return Description{Tone: Bad, Kind: Down, Text: "The new configuration was rejected; the old one stays", More: filepath.Base(first) + " " + rest, Mark: true}
+	case event.ConfigAdopted:
+		return Description{Tone: Good, Kind: Up, Text: "Configuration " + word("generation") + " is in force", More: filepath.Base(word("file")), Mark: true}
 	}
+	t := Description{Tone: Warn, Kind: "warm", Text: word("msg"), More: cmp.Or(why, word("error"))}
+	if word("level") == "INFO" {
+		t.Tone = Good
+	}
+	return t
 }
 
 func plural(n, of string) string {
@@ -147,24 +157,4 @@ func describeSlow(word func(string) string, server string) Description {
 		more = more[1:]
 	}
 	return Description{Tone: Warn, Kind: "warm", Minor: true, Text: word("command") + " of " + what + " took " + word("ms") + " ms", More: strings.TrimSuffix(strings.Join(more, ", "), ", ")}
-}
-
-// describeReload describes a reload. It also describes all records without a specific
-// description.
-func describeReload(msg string, word func(string) string, why string) Description {
-	switch {
-	case strings.HasPrefix(msg, "the configuration was refused"):
-		first, rest, _ := strings.Cut(word("error"), " ")
-		return Description{Tone: Bad, Kind: Down, Text: "The new configuration was refused; the old one stays", More: filepath.Base(first) + " " + rest, Mark: true}
-	case strings.HasSuffix(msg, "in force"):
-		return Description{Tone: Good, Kind: Up, Text: "Configuration " + word("generation") + " is in force", More: filepath.Base(word("file")), Mark: true}
-	}
-	t := Description{Tone: Warn, Kind: "warm", Text: msg, More: why}
-	if t.More == "" {
-		t.More = word("error")
-	}
-	if word("level") == "INFO" {
-		t.Tone = Good
-	}
-	return t
 }

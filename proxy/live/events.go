@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"ringside/proxy/event"
 )
 
 // mostEvents is the number of events that are kept.
@@ -20,12 +22,12 @@ const mostEvents = 256
 // zero Events is empty.
 type Events struct {
 	mu     sync.Mutex
-	list   []event           // oldest first
+	list   []record           // oldest first
 	follow map[*Sampler]bool // samplers that each new event is published to
 }
 
-// event is one log record.
-type event struct {
+// record is one log record.
+type record struct {
 	msg  string
 	data []byte // the whole record, as JSON
 }
@@ -53,11 +55,11 @@ func (ev *Events) add(msg string, b []byte) {
 		for i := range ev.list {
 			of[ev.list[i].msg]++
 		}
-		most := slices.MaxFunc(ev.list, func(a, b event) int { return of[a.msg] - of[b.msg] }).msg
-		i := slices.IndexFunc(ev.list, func(e event) bool { return e.msg == most })
+		most := slices.MaxFunc(ev.list, func(a, b record) int { return of[a.msg] - of[b.msg] }).msg
+		i := slices.IndexFunc(ev.list, func(e record) bool { return e.msg == most })
 		ev.list = slices.Delete(ev.list, i, i+1)
 	}
-	ev.list = append(ev.list, event{msg, b})
+	ev.list = append(ev.list, record{msg, b})
 	for s := range ev.follow {
 		s.publish("", "event", b)
 	}
@@ -111,8 +113,12 @@ func (t tee) WithGroup(name string) slog.Handler {
 const mostText = 300
 
 func (t tee) encode(r slog.Record) []byte {
-	is := map[string]any{}
+	is, reports := map[string]any{}, event.Other
 	put := func(a slog.Attr) bool {
+		if e, ok := event.Of(a.Value); ok {
+			reports = e
+			return true
+		}
 		switch v := a.Value.Resolve(); v.Kind() {
 		case slog.KindInt64, slog.KindUint64, slog.KindFloat64, slog.KindBool:
 			is[a.Key] = v.Any()
@@ -130,7 +136,7 @@ func (t tee) encode(r slog.Record) []byte {
 	if r.Time.IsZero() {
 		is["t"] = time.Now().UnixMilli()
 	}
-	is["told"] = describe(is)
+	is["told"] = describe(reports, is)
 	b, _ := json.Marshal(is) // can't fail for these types
 	return b
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
+
+	"ringside/proxy/event"
 )
 
 // logged returns the events of the log records that write creates.
@@ -26,9 +28,9 @@ func logged(t *testing.T, write func(*slog.Logger)) (list []Description) {
 // night of slow commands.
 func TestSlowCommandsPushNothingOut(t *testing.T) {
 	list := logged(t, func(log *slog.Logger) {
-		log.Warn("server state changed", "pool", "main", "server", "b", "from", "LEAVING", "to", "OUT", "why", "all instances know that it leaves")
+		log.Warn("server state changed", event.ServerPhase.Attr(), "pool", "main", "server", "b", "from", "LEAVING", "to", "OUT", "why", "all instances know that it leaves")
 		for i := range 3 * mostEvents {
-			log.Info("slow command", "command", "get", "key", fmt.Sprint(i), "keys", 1, "ms", 120, "phase", "answer")
+			log.Info("slow command", event.SlowCommand.Attr(), "command", "get", "key", fmt.Sprint(i), "keys", 1, "ms", 120, "phase", "answer")
 		}
 	})
 	if len(list) != mostEvents || list[0].Text != "b is out: its keys live elsewhere now" || list[1].Text != "get of 513 took 120 ms" {
@@ -38,54 +40,54 @@ func TestSlowCommandsPushNothingOut(t *testing.T) {
 
 func TestTold(t *testing.T) {
 	for _, test := range []struct {
-		msg   string
-		attrs []any
-		want  Description
+		reports event.Event
+		attrs   []any
+		want    Description
 	}{
-		{"server state changed", []any{"server", "b", "from", "up", "to", "suspect", "why", "server b (10.0.0.1:11211) is down: connection refused"},
+		{event.ServerPhase, []any{"server", "b", "from", "up", "to", "suspect", "why", "server b (10.0.0.1:11211) is down: connection refused"},
 			Description{Tone: Bad, Kind: "suspect", Text: "b refuses connections", More: "connection refused", Mark: true}},
-		{"server state changed", []any{"server", "b\x1b[2J\u202e", "from", "up", "to", "suspect", "why", "no answer"},
+		{event.ServerPhase, []any{"server", "b\x1b[2J\u202e", "from", "up", "to", "suspect", "why", "no answer"},
 			Description{Tone: Bad, Kind: "suspect", Text: `b\x1b[2J\xe2\x80\xae does not answer`, More: "no answer", Mark: true}},
-		{"server state changed", []any{"server", "b", "from", "no order", "to", "ordered drain", "why", "by order"}, Description{}},
-		{"pool state changed", []any{"pool", "main", "from", "closed", "to", "fail-open", "why", "2 of 3 servers are suspect"},
+		{event.ServerPhase, []any{"server", "b", "from", "no order", "to", "ordered drain", "why", "by order"}, Description{}},
+		{event.PoolState, []any{"pool", "main", "from", "closed", "to", "fail-open", "why", "2 of 3 servers are suspect"},
 			Description{Tone: Bad, Kind: "suspect", Text: "Pool main: no server is ejected now", More: "2 of 3 servers are suspect"}},
-		{"pool state changed", []any{"pool", "main", "from", "fail-open", "to", "closed", "why", ""},
+		{event.PoolState, []any{"pool", "main", "from", "fail-open", "to", "closed", "why", ""},
 			Description{Tone: Good, Kind: Up, Text: "Pool main: its servers are ejected again"}},
-		{"pool state changed", []any{"pool", "main", "from", "fail-open", "to", "gone", "why", "no server of the pool answers"},
+		{event.PoolState, []any{"pool", "main", "from", "fail-open", "to", "gone", "why", "no server of the pool answers"},
 			Description{Tone: Bad, Kind: "suspect", Text: "Pool main: unreachable", More: "no server of the pool answers"}},
-		{"pool state changed", []any{"pool", "main", "from", "gone", "to", "back", "why", "a server of the pool answers"},
+		{event.PoolState, []any{"pool", "main", "from", "gone", "to", "back", "why", "a server of the pool answers"},
 			Description{Tone: Good, Kind: Up, Text: "Pool main: reachable again", More: "a server of the pool answers"}},
-		{"operator drained server", []any{"pool", "main", "server", "b", "order", "drain"},
+		{event.Drained, []any{"pool", "main", "server", "b", "order", "drain"},
 			Description{Tone: Warn, Kind: Drained, Text: "Operator drained b"}},
-		{"operator took server down", []any{"pool", "main", "server", "b", "order", "down"},
+		{event.TakenDown, []any{"pool", "main", "server", "b", "order", "down"},
 			Description{Tone: Warn, Kind: Drained, Text: "Operator took b down"}},
-		{"operator restored server", []any{"pool", "main", "server", "b", "order", "restore"},
+		{event.Restored, []any{"pool", "main", "server", "b", "order", "restore"},
 			Description{Tone: Good, Kind: Up, Text: "Operator restored b"}},
-		{"server connection lost with requests in flight", []any{"server", "b", "requests", 1, "why", "connection reset by peer"},
+		{event.ConnectionLost, []any{"server", "b", "requests", 1, "why", "connection reset by peer"},
 			Description{Tone: Bad, Kind: Down, Text: "b hung up with 1 request in flight", More: "connection reset by peer"}},
-		{"tag invalidated", []any{"tag", "user7", "servers", 3, "count", 12},
+		{event.TagInvalidated, []any{"tag", "user7", "servers", 3, "count", 12},
 			Description{Tone: Good, Kind: Up, Text: "Tag user7 is invalidated", More: "12 invalidations since the last one that was logged", Minor: true}},
-		{"server down", []any{"server", "b", "why", "connection refused"},
+		{event.ServerDown, []any{"server", "b", "why", "connection refused"},
 			Description{Tone: Bad, Kind: Down, Text: "b is down", More: "connection refused", Mark: true, Only: "fail_fast"}},
-		{"slow command", []any{"command", "get", "key", "home:top", "keys", 3, "server", "b (10.0.0.1:11211)", "ms", 250, "phase", "queue", "error", "timeout"},
+		{event.SlowCommand, []any{"command", "get", "key", "home:top", "keys", 3, "server", "b (10.0.0.1:11211)", "ms", 250, "phase", "queue", "error", "timeout"},
 			Description{Tone: Warn, Kind: "warm", Text: "get of 3 keys took 250 ms", More: "b (10.0.0.1:11211), most of it: queue, timeout", Minor: true}},
-		{"the configuration was refused; the old one stays in force", []any{"file", "/etc/r.yaml", "error", "/etc/r.yaml:3: no"},
-			Description{Tone: Bad, Kind: Down, Text: "The new configuration was refused; the old one stays", More: "r.yaml:3: no", Mark: true}},
-		{"the configuration was read again and is in force", []any{"file", "/etc/r.yaml", "generation", 2},
+		{event.ConfigRejected, []any{"file", "/etc/r.yaml", "error", "/etc/r.yaml:3: no"},
+			Description{Tone: Bad, Kind: Down, Text: "The new configuration was rejected; the old one stays", More: "r.yaml:3: no", Mark: true}},
+		{event.ConfigAdopted, []any{"file", "/etc/r.yaml", "generation", 2},
 			Description{Tone: Good, Kind: Up, Text: "Configuration 2 is in force", More: "r.yaml", Mark: true}},
-		{"another instance ejects a server by a pool that does not eject it here", []any{"server", "b", "address", "10.0.0.1:11211", "pools", []string{"main"}, "other", "o\x00", "why", "it is so"},
+		{event.EjectedElsewhere, []any{"server", "b", "address", "10.0.0.1:11211", "pools", []string{"main"}, "other", "o\x00", "why", "it is so"},
 			Description{Tone: Bad, Kind: "suspect", Text: `Another instance ejects b in its pool o\x00`, More: "it is so"}},
-		{"no other instance ejects a server any more by that pool, which does not eject it here", []any{"server", "b", "other", "o"},
+		{event.EjectedNowhere, []any{"server", "b", "other", "o"},
 			Description{Tone: Good, Kind: Up, Text: "No other instance ejects b in its pool o any more"}},
-		{"another instance does not eject a server that is ejected here", []any{"server", "b", "other", "o", "why", "it is so"},
+		{event.KeptElsewhere, []any{"server", "b", "other", "o", "why", "it is so"},
 			Description{Tone: Bad, Kind: "suspect", Text: "Another instance has b in its pool o and does not eject it", More: "it is so"}},
-		{"no other instance has a server any more in that pool, which does not eject it", []any{"server", "b", "other", "o"},
+		{event.KeptNowhere, []any{"server", "b", "other", "o"},
 			Description{Tone: Good, Kind: Up, Text: "No other instance has b in its pool o any more"}},
-		{"listening", []any{"address", "127.0.0.1:11211"}, Description{}},
-		{"something new", []any{"why", "it is so"}, Description{Tone: Good, Kind: "warm", Text: "something new", More: "it is so"}},
+		{event.Hidden, []any{"address", "127.0.0.1:11211"}, Description{}},
+		{event.Other, []any{"why", "it is so"}, Description{Tone: Good, Kind: "warm", Text: "something new", More: "it is so"}},
 	} {
-		if got := logged(t, func(log *slog.Logger) { log.Info(test.msg, test.attrs...) }); got[0] != test.want {
-			t.Errorf("%s %v:\n got %+v\nwant %+v", test.msg, test.attrs, got[0], test.want)
+		if got := logged(t, func(log *slog.Logger) { log.Info("something new", append(test.attrs, test.reports.Attr())...) }); got[0] != test.want {
+			t.Errorf("%d %v:\n got %+v\nwant %+v", test.reports, test.attrs, got[0], test.want)
 		}
 	}
 }

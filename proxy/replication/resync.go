@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"ringside/proxy/event"
 	"ringside/proxy/health"
 	"ringside/proxy/health/divert"
 	"ringside/proxy/link"
@@ -147,11 +148,11 @@ func (f *resync) retry(e *Replicator, why string) {
 	e.At(link.ResyncTimer, f.at)
 	if why != "" && why != f.why {
 		f.why = why
-		what := "rejoined server can't be filled now"
+		what, reports := "rejoined server can't be filled now", event.ResyncFailed
 		if f.leaving {
-			what = "keys that a server must give up can't move to other servers now"
+			what, reports = "keys that a server must give up can't move to other servers now", event.Other
 		}
-		e.LogLimited(slog.LevelWarn, f.bp.Pool.Name+" "+f.to.Target.Name, what, "pool", f.bp.Pool.Name, "server", f.to.Target.Name, "why", why)
+		e.LogLimited(slog.LevelWarn, f.bp.Pool.Name+" "+f.to.Target.Name, what, reports.Attr(), "pool", f.bp.Pool.Name, "server", f.to.Target.Name, "why", why)
 	}
 }
 
@@ -382,6 +383,6 @@ func (f *resync) passed(e *Replicator) {
 		e.At(link.ResyncTimer, e.Now)
 	default:
 		m.Incomplete, m.Resync = false, nil
-		e.LogLimited(slog.LevelInfo, f.bp.Pool.Name+" "+f.to.Target.Name, "rejoined server is filled", "pool", f.bp.Pool.Name, "server", f.to.Target.Name, "keys", f.filled)
+		e.LogLimited(slog.LevelInfo, f.bp.Pool.Name+" "+f.to.Target.Name, "rejoined server is filled", event.ResyncDone.Attr(), "pool", f.bp.Pool.Name, "server", f.to.Target.Name, "keys", f.filled)
 	}
 }

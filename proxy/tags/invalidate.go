@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"ringside/proxy/event"
 	"ringside/proxy/health"
 	"ringside/proxy/health/divert"
 	"ringside/proxy/routing"
@@ -58,7 +59,7 @@ func (t *Tags) lead(k *task.Task, rt *routing.Route, name []byte) {
 		case t.gens() != gens && t.Now < k.Deadline: // a server that was skipped may serve reads by now
 			t.lead(k, rt, name)
 		case i < 0:
-			t.Clients.LogLimited(slog.LevelInfo, "", "tag invalidated", "tag", string(name), "servers", len(answers))
+			t.Clients.LogLimited(slog.LevelInfo, "", "tag invalidated", event.TagInvalidated.Attr(), "tag", string(name), "servers", len(answers))
 			k.AnswerKind(wire.Deleted)
 		case waits && t.Now < k.Deadline:
 			t.Park(k, k.Deadline, t.gens)

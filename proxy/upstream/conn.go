@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"ringside/proxy/event"
 	"ringside/proxy/link"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
@@ -430,7 +431,7 @@ func (c *Conn) Lost(err error) {
 			return
 		}
 		srv.Count.Lost++
-		srv.e.LogLimited(slog.LevelWarn, srv.Label(), "server connection lost with requests in flight", "server", srv.Target.Name, "address", srv.Target.Address, "requests", owed, "why", why)
+		srv.e.LogLimited(slog.LevelWarn, srv.Label(), "server connection lost with requests in flight", event.ConnectionLost.Attr(), "server", srv.Target.Name, "address", srv.Target.Address, "requests", owed, "why", why)
 		c.failAll("server "+srv.Label()+": "+why, stats.Lost)
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"ringside/proxy/event"
 	"ringside/proxy/health"
 	"ringside/proxy/link"
 	"ringside/proxy/stats"
@@ -208,7 +209,7 @@ func (srv *Server) goDown(why string, refused bool) {
 		srv.changed = e.Now
 		srv.wait = int64(b.First)
 		srv.before = srv.Count.Refused + srv.Count.Failed
-		e.LogLimited(slog.LevelWarn, srv.Label(), "server down", "server", srv.Target.Name, "address", srv.Target.Address, "why", why)
+		e.LogLimited(slog.LevelWarn, srv.Label(), "server down", event.ServerDown.Attr(), "server", srv.Target.Name, "address", srv.Target.Address, "why", why)
 	} else {
 		srv.wait = min(srv.wait*2, int64(b.Max))
 	}
@@ -254,7 +255,7 @@ func (c *Conn) comeUp() {
 	if srv.Down {
 		out := time.Duration(srv.e.Now - srv.changed).Round(time.Millisecond)
 		srv.Down, srv.Why, srv.changed = false, "", srv.e.Now
-		srv.e.LogLimited(slog.LevelInfo, srv.Label(), "server up", "server", srv.Target.Name, "address", srv.Target.Address,
+		srv.e.LogLimited(slog.LevelInfo, srv.Label(), "server up", event.ServerUp.Attr(), "server", srv.Target.Name, "address", srv.Target.Address,
 			"out", out.String(), "failed", srv.Count.Refused+srv.Count.Failed-srv.before)
 		srv.e.Observer.Up(srv)
 	}
