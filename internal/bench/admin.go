@@ -40,7 +40,7 @@ func troubles(target *child) string {
 var troubleMetrics = []string{
 	"ringside_client_connections_refused_total", "ringside_client_connections_closed_total", "ringside_values_refused_total",
 	"ringside_server_requests_failed_total", "ringside_server_requests_timed_out_total", "ringside_server_requests_refused_total",
-	"ringside_server_outages_total", "ringside_pairing_doubts_total",
+	"ringside_server_outages_total", "ringside_desyncs_total",
 }
 
 // Metrics are the samples of a Prometheus page: values by name with labels.

@@ -307,7 +307,7 @@ func (s *soak) account(ctx context.Context) error {
 			s.out.Failed = append(s.out.Failed, fmt.Sprintf("%g %s", n, what))
 		}
 	}
-	fail(m.Sum("ringside_pairing_doubts_total"), "replies could not be paired with a request")
+	fail(m.Sum("ringside_desyncs_total"), "replies could not be paired with a request")
 	fail(m.Sum("ringside_client_connections_closed_total"), "clients were closed by Ringside")
 	fail(m.Sum("ringside_client_connections_refused_total"), "clients were refused")
 	fail(m.Sum("ringside_values_refused_total"), "values were refused")

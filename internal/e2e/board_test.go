@@ -154,7 +154,7 @@ func TestBoardAndAlerts(t *testing.T) {
 	tool(t, binary, "server", "drain", servers[0].address, "--admin", r.admin)
 	eventually(t, "RingsideServerDrained is pending", func() bool { return state("RingsideServerDrained") == "pending" })
 	eventually(t, "a server is out by order", func() bool { return len(value(`ringside_failover_phase == 2`)) == 1 })
-	if is := value(`max by (pool, server) (ringside_failover_phase) != 0 unless max by (pool, server) (ringside_server_ordered_away) == 1`); len(is) != 0 || state("RingsideServerOut") != "inactive" {
+	if is := value(`max by (pool, server) (ringside_failover_phase) != 0 unless max by (pool, server) (ringside_server_override) == 1`); len(is) != 0 || state("RingsideServerOut") != "inactive" {
 		t.Errorf("RingsideServerOut is %s for a server that an operator has taken out: %v", state("RingsideServerOut"), is)
 	}
 	tool(t, binary, "server", "restore", servers[0].address, "--admin", r.admin)

@@ -101,7 +101,7 @@ func TestGuardHerd(t *testing.T) {
 			}
 			wins := 0
 			for _, r := range rs {
-				wins += r.count(t, "ringside_guard_wins_total")
+				wins += r.count(t, "ringside_guard_leases_total")
 			}
 			if wins != 3 {
 				t.Errorf("%d wins, want 3", wins)

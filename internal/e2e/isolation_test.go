@@ -39,7 +39,7 @@ func TestIsolation(t *testing.T) {
 		for range 600 {
 			v.pipeline(random)
 		}
-		if n := r.metric(t, "ringside_pairing_doubts_total"); n != 0 {
+		if n := r.metric(t, "ringside_desyncs_total"); n != 0 {
 			t.Errorf("%v connections were aborted", n)
 		}
 	})
@@ -297,7 +297,7 @@ func TestServerThatLies(t *testing.T) {
 				if !strings.HasPrefix(line, "SERVER_ERROR") || !strings.Contains(line, "named another key or opaque") {
 					t.Errorf("%q is answered with %q", c.ask, line)
 				}
-				if n := r.metric(t, "ringside_pairing_doubts_total"); n != 1 {
+				if n := r.metric(t, "ringside_desyncs_total"); n != 1 {
 					t.Errorf("%v connections were aborted, want 1", n)
 				}
 			})

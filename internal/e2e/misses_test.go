@@ -47,7 +47,7 @@ func TestWhyKeysMiss(t *testing.T) {
 	// While keys miss for no known reason, Ringside reads a server's counts every five
 	// seconds. It reports a miss as evicted if the count of evictions has grown since the
 	// key was stored. So the test reads other keys until Ringside has seen that.
-	const evicted = `ringside_misses_judged_total{reason="evicted",route=""}`
+	const evicted = `ringside_miss_reasons_total{reason="evicted",route=""}`
 	each("v:", 0)
 	read := 0
 	eventually(t, "the server's count of evictions has moved", func() bool {
@@ -81,7 +81,7 @@ func TestWhyKeysMiss(t *testing.T) {
 
 	all, right := 0, 0
 	for reason, n := range truth {
-		told := int(r.metric(t, fmt.Sprintf("ringside_misses_judged_total{reason=%q,route=%q}", reason, ""))) - before[reason]
+		told := int(r.metric(t, fmt.Sprintf("ringside_miss_reasons_total{reason=%q,route=%q}", reason, ""))) - before[reason]
 		t.Logf("%s: %d told of %d", reason, told, n)
 		all, right = all+n, right+min(n, told)
 	}

@@ -82,9 +82,9 @@ func TestRollCall(t *testing.T) {
 			return ok
 		})
 	}
-	for name, want := range map[string]float64{"ringsides": 5, "differing": 1} {
-		eventually(t, fmt.Sprintf("ringside_roll_%s is %v", name, want), func() bool {
-			return all[0].metric(t, fmt.Sprintf("ringside_roll_%s{pool=%q}", name, "main")) == want
+	for name, want := range map[string]float64{"": 5, "_differing": 1} {
+		eventually(t, fmt.Sprintf("ringside_peers%s is %v", name, want), func() bool {
+			return all[0].metric(t, fmt.Sprintf("ringside_peers%s{pool=%q}", name, "main")) == want
 		})
 	}
 	x := startTerminal(t, 120, 50, nil, binary, "top", "--admin", all[1].admin)
@@ -131,10 +131,10 @@ func TestRollCallOfCopies(t *testing.T) {
 		}
 		json.Unmarshal(out, &now) // on an error, eventually polls again
 		return now.Roll.Of == 2 && now.Roll.Apart == 1 && now.Health.Level != "good" && strings.Contains(now.Health.Text, "keeps replicas on other servers than this instance") &&
-			r.metric(t, `ringside_roll_copies_apart{pool="main"}`) == 1
+			r.metric(t, `ringside_peers_placing_differently{pool="main"}`) == 1
 	}
 	alike := func(r *ringside) bool {
-		return r.metric(t, `ringside_roll_ringsides{pool="main"}`) == 2 && r.metric(t, `ringside_roll_copies_apart{pool="main"}`) == 0
+		return r.metric(t, `ringside_peers{pool="main"}`) == 2 && r.metric(t, `ringside_peers_placing_differently{pool="main"}`) == 0
 	}
 	both := func(what string, is func(*ringside) bool) {
 		t.Helper()

@@ -106,7 +106,7 @@ func TestClientThatLeaves(t *testing.T) {
 		f.halt(t)
 		c.serves(t, c.keys)
 		eventually(t, "nothing stays in flight", func() bool { return c.metric(t, "ringside_requests_in_flight") == 0 })
-		if got := c.metric(t, "ringside_pairing_doubts_total"); got != 0 {
+		if got := c.metric(t, "ringside_desyncs_total"); got != 0 {
 			t.Errorf("%v pairing doubts", got)
 		}
 	})

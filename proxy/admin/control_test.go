@@ -235,15 +235,15 @@ func TestClient(t *testing.T) {
 			}
 			got := scrape(t, s.Handler())
 			for name, want := range map[string]float64{
-				`ringside_server_ordered_away{address="10.0.0.1:11211",order="down",pool="second",server="a"}`:            1,
-				`ringside_server_ordered_away{address="unix:/run/m.sock",order="drain",pool="second",server="sock"}`:      1,
+				`ringside_server_override{address="10.0.0.1:11211",order="down",pool="second",server="a"}`:                1,
+				`ringside_server_override{address="unix:/run/m.sock",order="drain",pool="second",server="sock"}`:          1,
 				`ringside_server_requests_refused_total{address="10.0.0.2:11211",reason="ordered",server="` + beta + `"}`: 0,
 			} {
 				if v, ok := got[name]; !ok || v != want {
 					t.Errorf("%s is %v", name, v)
 				}
 			}
-			if _, ok := got[`ringside_server_ordered_away{address="10.0.0.1:11211",order="down",pool="first",server="a"}`]; ok {
+			if _, ok := got[`ringside_server_override{address="10.0.0.1:11211",order="down",pool="first",server="a"}`]; ok {
 				t.Error("an order that nobody has given is shown")
 			}
 			for _, name := range []string{"sock", "a"} {

@@ -163,10 +163,10 @@ var (
 			"on replicas, are not counted.")
 	serverTimedOut = perServer.counter("server_requests_timed_out_total",
 		"The part of ringside_server_requests_failed_total that got no reply in time.")
-	serverUndone = perServer.counter("server_mutations_undone_total",
+	serverUndone = perServer.counter("server_late_deletes_total",
 		"Late deletes sent to the server, one for each failed write that it may still run. A replicated key can get a tombstone "+
 			"instead.")
-	serverUndoLost = perServer.counter("server_mutations_undo_lost_total",
+	serverUndoLost = perServer.counter("server_late_deletes_lost_total",
 		"Late deletes that got no reply. A stale value can remain on the server.")
 	serverRefused = perServer.counter("server_requests_refused_total",
 		"Requests to the server that were rejected before they were sent, by reason. down: the server is down. queue_full: its queue "+
@@ -194,7 +194,7 @@ var (
 	serverVersion = perServer.gauge("server_version_info",
 		"Always 1. The label version is the version that the server reported last. Absent until the server has reported one.",
 		"version")
-	serverOrdered = gauge("server_ordered_away",
+	serverOrdered = gauge("server_override",
 		"1 while an operator's override keeps requests away from the server of this pool. The label order is drain or down. Absent "+
 			"without an override.",
 		"pool", "server", "address", "order")
@@ -212,26 +212,26 @@ var (
 		"Ejections of the server from the pool, by any instance, since the view record was created.")
 	failoverChanges = counter("failover_changes_total",
 		"State changes of the server that this instance has seen, by new state: up, suspect, or a phase. If the label server is "+
-			"empty, the pool changed its state.",
+			"empty, the pool changed its state: closed, fail-open, gone, back, kept, suspended, suspect-only, apart or alike.",
 		"pool", "server", "to")
 	failoverLease = perMember.gauge("failover_lease_seconds",
 		"Time until the lease from the last successful ping of the server expires, in seconds. Negative if it has expired.")
-	rollAll = perPool.gauge("roll_ringsides",
+	rollAll = perPool.gauge("peers",
 		"Instances that serve the pool, including this one. Absent for pools that neither move keys nor keep replicas, and while the "+
 			"roll call is not running.")
-	rollDiffer = perPool.gauge("roll_differing",
+	rollDiffer = perPool.gauge("peers_differing",
 		"Instances with other pools or routes than most instances. If there are more than 200, only a sample is compared. The "+
 			"dashboard and ringside top show which ones differ.")
-	rollApart = perPool.gauge("roll_copies_apart",
+	rollApart = perPool.gauge("peers_placing_differently",
 		"Instances that place replicas on other servers than this one. Their servers, weights, replicas or replicas_on differ. Alert on "+
 			"more than 0.")
-	rollBad = perPool.counter("roll_unreadable_total",
+	rollBad = perPool.counter("peers_unreadable_total",
 		"Items and entries of the roll call that could not be parsed.")
 )
 
 // Metrics of hot keys, reasons of misses, and replicas.
 var (
-	copiesRepaired = counter("copies_repaired_total",
+	copiesRepaired = counter("replicas_repaired_total",
 		"Repairs of single keys on replicas, by result. done: started. dropped: rejected by the repair rate or because too many wait, "+
 			"or given up after repeated failures.",
 		"result")
@@ -244,23 +244,23 @@ var (
 		"rank")
 	hotLooks = gauge("hot_key_one_in",
 		"One in this many requests is sampled to find hot keys.")
-	missReasons = counter("misses_judged_total",
+	missReasons = counter("miss_reasons_total",
 		"Misses of sampled keys, by route and reason. unsure: the reason is not known. never: the key was not set while it was "+
 			"observed. expired: its lifetime ended. deleted: a client deleted it. evicted: its server evicts values, and there is no "+
 			"other reason. flushed: its server was flushed. out: its server is or was ejected. moved: a reload moved it. invalidated: one "+
 			"of its tags was invalidated. A series is absent until its reason occurs.",
 		"route", "reason")
-	missFills = perRoute.counter("origin_fills_total",
+	missFills = perRoute.counter("rebuilds_total",
 		"Sets of sampled keys that followed a miss of the key within a minute, by route.")
-	missSeconds = perRoute.counter("origin_seconds_total",
-		"Sum of the times from a miss to its set, in seconds, for the sets in ringside_origin_fills_total. This is the time that the "+
+	missSeconds = perRoute.counter("rebuilds_seconds_total",
+		"Sum of the times from a miss to its set, in seconds, for the sets in ringside_rebuilds_total. This is the time that the "+
 			"application needs to rebuild values.")
-	missQuantile = gauge("origin_seconds",
+	missQuantile = gauge("rebuild_seconds",
 		"Time from a miss to its set, in seconds: percentiles of the last 128 sets on the route. Absent before the first one.",
 		"route", "percentile")
-	missChosen = gauge("misses_remembered_ratio",
+	missChosen = gauge("miss_reasons_sampled_ratio",
 		"Fraction of the keys that are sampled to find the reasons of misses, 0 to 1. Absent with admin.misses: off.")
-	copiesMarks = counter("marks_total",
+	copiesMarks = counter("tombstones_total",
 		"Tombstones on replicas, by event and by the command that caused it: delete, add, repair, other. A tombstone marks a key on "+
 			"which a command is working. made: stored. left: sent after a set that timed out. met: found in place of a value. taken: "+
 			"found and replaced by a value. replaced: overlooked by an append or touch, and replaced by a new tombstone. disturbed: gone "+
@@ -277,7 +277,7 @@ var (
 	replyFaults = counter("reply_faults_total",
 		"Commands that would have ended without a reply, or that got more than one. A command without a reply gets SERVER_ERROR. Any "+
 			"value other than 0 is a bug in Ringside.")
-	doubts = counter("pairing_doubts_total",
+	doubts = counter("desyncs_total",
 		"Server connections aborted because a reply could not be matched to a request. Any value other than 0 is a bug in Ringside or "+
 			"in a server.")
 	poolServer = gauge("pool_server",

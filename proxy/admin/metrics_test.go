@@ -169,8 +169,8 @@ func judged(t *testing.T) *proxy.Proxy {
 	l.mustSay(t, c, "set a1 0 0 2\r\nhi\r\n", "STORED\r\n")
 	got := scrape(t, New(p, Options{}).Handler())
 	for name, want := range map[string]float64{
-		`ringside_misses_judged_total{reason="never",route=""}`: 1, `ringside_origin_fills_total{route=""}`: 1,
-		`ringside_origin_seconds_total{route=""}`: .301, `ringside_origin_seconds{percentile="99",route=""}`: .301, `ringside_misses_remembered_ratio`: 1,
+		`ringside_miss_reasons_total{reason="never",route=""}`: 1, `ringside_rebuilds_total{route=""}`: 1,
+		`ringside_rebuilds_seconds_total{route=""}`: .301, `ringside_rebuild_seconds{percentile="99",route=""}`: .301, `ringside_miss_reasons_sampled_ratio`: 1,
 	} {
 		if got[name] != want {
 			t.Errorf("%s is %v, want %v", name, got[name], want)
@@ -254,7 +254,7 @@ func TestScrape(t *testing.T) {
 		`ringside_buffer_lost_total{reason="overwritten"}`: 0,
 		`ringside_buffer_keys`:                             0,
 		`ringside_buffer_pending`:                          0,
-		`ringside_pairing_doubts_total`:                    0,
+		`ringside_desyncs_total`:                           0,
 		`ringside_reply_faults_total`:                      0,
 
 		"ringside_server_up" + a:                                                        1,
@@ -267,8 +267,8 @@ func TestScrape(t *testing.T) {
 		"ringside_server_requests_failed_total" + b:                                     1,
 		"ringside_server_requests_timed_out_total" + b:                                  0,
 		"ringside_server_zombie_connections" + b:                                        0,
-		"ringside_server_mutations_undone_total" + b:                                    0,
-		"ringside_server_mutations_undo_lost_total" + b:                                 0,
+		"ringside_server_late_deletes_total" + b:                                        0,
+		"ringside_server_late_deletes_lost_total" + b:                                   0,
 		"ringside_server_requests_refused_total" + server(beta, beta, `,reason="down"`): 2,
 		"ringside_server_dials_total" + a:                                               2,
 		"ringside_server_dials_total" + b:                                               1,

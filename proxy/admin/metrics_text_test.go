@@ -60,8 +60,8 @@ func TestOrdersOfMembers(t *testing.T) {
 	out := newOutput()
 	out.pools(proxy.NewProxy(&table.Table{}, "1", slog.New(slog.DiscardHandler)), []*table.Pool{{Name: "main", Servers: []table.Target{a, b}}},
 		[]stats.PhaseSnapshot{{Pool: "main", Target: a, Override: health.Drain}, {Pool: "main", Target: b}})
-	const want = `ringside_server_ordered_away{address="10.0.0.1:11211",order="drain",pool="main",server="a"} 1` + "\n"
-	if text := string(out.appendTo(nil)); !strings.Contains(text, want) || strings.Count(text, "\nringside_server_ordered_away{") != 1 {
+	const want = `ringside_server_override{address="10.0.0.1:11211",order="drain",pool="main",server="a"} 1` + "\n"
+	if text := string(out.appendTo(nil)); !strings.Contains(text, want) || strings.Count(text, "\nringside_server_override{") != 1 {
 		t.Errorf("lacks %s or has more:\n%s", want, text)
 	}
 }

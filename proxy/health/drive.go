@@ -20,8 +20,8 @@ const (
 // The states of a pool as a whole.
 const (
 	poolKept     = "kept"
-	poolForeign  = "suspended: instances have different membership lists"
-	poolNoMeta   = "suspect only: " + serverNoMeta
+	poolForeign  = "suspended"    // instances have different lists of servers
+	poolNoMeta   = "suspect-only" // servers become suspect, and are not ejected
 	serverNoMeta = "a server doesn't know meta commands"
 )
 
@@ -64,10 +64,10 @@ func (k *Keeper) judge(now int64) {
 	pool, cause := poolKept, ""
 	switch {
 	case k.any(func(i int) bool { return k.servers[i].noMeta }):
-		pool = poolNoMeta
+		pool, cause = poolNoMeta, serverNoMeta
 	case now < k.foreignUntil:
 		pool = poolForeign
-		cause = "a view record was written under another list, by another instance or by this one before a reload"
+		cause = "instances have different server lists: a view record was written under another list, by another instance or by this one before a reload"
 	}
 	if pool != k.pool {
 		k.event(-1, k.pool, pool, cause)

@@ -458,7 +458,7 @@ func TestOtherMembershipListSuspends(t *testing.T) {
 	if !p.k.strict() || p.k.Verdict(0).ValidUntil <= w.now {
 		t.Error("the guarantee does not come back")
 	}
-	if !w.logged("server -1: kept -> suspended: instances have different membership lists (a view record was written under another list, by another instance or by this one before a reload)") || !w.logged("-> kept") {
+	if !w.logged("server -1: kept -> suspended (instances have different server lists: a view record was written under another list, by another instance or by this one before a reload)") || !w.logged("-> kept") {
 		t.Error("nobody says so")
 	}
 }
@@ -476,7 +476,7 @@ func TestServerWithoutMetaCommands(t *testing.T) {
 	if v := k.Verdict(0); !v.Suspect || !strings.Contains(v.Step, "meta commands") {
 		t.Errorf("%+v", v)
 	}
-	if !w.logged("suspect only: a server doesn't know meta commands") {
+	if !w.logged("suspect-only (a server doesn't know meta commands)") {
 		t.Error("nobody says so")
 	}
 	w.nodes[2].old = false // it was upgraded

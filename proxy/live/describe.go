@@ -68,6 +68,10 @@ func describe(e event.Event, is map[string]any) Description {
 			t.More = "pool " + word("pool")
 		case "fail-open":
 			t.Text += "no server is ejected now"
+		case "suspended":
+			t.Text += "the guarantee of strict consistency is suspended"
+		case "suspect-only":
+			t.Text += "its servers are not ejected"
 		case "gone":
 			t.Text += "unreachable"
 		case "back":

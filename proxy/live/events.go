@@ -22,7 +22,7 @@ const mostEvents = 256
 // zero Events is empty.
 type Events struct {
 	mu     sync.Mutex
-	list   []record           // oldest first
+	list   []record          // oldest first
 	follow map[*Sampler]bool // samplers that each new event is published to
 }
 

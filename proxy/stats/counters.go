@@ -36,7 +36,7 @@ const (
 
 var outcomeNames = [NumOutcomes]string{
 	"ok", "hit", "miss", "stored", "not_stored", "exists", "not_found", "client_error", "server_error",
-	"timeout", "lost", "unavailable", "crowded",
+	"timeout", "lost", "unavailable", "queue_full",
 }
 
 func (o Outcome) String() string { return outcomeNames[o] }

@@ -69,7 +69,7 @@ func (t *ServerSnapshot) Report(r *Report) {
 	r.Count("timed_out", t.TimedOut)
 	r.Int("timeouts_in_a_row", t.Timeouts)
 	r.Count("refused", t.Refused)
-	r.Count("crowded", t.ServerCounters.Crowded)
+	r.Count("queue_full", t.ServerCounters.Crowded)
 	r.Count("shed", t.Shed)
 	r.Count("undone", t.LateDeletes)
 	r.Count("undo_lost", t.LateDeletesLost)
