@@ -155,20 +155,20 @@ func (e *Engine) logShared(srv *upstream.Server, before, now []string) {
 		switch {
 		case slices.Contains(before, other):
 		case strings.HasPrefix(other, roll.Keeps):
-			log(event.KeptElsewhere, slog.LevelWarn, other, "another instance does not eject a server that is ejected here",
-				"why", "this instance flushes the server when it returns, with what that pool has stored there by then: give all instances the same pools, or each pool its own servers")
+			log(event.KeptElsewhere, slog.LevelWarn, other, "another instance has a server in a pool that does not eject it; this instance ejects it",
+				"why", "this instance flushes the server when it returns, and with it the data of that pool: give all instances the same pools, or each pool its own servers")
 		default:
-			log(event.EjectedElsewhere, slog.LevelWarn, other, "another instance ejects a server by a pool that does not eject it here",
-				"why", "that pool flushes the server when it returns, with what these pools have stored there by then: give all instances the same pools, or each pool its own servers")
+			log(event.EjectedElsewhere, slog.LevelWarn, other, "another instance ejects a server; no pool of this instance does",
+				"why", "the other instance flushes the server when it returns, and with it the data of these pools: give all instances the same pools, or each pool its own servers")
 		}
 	}
 	for _, other := range before {
 		switch {
 		case slices.Contains(now, other):
 		case strings.HasPrefix(other, roll.Keeps):
-			log(event.KeptNowhere, slog.LevelInfo, other, "no other instance has a server any more in that pool, which does not eject it")
+			log(event.KeptNowhere, slog.LevelInfo, other, "no other instance has the server in a pool that does not eject it any more")
 		default:
-			log(event.EjectedNowhere, slog.LevelInfo, other, "no other instance ejects a server any more by that pool, which does not eject it here")
+			log(event.EjectedNowhere, slog.LevelInfo, other, "no other instance ejects the server any more")
 		}
 	}
 }

@@ -61,7 +61,7 @@ func TestFewDescriptors(t *testing.T) {
 		if n := r.metric(t, `ringside_client_connections_refused_total{reason="limit"}`) + r.metric(t, `ringside_client_connections_refused_total{reason="descriptors"}`); int(n) < told { // a probe by the test helper may have been refused too
 			t.Errorf("%v refused are counted, %d were told", n, told)
 		}
-		r.logged(t, `clients were refused: limits.clients is reached" count=\d+`)
+		r.logged(t, `clients rejected: limits.clients reached" count=\d+`)
 		most := 4 + int(time.Since(began)/(5*time.Second)) // a lasting condition is logged every ten seconds
 		if lines := regexp.MustCompile(`level=(WARN|ERROR)`).FindAllString(r.out.String(), -1); len(lines) > most {
 			t.Errorf("%d lines warn", len(lines))

@@ -23,8 +23,8 @@ func TestServerOfTwoFiles(t *testing.T) {
 		r          *ringside
 		pool, says string
 	}{
-		{keeps, "keeps", "another instance ejects a server by a pool that does not eject it here"},
-		{ejects, "ejects", "another instance does not eject a server that is ejected here"},
+		{keeps, "keeps", "another instance ejects a server; no pool of this instance does"},
+		{ejects, "ejects", "another instance has a server in a pool that does not eject it; this instance ejects it"},
 	} {
 		for range 5 { // minutes
 			if strings.Contains(c.r.out.String(), c.says) {

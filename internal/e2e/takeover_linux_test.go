@@ -177,7 +177,7 @@ func TestTakeOverUnderAttack(t *testing.T) {
 	i := intrude(t, "flood", old.admin, "")
 	before := openDescriptors(t, old.cmd.Process.Pid)
 	next := start(t, old.cmd.Path, "serve", "--take-over", "-c", old.file)
-	old.logged(t, "handed over")
+	old.logged(t, "take-over complete")
 	if n := openDescriptors(t, old.cmd.Process.Pid); n > before+300 {
 		t.Errorf("the old instance has %d descriptors, %d before", n, before)
 	}

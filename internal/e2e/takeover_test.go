@@ -93,7 +93,7 @@ func TestTakeOver(t *testing.T) {
 
 			old.write(t, config(c.after))
 			next := start(t, old.cmd.Path, "serve", "--take-over", "-c", old.file)
-			old.logged(t, "handed over")
+			old.logged(t, "take-over complete")
 			enough(200)
 			stay.more(t, 1000)
 			if !old.running() {

@@ -29,13 +29,13 @@ type saidBound struct {
 
 // check logs the limits that were reached since their last line.
 func (b *boundLog) check(is stats.Bounds, now time.Time) {
-	b.one("limits.clients", is.Clients, now, "clients were refused: limits.clients is reached")
-	b.one("descriptors", is.Descriptors, now, "clients could not be accepted: raise the limit of open files (ulimit -n, LimitNOFILE), or lower limits.clients")
-	b.one("limits.output_hard", is.Output, now, "clients that don't read their answers were closed: limits.output_hard is reached")
-	b.one("limits.unfinished", is.Unfinished, now, "clients that stopped in the middle of a command were closed: limits.unfinished is reached")
-	b.one("limits.memory clients", is.Memory, now, "the clients that held most were closed: limits.memory is reached")
-	b.one("limits.value", is.TooLarge, now, "values were refused: they are longer than limits.value; raise it if the servers take more (memcached -I)")
-	b.one("limits.memory values", is.Values, now, "values were refused: limits.memory is reached")
+	b.one("limits.clients", is.Clients, now, "clients rejected: limits.clients reached")
+	b.one("descriptors", is.Descriptors, now, "clients not accepted: raise the limit of open files (ulimit -n, LimitNOFILE), or lower limits.clients")
+	b.one("limits.output_hard", is.Output, now, "clients closed because they do not read their replies: limits.output_hard reached")
+	b.one("limits.unfinished", is.Unfinished, now, "clients closed because they stopped in the middle of a command: limits.unfinished reached")
+	b.one("limits.memory clients", is.Memory, now, "clients with the most buffered bytes closed: limits.memory reached")
+	b.one("limits.value", is.TooLarge, now, "values rejected: longer than limits.value; raise it if the servers accept more (memcached -I)")
+	b.one("limits.memory values", is.Values, now, "values rejected: limits.memory reached")
 	var queue, shed uint64
 	var busiest, slowest string
 	for name, s := range is.Servers {
@@ -43,8 +43,8 @@ func (b *boundLog) check(is stats.Bounds, now time.Time) {
 		busiest = most(busiest, name, is.Servers[busiest].Queue, s.Queue)
 		slowest = most(slowest, name, is.Servers[slowest].Shed, s.Shed)
 	}
-	b.one("queue", queue, now, "requests were refused: the queue of a server is full", "most_at", busiest)
-	b.one("limits.memory requests", shed, now, "requests to servers were refused: limits.memory is reached", "most_at", slowest)
+	b.one("queue", queue, now, "requests rejected: the queue of a server is full", "most_at", busiest)
+	b.one("limits.memory requests", shed, now, "requests to servers rejected: limits.memory reached", "most_at", slowest)
 }
 
 // most returns the name with the greater count. If the counts are equal it returns the

@@ -26,7 +26,7 @@ func TestBoundLog(t *testing.T) {
 	if got := at(0, stats.Bounds{}); got != "" {
 		t.Errorf("nothing was reached: %s", got)
 	}
-	if got := at(1, stats.Bounds{Clients: 500}); !strings.Contains(got, "limits.clients is reached\" count=500\n") {
+	if got := at(1, stats.Bounds{Clients: 500}); !strings.Contains(got, "limits.clients reached\" count=500\n") {
 		t.Errorf("the first is said at once: %s", got)
 	}
 	for i := 2; i < 11; i++ {
@@ -42,9 +42,9 @@ func TestBoundLog(t *testing.T) {
 	}
 	got := at(60, stats.Bounds{Clients: 510, Descriptors: 1, Output: 2, Unfinished: 5, Memory: 3, Values: 4, TooLarge: 6, Servers: map[string]stats.ServerBounds{
 		"a": {Queue: 1}, "b": {Queue: 7, Shed: 1}, "c": {Queue: 7}}})
-	for _, want := range []string{"raise the limit of open files (ulimit -n, LimitNOFILE), or lower limits.clients\" count=1\n", "limits.output_hard is reached\" count=2\n",
-		"limits.unfinished is reached\" count=5\n", "closed: limits.memory is reached\" count=3\n", "values were refused: limits.memory is reached\" count=4\n", "longer than limits.value; raise it if the servers take more (memcached -I)\" count=6\n",
-		"the queue of a server is full\" count=15 most_at=b\n", "requests to servers were refused: limits.memory is reached\" count=1 most_at=b\n"} {
+	for _, want := range []string{"raise the limit of open files (ulimit -n, LimitNOFILE), or lower limits.clients\" count=1\n", "limits.output_hard reached\" count=2\n",
+		"limits.unfinished reached\" count=5\n", "closed: limits.memory reached\" count=3\n", "values rejected: limits.memory reached\" count=4\n", "longer than limits.value; raise it if the servers accept more (memcached -I)\" count=6\n",
+		"the queue of a server is full\" count=15 most_at=b\n", "requests to servers rejected: limits.memory reached\" count=1 most_at=b\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("it lacks %q:\n%s", want, got)
 		}

@@ -50,7 +50,7 @@ func fitClients(t *table.Table, loops int, log *slog.Logger) error {
 	if fit < 1 {
 		return fmt.Errorf("the process may open %d files, and needs %d beside its clients: raise the limit (ulimit -n, LimitNOFILE)", files, beside)
 	}
-	log.Warn("limits.clients is lowered to what the process may open: raise the limit of open files (ulimit -n, LimitNOFILE)",
+	log.Warn("limits.clients lowered to the limit of open files: raise that limit (ulimit -n, LimitNOFILE)",
 		"clients", fit, "limits.clients", t.Limits.Clients, "open_files", files, "reserved", beside)
 	t.Limits.Clients = fit
 	return nil

@@ -135,7 +135,7 @@ func (r *Instance) listeningSockets() (names []string, files []*os.File, err err
 // drainClients serves the remaining clients until they disconnect, for at most
 // limits.drain. New clients connect to the other process.
 func (r *Instance) drainClients(signals <-chan os.Signal) error {
-	r.log.Info("handed over: serving the clients that are left", "at_most", r.file.Limits.Drain.String())
+	r.log.Info("take-over complete: serving the remaining clients until they disconnect", "at_most", r.file.Limits.Drain.String())
 	end := time.NewTimer(r.file.Limits.Drain)
 	defer end.Stop()
 	look := time.NewTicker(100 * time.Millisecond)

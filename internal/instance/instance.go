@@ -267,7 +267,7 @@ func (r *Instance) announce() {
 // warn logs the valid but questionable settings of f.
 func (r *Instance) warn(f *config.File) {
 	for _, w := range f.Warnings {
-		r.log.Warn("the configuration is taken as it is", "but", w)
+		r.log.Warn("configuration accepted with a warning", "warning", w)
 	}
 }
 
@@ -326,7 +326,7 @@ func (r *Instance) reread(again bool) (later <-chan time.Time) {
 	if is, err := r.proxy.Snapshot(); err == nil && is.Unsettled > 0 {
 		r.watch.reading()
 		if !again {
-			r.log.Info("the configuration is read again a little later: keys with copies are about to go to other servers by the last one")
+			r.log.Info("reload delayed: replicated keys still move to the servers of the previous configuration")
 		}
 		return time.After(is.Unsettled)
 	}
@@ -359,7 +359,7 @@ func (r *Instance) again() (admin.Reloaded, error) {
 	r.log.Info("new configuration in force", event.ConfigAdopted.Attr(), "file", done.File, "generation", done.Generation, "changes", strings.Join(done.Changes, "; "))
 	r.warn(f)
 	if len(done.NextStart) > 0 {
-		r.log.Warn("these changes take effect at the next start only", "changes", strings.Join(done.NextStart, "; "))
+		r.log.Warn("some changes take effect at the next start only", "changes", strings.Join(done.NextStart, "; "))
 	}
 	r.file = f
 	return done, nil
@@ -390,7 +390,7 @@ func (r *Instance) applyFile() (f *config.File, moves bool, err error) {
 	take()
 	is, err := r.proxy.Snapshot() // each loop adopts the table before it answers
 	if err != nil {
-		r.log.Warn("the configuration is in force, but not all loops go by it yet", "error", err)
+		r.log.Warn("new configuration in force, but not all loops use it yet", "error", err)
 		return f, false, nil
 	}
 	return f, is.Moving, nil
@@ -409,10 +409,10 @@ func (r *Instance) refit() {
 		err = fitClients(t, r.started.Engine.Loops, r.log)
 	}
 	if err != nil {
-		r.log.Error("limits.clients stays as it was, though the limit of open files has changed", "open_files", files, "error", err)
+		r.log.Error("limits.clients not adapted to the new limit of open files", "open_files", files, "error", err)
 		return
 	}
-	r.log.Info("the limit of open files has changed", "open_files", files, "clients", t.Limits.Clients)
+	r.log.Info("limit of open files changed", "open_files", files, "clients", t.Limits.Clients)
 	r.proxy.SetTable(t)
 }
 
@@ -480,7 +480,7 @@ func (r *Instance) Serve(signals <-chan os.Signal) error {
 				bounds.check(is, now)
 			}
 			if r.admin != nil {
-				bounds.one("admin connections", r.admin.Closed(), now, "connections to the admin interface were closed: too many are open; health probes are served all the same")
+				bounds.one("admin connections", r.admin.Closed(), now, "connections to the admin interface closed: too many are open; health probes are still served")
 			}
 		case <-pools.C:
 			r.proxy.AskPools()
@@ -491,7 +491,7 @@ func (r *Instance) Serve(signals <-chan os.Signal) error {
 				r.log.Info("stopping", "signal", s.String(), "linger", r.file.Limits.Linger.String(), "at_most", (r.file.Limits.Linger + r.file.Limits.Drain).String())
 				return r.Stop(signals, r.file.Limits.Linger)
 			case r.watch.path == "":
-				r.log.Warn("nothing to read again: there is no configuration file")
+				r.log.Warn("reload ignored: the process was started without a configuration file")
 			default:
 				later = r.reread(later != nil)
 			}
@@ -515,7 +515,7 @@ const oneStop = 500 * time.Millisecond
 // requests in flight.
 func (r *Instance) Stop(signals <-chan os.Signal, linger time.Duration) error {
 	r.stopping.Store(true)
-	r.tellSupervisor(daemon.SdNotifyStopping, fmt.Sprintf("STATUS=stopping: clients have their answers, at most %s", linger+r.file.Limits.Drain))
+	r.tellSupervisor(daemon.SdNotifyStopping, fmt.Sprintf("STATUS=stopping: requests in flight get replies, for at most %s", linger+r.file.Limits.Drain))
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var hurried atomic.Bool
@@ -554,7 +554,7 @@ func (r *Instance) Stop(signals <-chan os.Signal, linger time.Duration) error {
 	case hurried.Load():
 		return errors.New("ended at once by a second signal")
 	case err != nil:
-		r.log.Warn("stopped before all was answered", "error", err)
+		r.log.Warn("stopped before all requests had replies", "error", err)
 	default:
 		r.log.Info("stopped")
 	}

@@ -34,7 +34,7 @@ func (r *Instance) tellReady() {
 	status := fmt.Sprintf("STATUS=serving %s in %s on %s; generation %d", cli.Counted(servers, "server"), cli.Counted(len(r.file.Pools), "pool"), strings.Join(addresses, ", "), is.Generation)
 	if is.Err != nil {
 		first, _, _ := strings.Cut(is.Err.Error(), "\n")
-		status += "; the last reload was refused: " + first
+		status += "; the last reload was rejected: " + first
 	}
 	r.tellSupervisor(daemon.SdNotifyReady, status)
 }

@@ -52,7 +52,7 @@ func TestSupervisorIsTold(t *testing.T) {
 	s.write("nothing")
 	s.reloads(78)
 	wants(t, next(), "RELOADING=1\n")
-	wants(t, next(), "READY=1\n", "generation 2; the last reload was refused: "+s.path+":1:1: ")
+	wants(t, next(), "READY=1\n", "generation 2; the last reload was rejected: "+s.path+":1:1: ")
 }
 
 // TestLinger checks the time between SIGTERM and the end of limits.linger: /readyz

@@ -377,7 +377,7 @@ func TestReloadMovesKeys(t *testing.T) {
 			s.write(text(weight))
 			weight++
 		}
-		return strings.Contains(s.journal.String(), "the configuration is read again a little later")
+		return strings.Contains(s.journal.String(), "reload delayed")
 	})
 	eventually(t, "all keys are where they are to be", func() bool {
 		out, _ := s.reloads(0)

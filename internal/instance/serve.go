@@ -54,7 +54,7 @@ new one starts as usual. Both must run as the same user; each verifies the other
 			if taken != nil {
 				if err == nil {
 					late := func() {
-						log.Warn("the old process does not answer; both accept clients until it does", "admin", f.Admin.Address.Address)
+						log.Warn("the old process does not reply; both processes accept clients until it does", "admin", f.Admin.Address.Address)
 					}
 					if err = taken.ready(signals, late); err != nil {
 						err = takeOverError(f, err)

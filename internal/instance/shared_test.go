@@ -43,10 +43,10 @@ func TestPoolsShareAServer(t *testing.T) {
 	named := serve(sharing("a", "fail_fast", s[2]))
 	foreign := serve(sharing("c", "rehash", s[2], s[4], s[5]))
 	told := func(r *served, other string) bool {
-		message := "another instance ejects a server by a pool that does not eject it here\" server=s2 "
+		message := "another instance ejects a server; no pool of this instance does\" server=s2 "
 		name, keeps := strings.CutPrefix(other, "!")
 		if keeps {
-			message = "another instance does not eject a server that is ejected here\" server=s2 "
+			message = "another instance has a server in a pool that does not eject it; this instance ejects it\" server=s2 "
 		}
 		for line := range strings.Lines(r.journal.String()) {
 			if strings.Contains(line, message) && strings.Contains(line, " other="+name+" ") {
@@ -109,7 +109,7 @@ func TestPoolsShareAServer(t *testing.T) {
 		eventually(t, "those that eject agree", shared(r, "!a !b"))
 	}
 	eventually(t, "the other pool is gone", shared(stays, "a"))
-	wants(t, first.journal.String(), "no other instance ejects a server any more by that pool, which does not eject it here\" server=s2 ")
+	wants(t, first.journal.String(), "no other instance ejects the server any more\" server=s2 ")
 	for _, r := range []*served{first, second} {
 		if told(r, "a") {
 			t.Error("instances with the same pool report each other")

@@ -370,7 +370,7 @@ func TestTakeOverWithoutAdmin(t *testing.T) {
 	}
 	s.write(strings.Replace(string(text), fmt.Sprintf("admin: 'unix:%s'\n", control), "", 1))
 	s.signals <- syscall.SIGHUP
-	eventually(t, "a reload", func() bool { return strings.Contains(s.journal.String(), "was read again") })
+	eventually(t, "a reload", func() bool { return strings.Contains(s.journal.String(), "new configuration in force") })
 	if _, _, err := s.listeningSockets(); err == nil || !strings.Contains(err.Error(), "has removed its admin interface") {
 		t.Errorf("a next take-over: %v", err)
 	}
