@@ -342,6 +342,46 @@ func TestTakeOverFromStopping(t *testing.T) {
 	}
 }
 
+// TestAdminOnStaleSocket starts instances whose admin interface is on a unix socket. They
+// replace the file of a process that has crashed, but not that of a process that listens,
+// and remove only their own file.
+func TestAdminOnStaleSocket(t *testing.T) {
+	dir, err := os.MkdirTemp("", "rs") // t.TempDir is too long for a unix socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	control := filepath.Join(dir, "a")
+	crashed, err := net.ListenUnix("unix", &net.UnixAddr{Name: control, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	crashed.SetUnlinkOnClose(false)
+	crashed.Close()
+	text := fmt.Sprintf("listen: '127.0.0.1:0'\nadmin: 'unix:%s'\npools: {main: {distribution: ketama, servers: ['127.0.0.1:1']}}\n", control)
+	t.Run("started", func(t *testing.T) { // the instance stops at the end
+		s := serveFile(t, filepath.Join(t.TempDir(), "ringside.yaml"), text)
+		c := admin.NewClient("unix", control)
+		defer c.Close()
+		if _, err := c.HandOver(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if _, err := start(s.started, fileWatch{}, "", s.log, nil, nil); err == nil || !strings.Contains(err.Error(), "another process listens there") {
+			t.Errorf("a second instance at the same address: %v", err)
+		}
+		os.Remove(control) // an operator removes the file, and another process listens on the path
+		other, err := net.Listen("unix", control)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other.(*net.UnixListener).SetUnlinkOnClose(false)
+		t.Cleanup(func() { other.Close() })
+	})
+	if !exists(control) {
+		t.Error("the instance has removed the file of another process")
+	}
+}
+
 // TestStopEndsOffer checks that a process that asks a stopping instance gets an error.
 func TestStopEndsOffer(t *testing.T) {
 	o := newOlder(t)
