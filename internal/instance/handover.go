@@ -83,8 +83,16 @@ func (t *takeover) close() {
 	}
 }
 
+// errWaiting is the reason why no process can take over from one that is taking over. If
+// one could, and this process ended before the old one has decided, the old one would
+// continue, and both would serve.
+var errWaiting = errors.New("it is still taking over from another process")
+
 // offerSockets offers the listening sockets to the process that requested them.
 func (r *Instance) offerSockets() (socket string, err error) {
+	if r.waiting.Load() {
+		return "", errWaiting
+	}
 	return r.handover.offer(r.listeningSockets, func(done func()) {
 		select {
 		case r.handed <- done:
@@ -92,6 +100,18 @@ func (r *Instance) offerSockets() (socket string, err error) {
 			done()
 		}
 	})
+}
+
+// confirm completes the take-over that started this process: see takeover.ready. Only
+// then another process can take over from this one.
+func (r *Instance) confirm(signals <-chan os.Signal) error {
+	err := r.taken.ready(signals, func() {
+		r.log.Warn("the old process does not answer; both accept clients until it does", "admin", r.file.Admin.Address.Address)
+	})
+	if err == nil {
+		r.waiting.Store(false)
+	}
+	return err
 }
 
 // leave stops accepting, because another process has the listening sockets. It does not

@@ -56,6 +56,7 @@ type Instance struct {
 	adminAt       config.Address // as spelled in the configuration
 	taken         *takeover      // sockets received from another instance; nil: none
 	handover      handoverSocket // where the next process receives the sockets
+	waiting       atomic.Bool    // it has the sockets of another process, which has not confirmed yet that they are its own
 
 	files    uint64 // limit of open files when limits.clients was fitted
 	stopping atomic.Bool
@@ -90,6 +91,7 @@ func start(f *config.File, w fileWatch, version string, log *slog.Logger, loggin
 	files, _ := openFiles()
 	r := &Instance{files: files, log: log, logging: logging, watch: w, started: f, file: f, faults: &fault.Set{}, events: events,
 		taken: taken, asked: make(chan chan<- reloadAnswer), handed: make(chan func()), ended: make(chan struct{}), closed: make(chan struct{}), reload: live.Reload{At: time.Now(), Generation: 1}}
+	r.waiting.Store(taken != nil)
 	r.proxy = proxy.NewProxy(t, version, log)
 	r.proxy.Name = processName()
 	r.tracer = live.NewTracer(r.proxy)

@@ -400,6 +400,26 @@ func TestStopEndsOffer(t *testing.T) {
 	}
 }
 
+// TestTakeOverOfUnconfirmed checks that no process can take over from a new process until
+// the old one has said that the sockets belong to the new one.
+func TestTakeOverOfUnconfirmed(t *testing.T) {
+	s, n, _, _ := offering(t, "off")
+	r, err := start(s.started, fileWatch{path: s.path}, "", s.log, nil, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.End)
+	if _, err := r.offerSockets(); !errors.Is(err, errWaiting) {
+		t.Errorf("an offer before the old process has confirmed: %v", err)
+	}
+	if err := r.confirm(nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.offerSockets(); err != nil {
+		t.Errorf("an offer afterwards: %v", err)
+	}
+}
+
 // TestTakeOverWithoutAdmin removes the admin interface by a reload while a new process
 // has the sockets.
 func TestTakeOverWithoutAdmin(t *testing.T) {
