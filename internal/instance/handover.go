@@ -19,6 +19,7 @@ import (
 type takeover struct {
 	conn      net.Conn                  // connection to the old process
 	taken     bool                      // this process has taken over; conn is closed when the old one has stopped accepting
+	over      chan struct{}             // closed when the old process has stopped accepting or has ended; set by ready
 	paths     []*net.UnixListener       // Unix sockets; the old process removes their files until the take-over is complete
 	listeners map[string][]net.Listener // by network and address, named as in loop.Driver and listenAdmin
 }
@@ -84,8 +85,8 @@ func (t *takeover) close() {
 }
 
 // errWaiting is the reason why no process can take over from one that is taking over. If
-// one could, and this process ended before the old one has decided, the old one would
-// continue, and both would serve.
+// one could, this process could end before the old one has seen it take over. The old one
+// would continue then, and both would serve.
 var errWaiting = errors.New("it is still taking over from another process")
 
 // offerSockets offers the listening sockets to the process that requested them.
@@ -102,14 +103,17 @@ func (r *Instance) offerSockets() (socket string, err error) {
 	})
 }
 
-// confirm completes the take-over that started this process: see takeover.ready. Only
-// then another process can take over from this one.
+// confirm completes the take-over that started this process: see takeover.ready. Another
+// process can take over from this one after the old one has stopped accepting.
 func (r *Instance) confirm(signals <-chan os.Signal) error {
 	err := r.taken.ready(signals, func() {
 		r.log.Warn("the old process does not answer; both accept clients until it does", "admin", r.file.Admin.Address.Address)
 	})
 	if err == nil {
-		r.waiting.Store(false)
+		go func() {
+			<-r.taken.over
+			r.waiting.Store(false)
+		}()
 	}
 	return err
 }

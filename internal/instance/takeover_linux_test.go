@@ -401,23 +401,52 @@ func TestStopEndsOffer(t *testing.T) {
 }
 
 // TestTakeOverOfUnconfirmed checks that no process can take over from a new process until
-// the old one has said that the sockets belong to the new one.
+// the old one has stopped accepting.
 func TestTakeOverOfUnconfirmed(t *testing.T) {
 	s, n, _, _ := offering(t, "off")
-	r, err := start(s.started, fileWatch{path: s.path}, "", s.log, nil, n)
-	if err != nil {
-		t.Fatal(err)
+	refuses := func(when string, r *Instance) {
+		t.Helper()
+		if _, err := r.offerSockets(); !errors.Is(err, errWaiting) {
+			t.Errorf("an offer %s: %v", when, err)
+		}
 	}
-	t.Cleanup(r.End)
-	if _, err := r.offerSockets(); !errors.Is(err, errWaiting) {
-		t.Errorf("an offer before the old process has confirmed: %v", err)
+	begin := func(f *config.File, n *takeover) *Instance {
+		t.Helper()
+		r, err := start(f, fileWatch{path: s.path}, "", s.log, nil, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(r.End)
+		return r
 	}
+	r := begin(s.started, n)
+	refuses("before it is ready", r)
 	if err := r.confirm(nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.offerSockets(); err != nil {
-		t.Errorf("an offer afterwards: %v", err)
+	eventually(t, "an offer", func() bool { _, err := r.offerSockets(); return err == nil })
+
+	old, conn := net.Pipe() // an old process that is slow after it has confirmed
+	path := filepath.Join(t.TempDir(), "ringside.yaml")
+	if err := os.WriteFile(path, []byte(sharing("main", "fail_fast", "'127.0.0.1:1'")), 0o644); err != nil {
+		t.Fatal(err)
 	}
+	f, err := config.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r = begin(f, &takeover{conn: conn})
+	go func() {
+		old.Read(make([]byte, 100))
+		old.Write([]byte("yours\n"))
+		old.Read(make([]byte, 100))
+	}()
+	if err := r.confirm(nil); err != nil {
+		t.Fatal(err)
+	}
+	refuses("before the old process has stopped accepting", r)
+	old.Write([]byte("done\n"))
+	eventually(t, "an offer", func() bool { _, err := r.offerSockets(); return err == nil })
 }
 
 // TestTakeOverWithoutAdmin removes the admin interface by a reload while a new process
