@@ -40,7 +40,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 	e.LogSlow(t.LogSlow)
 	e.Watch.Switch(!t.NoHotKeys)
 	e.Shared.keepBook(t.Misses, e.Now)
-	e.Wire = wire.Limits{Key: t.Limits.Key, Line: t.Limits.Line, Value: t.Limits.Value}
+	e.Accepts = wire.Limits{Key: t.Limits.Key, Line: t.Limits.Line, Value: t.Limits.Value}
 	before := e.List
 	bound := e.bindPools(before)
 	if b := e.Shared.book.Load(); b != nil {

@@ -410,9 +410,16 @@ func (e *Engine) askMany(s *client.Session, raw []byte) {
 	e.askKeys(x, raw, false)
 }
 
-// AskRest sends the remaining keys of x, which were held back until the client read
-// more of its replies.
+// AskRest sends the next of the remaining keys of x, which were held back until the client
+// read more of its replies, or until its next turn. A reload may have replaced the routes
+// since. If it has removed the listener, nothing is sent by the old routes: no table has
+// them, so their servers, views and near caches are not maintained any more.
 func (e *Engine) AskRest(x *client.Exchange, raw []byte) {
+	if lst := e.listener(x.Session); e.Listeners[lst.Name] != lst {
+		x.Fail(client.NoShare, "the configuration has just changed", stats.Unavailable)
+		x.FinishOne()
+		return
+	}
 	if r := &e.Req; len(r.Several) == 0 { // one key
 		r.Several = append(r.Several, r.Key)
 	}

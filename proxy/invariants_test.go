@@ -151,9 +151,11 @@ func (v *inventory) session(s *client.Session) {
 		held := slices.ContainsFunc(v.e.Held.List[v.e.Held.First:], func(h client.HeldClient) bool { return h.Session == s && h.Until == s.HoldUntil })
 		v.want(held, "client %d: %d bytes wait and nobody will send them", s.ID, s.Out.Size)
 	}
-	if s.Stalled {
+	switch {
+	case s.Quitting && s.Head == nil: // a client that was cut off inside a value has nothing to resume
+	case s.Stalled:
 		v.want(!s.MayGoOn(), "client %d is stalled for no reason", s.ID)
-	} else if s.In != nil {
+	case s.In != nil:
 		v.want(s.TryAt > 0 || s.Need > s.In.Len(), "client %d: %d bytes wait to be parsed", s.ID, s.In.Len())
 	}
 	v.want(!s.Quitting || s.Head != nil || s.Out.Size > 0 || s.Full, "client %d is done and not closed", s.ID)
@@ -197,6 +199,9 @@ func (v *inventory) conn(c *upstream.Conn) {
 			internal++
 		}
 		v.bytes += upstream.AttemptSize
+		if n := cap(a.Room()); n > 1<<10 { // keys of a long line
+			v.bytes += int64(n)
+		}
 		v.want(!a.Unguarded(), "%s: a mutation may run late and no delete is behind it", name)
 		if x != nil || a.Probe {
 			earliest = min(earliest, a.Deadline)

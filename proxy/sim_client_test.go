@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"ringside/proxy/client"
 	"ringside/proxy/link"
 )
 
@@ -186,6 +187,9 @@ func (c *simClient) compose() {
 		}
 		if d.one(4) {
 			text, w.kind = []byte("gat 0"), "read"
+		}
+		if d.one(20) { // more keys than a turn has: the rest is requested later
+			text = append(text, strings.Repeat([]string{" c1none", " none"}[d.n(2)], client.TurnKeys)...)
 		}
 		for range 2 + d.n(12) {
 			text = fmt.Appendf(text, " %s", c.read(w, c.any()))

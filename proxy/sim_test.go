@@ -171,7 +171,7 @@ func simulate(t testing.TB, d *dice, name string, narrow bool) {
 		if d.one(w.some(12, 6)) {
 			w.wait()
 		}
-		if d.one(150) && !w.steady {
+		if (d.one(150) || w.hasRest() && d.one(10)) && !w.steady {
 			w.reload()
 		}
 		if w.storm && d.one(80) {
@@ -236,6 +236,9 @@ func (w *world) lay() {
 		w.table.Pools = append(w.table.Pools, &p)
 		routes = append(routes, table.Route{Prefix: []string{"", stripped}[i], Pool: &p, Strip: i == 1})
 	}
+	if w.epoch%2 == 0 { // every other table has a route of its own for some keys; it changes only what is counted
+		routes = append(routes, table.Route{Prefix: "c1", Pool: w.table.Pools[0]})
+	}
 	w.table.Listeners = []table.Listener{{Network: "tcp", Address: "here", Routes: routes}}
 }
 
@@ -260,6 +263,15 @@ func (w *world) reload() {
 	for _, k := range w.keyList {
 		k.acked, k.set = 0, 0
 	}
+}
+
+// hasRest reports whether a read has keys that were not requested yet. A reload may
+// remove the routes of either part.
+func (w *world) hasRest() bool {
+	return slices.ContainsFunc(w.clients, func(c *simClient) bool {
+		x := c.link.End.(*client.Session).Head
+		return x != nil && len(x.Rest) > 0
+	})
 }
 
 // newWant records what the order of commands proves for a command that is sent now.

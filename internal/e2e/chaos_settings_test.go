@@ -123,7 +123,7 @@ func chaosSettingsOf(users, traces string) (list []chaosSetting) {
 	add("limits.drain", off, "1s")
 	add("limits.idle", off, "10m")
 	add("limits.key", 100)
-	add("limits.line", "2KiB")
+	add("limits.line", "8KiB")
 	add("limits.linger", off, "1s")
 	add("limits.memory", "64MiB")
 	add("limits.output_hard", "16MiB")

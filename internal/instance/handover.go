@@ -19,6 +19,7 @@ import (
 type takeover struct {
 	conn      net.Conn                  // connection to the old process
 	taken     bool                      // this process has taken over; conn is closed when the old one has stopped accepting
+	over      chan struct{}             // closed when the old process has stopped accepting or has ended; set by ready
 	paths     []*net.UnixListener       // Unix sockets; the old process removes their files until the take-over is complete
 	listeners map[string][]net.Listener // by network and address, named as in loop.Driver and listenAdmin
 }
@@ -83,8 +84,16 @@ func (t *takeover) close() {
 	}
 }
 
+// errWaiting is the reason why no process can take over from one that is taking over. If
+// one could, this process could end before the old one has seen it take over. The old one
+// would continue then, and both would serve.
+var errWaiting = errors.New("it is still taking over from another process")
+
 // offerSockets offers the listening sockets to the process that requested them.
 func (r *Instance) offerSockets() (socket string, err error) {
+	if r.waiting.Load() {
+		return "", errWaiting
+	}
 	return r.handover.offer(r.listeningSockets, func(done func()) {
 		select {
 		case r.handed <- done:
@@ -92,6 +101,21 @@ func (r *Instance) offerSockets() (socket string, err error) {
 			done()
 		}
 	})
+}
+
+// confirm completes the take-over that started this process: see takeover.ready. Another
+// process can take over from this one after the old one has stopped accepting.
+func (r *Instance) confirm(signals <-chan os.Signal) error {
+	err := r.taken.ready(signals, func() {
+		r.log.Warn("the old process does not reply; both processes accept clients until it does", "admin", r.file.Admin.Address.Address)
+	})
+	if err == nil {
+		go func() {
+			<-r.taken.over
+			r.waiting.Store(false)
+		}()
+	}
+	return err
 }
 
 // leave stops accepting, because another process has the listening sockets. It does not

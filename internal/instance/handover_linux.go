@@ -367,6 +367,7 @@ func refusal(said string) error {
 // one continues. A signal other than SIGHUP makes it give up. late is called once if
 // the old process does not answer for a while.
 func (t *takeover) ready(signals <-chan os.Signal, late func()) error {
+	t.over = make(chan struct{})
 	t.conn.SetDeadline(time.Time{})
 	in := bufio.NewReader(t.conn)
 	said := make(chan string, 1)
@@ -398,6 +399,7 @@ func (t *takeover) decide(in *bufio.Reader, line string) error {
 			t.taken = true
 			go func() { // the connection stays open, so that the old process sees that this one runs
 				in.ReadString('\n')
+				close(t.over)
 				t.conn.Close()
 			}()
 			line = "taken"
@@ -407,6 +409,9 @@ func (t *takeover) decide(in *bufio.Reader, line string) error {
 	}
 	if isRefusal(line) {
 		return refusal(line)
+	}
+	if !t.taken {
+		close(t.over)
 	}
 	for _, l := range t.paths { // the old process leaves the files, or has ended
 		l.SetUnlinkOnClose(true)

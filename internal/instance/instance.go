@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -51,10 +52,12 @@ type Instance struct {
 	traces  *tracefile.Traces
 
 	adminAddr     net.Addr
-	adminListener net.Listener   // protected by mu, like adminAt
+	adminListener net.Listener   // protected by mu, like adminFile and adminAt
+	adminFile     fs.FileInfo    // the file of a unix socket, as this process or the one before it created it; nil: it is no unix socket
 	adminAt       config.Address // as spelled in the configuration
 	taken         *takeover      // sockets received from another instance; nil: none
 	handover      handoverSocket // where the next process receives the sockets
+	waiting       atomic.Bool    // it has the sockets of another process, which has not stopped accepting yet
 
 	files    uint64 // limit of open files when limits.clients was fitted
 	stopping atomic.Bool
@@ -89,6 +92,7 @@ func start(f *config.File, w fileWatch, version string, log *slog.Logger, loggin
 	files, _ := openFiles()
 	r := &Instance{files: files, log: log, logging: logging, watch: w, started: f, file: f, faults: &fault.Set{}, events: events,
 		taken: taken, asked: make(chan chan<- reloadAnswer), handed: make(chan func()), ended: make(chan struct{}), closed: make(chan struct{}), reload: live.Reload{At: time.Now(), Generation: 1}}
+	r.waiting.Store(taken != nil)
 	r.proxy = proxy.NewProxy(t, version, log)
 	r.proxy.Name = processName()
 	r.tracer = live.NewTracer(r.proxy)
@@ -183,7 +187,7 @@ func (r *Instance) listenAdmin(a config.Admin) (take func(bool), err error) {
 	same := r.admin != nil && a.Address == r.file.Admin.Address
 	if !same && a.Address.Network != "" {
 		if l = r.taken.listener(adminSocket(a.Address)); l == nil {
-			l, err = net.Listen(a.Address.Network, a.Address.Address)
+			l, err = listenOn(a.Address)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("cannot listen for admin on %s: %w", a.Address.Address, err)
@@ -198,13 +202,18 @@ func (r *Instance) listenAdmin(a config.Admin) (take func(bool), err error) {
 			r.admin.Allow(access)
 		default:
 			if old := r.admin; old != nil {
+				r.keepForeignFile()
 				go shutdown(old)
 			}
 			if r.admin, r.adminAddr = nil, nil; l != nil {
 				r.serveAdmin(l, access)
 			}
+			var file fs.FileInfo
+			if l != nil && a.Address.Network == "unix" {
+				file, _ = os.Lstat(a.Address.Address) // on an error another process has removed it
+			}
 			r.mu.Lock()
-			r.adminListener, r.adminAt = l, a.Address
+			r.adminListener, r.adminFile, r.adminAt = l, file, a.Address
 			r.mu.Unlock()
 		}
 		if yes && !a.Faults {
@@ -226,6 +235,24 @@ func (r *Instance) serveAdmin(l net.Listener, access admin.Access) {
 			r.log.Error("admin interface ended", "error", err)
 		}
 	}()
+}
+
+// listenOn listens on the address of the admin interface.
+func listenOn(a config.Address) (net.Listener, error) {
+	if a.Network == "unix" {
+		if err := loop.RemoveStale(a.Address); err != nil {
+			return nil, err
+		}
+	}
+	return net.Listen(a.Network, a.Address)
+}
+
+// keepForeignFile makes the end of the admin interface leave the file of its unix socket,
+// if another process has replaced that file.
+func (r *Instance) keepForeignFile() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	loop.KeepForeignFile(r.adminListener, r.adminFile)
 }
 
 // shutdown stops an admin interface after its current requests, within one second.
@@ -548,6 +575,7 @@ func (r *Instance) Stop(signals <-chan os.Signal, linger time.Duration) error {
 	err := r.driver.Shutdown(ctx)
 	r.traces.Close()
 	if r.admin != nil {
+		r.keepForeignFile()
 		shutdown(r.admin)
 	}
 	switch {

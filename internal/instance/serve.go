@@ -53,10 +53,7 @@ new one starts as usual. Both must run as the same user; each verifies the other
 			r, err := start(f, w, version, log, logging, taken)
 			if taken != nil {
 				if err == nil {
-					late := func() {
-						log.Warn("the old process does not reply; both processes accept clients until it does", "admin", f.Admin.Address.Address)
-					}
-					if err = taken.ready(signals, late); err != nil {
+					if err = r.confirm(signals); err != nil {
 						err = takeOverError(f, err)
 						taken.conn.Close()
 						r.Stop(signals, 0) // clients that it has accepted get their answers

@@ -342,6 +342,46 @@ func TestTakeOverFromStopping(t *testing.T) {
 	}
 }
 
+// TestAdminOnStaleSocket starts instances whose admin interface is on a unix socket. They
+// replace the file of a process that has crashed, but not that of a process that listens,
+// and remove only their own file.
+func TestAdminOnStaleSocket(t *testing.T) {
+	dir, err := os.MkdirTemp("", "rs") // t.TempDir is too long for a unix socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	control := filepath.Join(dir, "a")
+	crashed, err := net.ListenUnix("unix", &net.UnixAddr{Name: control, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	crashed.SetUnlinkOnClose(false)
+	crashed.Close()
+	text := fmt.Sprintf("listen: '127.0.0.1:0'\nadmin: 'unix:%s'\npools: {main: {distribution: ketama, servers: ['127.0.0.1:1']}}\n", control)
+	t.Run("started", func(t *testing.T) { // the instance stops at the end
+		s := serveFile(t, filepath.Join(t.TempDir(), "ringside.yaml"), text)
+		c := admin.NewClient("unix", control)
+		defer c.Close()
+		if _, err := c.HandOver(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if _, err := start(s.started, fileWatch{}, "", s.log, nil, nil); err == nil || !strings.Contains(err.Error(), "another process listens there") {
+			t.Errorf("a second instance at the same address: %v", err)
+		}
+		os.Remove(control) // an operator removes the file, and another process listens on the path
+		other, err := net.Listen("unix", control)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other.(*net.UnixListener).SetUnlinkOnClose(false)
+		t.Cleanup(func() { other.Close() })
+	})
+	if !exists(control) {
+		t.Error("the instance has removed the file of another process")
+	}
+}
+
 // TestStopEndsOffer checks that a process that asks a stopping instance gets an error.
 func TestStopEndsOffer(t *testing.T) {
 	o := newOlder(t)
@@ -358,6 +398,55 @@ func TestStopEndsOffer(t *testing.T) {
 	if _, err := o.offer(); !errors.Is(err, admin.ErrStopping) {
 		t.Errorf("an offer: %v", err)
 	}
+}
+
+// TestTakeOverOfUnconfirmed checks that no process can take over from a new process until
+// the old one has stopped accepting.
+func TestTakeOverOfUnconfirmed(t *testing.T) {
+	s, n, _, _ := offering(t, "off")
+	refuses := func(when string, r *Instance) {
+		t.Helper()
+		if _, err := r.offerSockets(); !errors.Is(err, errWaiting) {
+			t.Errorf("an offer %s: %v", when, err)
+		}
+	}
+	begin := func(f *config.File, n *takeover) *Instance {
+		t.Helper()
+		r, err := start(f, fileWatch{path: s.path}, "", s.log, nil, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(r.End)
+		return r
+	}
+	r := begin(s.started, n)
+	refuses("before it is ready", r)
+	if err := r.confirm(nil); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "an offer", func() bool { _, err := r.offerSockets(); return err == nil })
+
+	old, conn := net.Pipe() // an old process that is slow after it has confirmed
+	path := filepath.Join(t.TempDir(), "ringside.yaml")
+	if err := os.WriteFile(path, []byte(sharing("main", "fail_fast", "'127.0.0.1:1'")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f, err := config.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r = begin(f, &takeover{conn: conn})
+	go func() {
+		old.Read(make([]byte, 100))
+		old.Write([]byte("yours\n"))
+		old.Read(make([]byte, 100))
+	}()
+	if err := r.confirm(nil); err != nil {
+		t.Fatal(err)
+	}
+	refuses("before the old process has stopped accepting", r)
+	old.Write([]byte("done\n"))
+	eventually(t, "an offer", func() bool { _, err := r.offerSockets(); return err == nil })
 }
 
 // TestTakeOverWithoutAdmin removes the admin interface by a reload while a new process

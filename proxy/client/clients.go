@@ -40,6 +40,10 @@ type Clients struct {
 	left       turn   // the work that is left in this round of the loop, for all clients
 	restLine   []byte // scratch: the next piece of a multi-key read
 
+	// Accepts limits the requests that arrive. It is set from the current table. All later
+	// parsing uses IO.Wire, because a reload may lower the limits while a request waits.
+	Accepts wire.Limits
+
 	Req           wire.Request // scratch: the current request
 	Frame         binary.Frame // scratch: the frame of the current request, of a binary client
 	frameKey      []byte       // scratch: the key of that frame, in the input

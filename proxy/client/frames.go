@@ -20,7 +20,7 @@ func (s *Session) parseFrames() {
 		if e.batch != nil && s.batchOn(buf) {
 			continue
 		}
-		limits := &e.Wire
+		limits := &e.Accepts
 		if s.unknown {
 			limits = &loginLimits
 		}
@@ -60,7 +60,7 @@ func (s *Session) parseFrames() {
 			continue
 		}
 		s.endBatch()
-		e.spelled = binary.Spell(&e.Wire, e.spelled[:0], buf, &e.Frame, &e.Req)
+		e.spelled = binary.Spell(&e.Accepts, e.spelled[:0], buf, &e.Frame, &e.Req)
 		s.Handler.Serve(s, e.spelled)
 	}
 }
@@ -71,7 +71,7 @@ func (s *Session) serveLarge(buf []byte, n int) {
 	e := s.e
 	in := e.Input
 	c := e.Buffers.Get(n + maxSpelled)
-	line := binary.Spell(&e.Wire, c.Data[:0], buf, &e.Frame, &e.Req)
+	line := binary.Spell(&e.Accepts, c.Data[:0], buf, &e.Frame, &e.Req)
 	c.End = len(line)
 	in.Start += n
 	e.Input = c
@@ -93,7 +93,7 @@ func (s *Session) shortFrame(buf []byte) {
 	s.endBatch() // the collected gets are sent first
 	rest := s.Need - len(buf)
 	s.Need = 0
-	e.spelled = binary.Spell(&e.Wire, e.spelled[:0], buf, &e.Frame, &e.Req)
+	e.spelled = binary.Spell(&e.Accepts, e.spelled[:0], buf, &e.Frame, &e.Req)
 	s.Handler.NoMemory(s, e.spelled, rest)
 	e.Input.Start = e.Input.End
 }

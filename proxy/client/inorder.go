@@ -158,7 +158,7 @@ func (s *Session) joins(buf []byte, n int) bool {
 // start with one, or it can't be added, it does nothing and returns false.
 func (s *Session) batchOn(buf []byte) bool {
 	e := s.e
-	key := e.Frame.NextQuietGet(&e.Wire, buf)
+	key := e.Frame.NextQuietGet(&e.Accepts, buf)
 	if len(key) == 0 || len(e.batch.InOrder.batch.places) >= maxBatch || !s.Handler.ServeQuiet(s, key) {
 		return false
 	}

@@ -122,7 +122,7 @@ func (s *Session) parseLines() {
 		if s.TryAt > 0 && len(buf) < s.TryAt && bytes.IndexByte(buf, '\n') < 0 {
 			break
 		}
-		n, err := e.Wire.Next(buf, &e.Req)
+		n, err := e.Accepts.Next(buf, &e.Req)
 		if err == wire.ErrShort {
 			s.short(len(buf))
 			break

@@ -14,7 +14,7 @@ import (
 type tally struct {
 	Keys, Hits int                  // of a read: keys requested, and keys found
 	asked      int                  // number of its keys with a route, so far
-	Route      *stats.RouteCounters // of its key, or of its first key with a route; nil: there is none, or the route was removed
+	Route      *stats.RouteCounters // of its key, or of its first key with a route; those of the loop if the route was removed; nil: there is none
 	several    *shares              // of a read with keys of several routes; nil: all have the same route
 }
 
@@ -77,8 +77,8 @@ func (e *Clients) ForgetRoute(c *stats.RouteCounters) {
 	own.Add(c)
 	for s := range e.Sessions {
 		for x := s.Head; x != nil; x = x.Next {
-			if x.Route == c {
-				x.Route = nil
+			if x.Route == c { // not nil: keys that x will request later belong to other shares
+				x.Route = own
 			}
 			if x.several == nil {
 				continue

@@ -573,6 +573,8 @@ func (s *Harness) SetLimits(f []string) {
 			l.InFlight = n
 		case "value":
 			l.Value = n
+		case "key":
+			l.Key = n
 		case "line":
 			l.Line = n
 		case "output":

@@ -27,7 +27,7 @@ type IO struct {
 	Timers timers       // when to call End without an event, by kind of work
 	First  int64        // the earliest of Timers, so that one comparison shows that nothing is due
 	Count  stats.Counters
-	Wire   wire.Limits // limits of clients' requests, from the table
+	Wire   wire.Limits // wire.Unlimited: parses requests that were accepted, or that Ringside makes
 
 	Buffers Buffers
 	accounts
@@ -73,6 +73,7 @@ func (io *IO) Init(tune Tune, memory *atomic.Int64, log *slog.Logger, limit *Log
 	io.logLimit = limit
 	io.Tune = tune
 	io.Log = log
+	io.Wire = wire.Unlimited
 	io.Scratch = io.Buffers.Get(ScratchSize)
 	io.First = Never
 	for t := range io.Timers {

@@ -28,8 +28,8 @@ type listener struct {
 func listen(l table.Listener, n int) (*listener, error) {
 	s := &listener{network: l.Network, address: l.Address}
 	if l.Network == "unix" {
-		if err := removeStale(l.Address); err != nil {
-			return nil, err
+		if err := RemoveStale(l.Address); err != nil {
+			return nil, fmt.Errorf("cannot listen on unix:%s: %w", l.Address, err)
 		}
 		n = 1 // the kernel does not spread the clients of unix sockets; the engines share one
 	}
@@ -118,23 +118,34 @@ func (s *listener) chmod(mode uint32) error {
 	return nil
 }
 
-// removeStale removes a socket file that a killed process left. It returns an error if a process
-// still listens on it.
-func removeStale(path string) error {
+// RemoveStale removes a socket file that a killed process left, so that this process can listen on
+// that path. It returns an error if a process listens on it, or may do so. Only a refused connection
+// shows that no process does: a busy process has a full queue, and the file of another user may not
+// allow a connection.
+func RemoveStale(path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return fmt.Errorf("cannot listen on unix:%s: %w", path, err)
+		return err
 	case info.Mode().Type() != fs.ModeSocket:
-		return fmt.Errorf("cannot listen on unix:%s: a file that is no socket is there; move it away", path)
+		return errors.New("a file that is no socket is there; move it away")
 	}
-	if c, err := net.Dial("unix", path); err == nil {
+	c, err := net.Dial("unix", path)
+	switch {
+	case err == nil:
 		c.Close()
-		return fmt.Errorf("cannot listen on unix:%s: another process listens there", path)
+		return errors.New("another process listens there")
+	case errors.Is(err, fs.ErrNotExist): // that process has just ended
+		return nil
+	case !errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("another process may listen there: %w", err)
 	}
-	return os.Remove(path)
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // of returns the listening socket for engine i.
@@ -142,6 +153,19 @@ func (s *listener) of(i int) net.Listener { return s.listeners[i%len(s.listeners
 
 func (s *listener) close() {
 	for _, l := range s.listeners {
+		KeepForeignFile(l, s.file)
 		l.Close()
+	}
+}
+
+// KeepForeignFile makes Close of the listener l leave the file of its unix socket, if another
+// process has replaced that file by its own. file is the file as l created it; nil: it is unknown.
+func KeepForeignFile(l net.Listener, file fs.FileInfo) {
+	u, ok := l.(*net.UnixListener)
+	if !ok || file == nil {
+		return
+	}
+	if there, err := os.Lstat(u.Addr().String()); err == nil && !os.SameFile(there, file) {
+		u.SetUnlinkOnClose(false)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -139,6 +140,69 @@ func TestListenSetsModes(t *testing.T) {
 		}
 		has(path, 0o606)
 	})
+}
+
+// TestListenOnUnixSockets checks which socket files a listener replaces and removes: those of
+// processes that have ended, and its own.
+func TestListenOnUnixSockets(t *testing.T) {
+	dir, err := os.MkdirTemp("", "ringside") // the path of a socket must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	path := filepath.Join(dir, "s")
+	socket := func(backlog int) (fd int) {
+		t.Helper()
+		fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+		if err == nil {
+			err = syscall.Bind(fd, &syscall.SockaddrUnix{Name: path})
+		}
+		if err == nil && backlog > 0 {
+			err = syscall.Listen(fd, backlog)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fd
+	}
+	on := func() (*listener, error) { return listen(table.Listener{Network: "unix", Address: path}, 1) }
+	remains := func(when string) {
+		t.Helper()
+		if l, err := on(); err == nil {
+			l.close()
+			t.Errorf("%s: its socket was replaced", when)
+		}
+		if _, err := os.Stat(path); err != nil {
+			t.Fatalf("%s: its socket was removed", when)
+		}
+	}
+	live := socket(1)
+	for { // fill the queue
+		c, err := net.Dial("unix", path)
+		if err != nil {
+			break
+		}
+		defer c.Close()
+	}
+	remains("a process with a full queue")
+	syscall.Close(live) // the file stays, as after a crash
+	first, err := on()
+	if err != nil {
+		t.Fatalf("the socket of a process that has ended: %v", err)
+	}
+	remains("a listening process")
+
+	os.Remove(path) // an operator removes the file, and another process listens on the path
+	second, err := on()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.close()
+	remains("the end of the first process")
+	second.close()
+	if _, err := os.Stat(path); err == nil {
+		t.Error("the end of the second process leaves its file")
+	}
 }
 
 // TestPostedBehindATable checks that a function posted after a new table runs with that table, even

@@ -262,6 +262,10 @@ type Limits struct {
 	Value int // bytes of a value; default 8 MiB
 }
 
+// Unlimited accepts all that memcached accepts, with a read of any number of keys. It is for
+// requests that have been accepted before, possibly under other limits.
+var Unlimited = Limits{Line: math.MaxInt32, Value: maxBody}
+
 // ErrShort means that the buffer ends before the request or reply does. Read more
 // and call again with the same start.
 var ErrShort = errors.New("wire: need more bytes")
