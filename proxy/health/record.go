@@ -64,8 +64,8 @@ const (
 	recordMagic = "rs1"
 	recordLimit = 512 << 10 // bytes; a longer value is not a view record
 
-	// mostSteps is the highest plausible number of a server, and of its overrides: a step a
-	// second for 34 years. A higher one could soon reach the end of its 32 bits, and numbers
+	// mostSteps is the highest plausible number of a server, of its overrides, and of a
+	// handover's stage: a step a second for 34 years. A higher one could soon reach the end of its 32 bits, and numbers
 	// must only grow.
 	mostSteps = 1 << 30
 )
@@ -92,6 +92,9 @@ func parseRecord(value []byte, index map[string]int, servers int) (record, error
 		n, err := number(stage, 32)
 		if err != nil {
 			return record{}, err
+		}
+		if n > mostSteps {
+			return record{}, fmt.Errorf("%w: stage %q is implausible", errRecord, stage)
 		}
 		r.stage = uint32(n)
 	}

@@ -137,6 +137,8 @@ func TestImplausibleNumbers(t *testing.T) {
 		"rs1 1 1 a=1z141yu":       false,
 		"rs1 1 1 a=1,0,1z141z3":   false,
 		"rs1 1 1 other=1z141z3":   false,
+		"rs1 1,1z141z3 1":         false,
+		"rs1 1,hra0hs 1":          true, // 1<<30
 		"rs1 1 1 a=zzzz,zz,zzzzz": true,
 	} {
 		if _, err := parseRecord([]byte(text), index, 1); (err == nil) != ok {
