@@ -62,6 +62,18 @@ func TestHealth(t *testing.T) {
 			Health{Bad, "b refuses connections", "Connection refused, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers. " + start}},
 		{"silent", table.FailFast, [3]string{Up, Down, Up}, func(k *Tick) { k.S.Why[1] = "3 requests in a row were not answered in time" },
 			Health{Bad, "b does not answer", "3 requests in a row were not answered in time, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers. " + reach}},
+		{"wants a login", table.FailFast, [3]string{Up, Down, Up}, func(k *Tick) {
+			k.S.Why[1] = "server b (10.0.0.1:11211) is down: it greets with CLIENT_ERROR unauthenticated"
+		},
+			Health{Bad, "b answers with an error", "It greets with CLIENT_ERROR unauthenticated, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers. " +
+				"Ringside does not log in to servers. Start memcached there without authentication (-Y): Ringside does the rest."}},
+		{"is full, and out", table.Rehash, [3]string{Up, "out", Up}, func(k *Tick) {
+			k.S.Why[1] = "server b (10.0.0.1:11211) is down: it greets with ERROR Too many open connections"
+		},
+			Health{Bad, "b is out", "It greets with ERROR Too many open connections, 19 s ago. Its 33.3 % of the keys live with a and c until it is back; then it starts empty. " +
+				"Raise memcached's limit of connections there (-c), or close some: Ringside does the rest."}},
+		{"is no memcached", table.FailFast, [3]string{Up, Down, Up}, func(k *Tick) { k.S.Why[1] = "server b (10.0.0.1:11211) is down: it greets with ERROR" },
+			Health{Bad, "b answers with an error", "It greets with ERROR, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers. Check that memcached runs at its address: Ringside does the rest."}},
 		{"leaving", table.Rehash, [3]string{Up, "leaving", Up}, nil,
 			Health{Bad, "b is leaving", "Connection refused. All instances agree on it first; then its 33.3 % of the keys move to a and c."}},
 		{"out", table.Rehash, [3]string{Up, "out", Up}, nil,
