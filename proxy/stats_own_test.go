@@ -194,6 +194,23 @@ func TestStatsServers(t *testing.T) {
 	}
 }
 
+// TestStatsServerErrors checks that a SERVER_ERROR of a server to a client's command is
+// counted for it.
+func TestStatsServerErrors(t *testing.T) {
+	h := newHive(t, 2, func(command string) string {
+		switch command {
+		case "get k1", "delete k1":
+			return "SERVER_ERROR out of memory\r\n"
+		}
+		return aServer(command)
+	}, "a")
+	first, second := h.client(0, "192.0.2.1:1000"), h.client(1, "192.0.2.1:1001")
+	h.ask(0, first, "get k1", "\r\n")
+	h.ask(0, first, "delete k1", "\r\n")
+	h.ask(1, second, "delete k1", "\r\n")
+	have(t, h.ask(0, first, "stats servers", "END\r\n"), "server:1:server_errors 3", "server:1:failed 0")
+}
+
 func TestStatsConns(t *testing.T) {
 	silent := func(command string) string {
 		if command == "stats" {

@@ -169,7 +169,7 @@ func (o *Options) servers(ctx context.Context) (s live.ServerState, others []liv
 		}
 		i := slices.IndexFunc(list, o.isServer)
 		if i < 0 {
-			return s, nil, fmt.Errorf("there is no server %q any more", o.Server)
+			return s, nil, fmt.Errorf("%w %q any more at %s: a reload has removed or renamed it", errRemoved, o.Server, c.Address())
 		}
 		if !found || s.State == live.Up {
 			s, found = list[i], true
@@ -182,6 +182,9 @@ func (o *Options) servers(ctx context.Context) (s live.ServerState, others []liv
 	}
 	return s, others, nil
 }
+
+// errRemoved means that an instance does not have the server of the drill any more.
+var errRemoved = errors.New("there is no server")
 
 // isServer reports whether s is the server of the drill.
 func (o *Options) isServer(s live.ServerState) bool {
@@ -360,7 +363,7 @@ func (t *traffic) drill(ctx context.Context, f Fault) (*Result, error) {
 	}
 	t.tally.begin()
 	began := time.Now() // taken before the fault is set, because it may break requests before the setting is confirmed
-	server, lift, err := t.setFault(ctx, f)
+	server, kept, lift, err := t.setFault(ctx, f)
 	if err != nil {
 		return nil, err
 	}
@@ -374,6 +377,9 @@ func (t *traffic) drill(ctx context.Context, f Fault) (*Result, error) {
 	}
 	over := time.Now() // failures from lifting the fault do not count as failures during it
 	t.tally.setFault(time.Time{})
+	if err := kept(); err != nil {
+		return nil, errors.Join(err, lift())
+	}
 	if err := lift(); err != nil {
 		return nil, fmt.Errorf("the fault could not be lifted: %w", err)
 	}
@@ -445,43 +451,66 @@ func (t *traffic) before(ctx context.Context, f Fault) (*Result, []live.ServerSt
 	return r, others, nil
 }
 
-// setFault sets a fault at each instance in Control. It returns the server's name and a
-// function that lifts the fault. Neither is cancelled by ctx, because it would then be
-// unknown whether there is a fault. If this process dies, the fault still ends by
-// itself.
-func (t *traffic) setFault(ctx context.Context, f Fault) (server string, lift func() error, err error) {
+// setFault sets a fault at each instance in Control. It returns the server's name, and
+// functions that check that each instance still has the fault, and that lift the fault. They
+// are not cancelled by ctx, because it would then be unknown whether there is a fault. If
+// this process dies, the fault still ends by itself.
+func (t *traffic) setFault(ctx context.Context, f Fault) (server string, kept, lift func() error, err error) {
 	ctx = context.WithoutCancel(ctx)
 	setting, done := context.WithTimeout(ctx, patience)
 	defer done()
-	var lifts []func() error
-	lift = func() (err error) {
-		for _, l := range lifts {
-			err = errors.Join(err, l())
+	var checks, lifts []func() error
+	all := func(list *[]func() error) func() error {
+		return func() (err error) {
+			for _, f := range *list {
+				err = errors.Join(err, f())
+			}
+			return err
 		}
-		return err
 	}
+	kept, lift = all(&checks), all(&lifts)
 	for _, c := range t.Control {
 		set, err := c.Fault(setting, admin.FaultState{Server: t.Server, Pool: t.Pool, Kind: f.Kind, Delay: admin.Duration(f.Delay),
 			Percent: f.Percent, For: admin.Duration(t.For + time.Minute)})
 		if err != nil {
-			return "", nil, errors.Join(err, lift())
+			return "", nil, nil, errors.Join(err, lift())
 		}
 		server = set.Server
-		lifts = append(lifts, func() error {
-			var err error
-			for range tries {
-				lifting, done := context.WithTimeout(ctx, patience)
-				err = c.Lift(lifting, set.ID)
-				done()
-				if s := (*admin.StatusError)(nil); err == nil || errors.As(err, &s) && s.Status == 404 {
-					return nil
-				}
-				time.Sleep(retry)
+		checks = append(checks, func() error {
+			var list []admin.FaultState
+			err := repeat(ctx, func(ctx context.Context) (err error) {
+				list, _, err = c.Faults(ctx)
+				return err
+			})
+			if err == nil && !slices.ContainsFunc(list, func(f admin.FaultState) bool { return f.ID == set.ID }) {
+				return fmt.Errorf("the fault has ended early: the instance at %s does not have it any more, because it was started again, or somebody has lifted it", c.Address())
 			}
 			return err
 		})
+		lifts = append(lifts, func() error {
+			return repeat(ctx, func(ctx context.Context) error {
+				err := c.Lift(ctx, set.ID)
+				if s := (*admin.StatusError)(nil); errors.As(err, &s) && s.Status == 404 {
+					return nil
+				}
+				return err
+			})
+		})
 	}
-	return server, lift, nil
+	return server, kept, lift, nil
+}
+
+// repeat calls request until it succeeds, up to a number of times, and returns the last error.
+func repeat(ctx context.Context, request func(ctx context.Context) error) (err error) {
+	for range tries {
+		trying, done := context.WithTimeout(ctx, patience)
+		err = request(trying)
+		if done(); err == nil {
+			return nil
+		}
+		time.Sleep(retry)
+	}
+	return err
 }
 
 func (t *traffic) showProgress(f Fault, stage string, gone, of time.Duration) {
@@ -511,6 +540,8 @@ func (t *traffic) watch(ctx context.Context, end time.Time, done func(watched) b
 		switch up := err == nil && is.State == live.Up; {
 		case ctx.Err() != nil:
 			return w, ctx.Err()
+		case errors.Is(err, errRemoved):
+			return w, err
 		case err != nil: // the next query may succeed: a drill under load must end with a verdict
 			w.unseen++
 		case up && !w.up:

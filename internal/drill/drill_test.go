@@ -32,6 +32,7 @@ type liar struct {
 	lie     string // stale, wrong, miss, refuse, silent, cut, down, repeat, torn, doubled, twice; none
 	other   string // when a second server is down: before or during the fault; empty: never
 	deaf    int    // number of queries about servers that are not answered during a fault
+	ends    string // what ends the drill: restart (the fault is lost), or removed (the server is); empty: nothing
 	allowed bool
 
 	mu     sync.Mutex
@@ -60,9 +61,18 @@ func (l *liar) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		state = live.Down
 	}
 	if r.URL.Path == "/control/faults" {
-		fmt.Fprintf(w, `{"allowed":%v,"faults":[]}`, l.allowed)
+		faults := ""
+		if l.broken {
+			faults = `{"id":1,"server":"s1","kind":"hang"}`
+		}
+		fmt.Fprintf(w, `{"allowed":%v,"faults":[%s]}`, l.allowed, faults)
 		return
 	}
+	if l.broken && l.ends == "removed" {
+		io.WriteString(w, `{"servers":[]}`)
+		return
+	}
+	l.broken = l.broken && l.ends != "restart"
 	if l.broken && l.deaf > 0 {
 		l.deaf--
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -409,6 +419,22 @@ func TestUnseen(t *testing.T) {
 	}
 }
 
+// TestEnds checks that a drill has no result if an instance has lost the fault, or if a
+// reload removes the server. The error says so.
+func TestEnds(t *testing.T) {
+	for ends, want := range map[string]string{
+		"restart": "the fault has ended early: the instance at %s does not have it any more, because it was started again, or somebody has lifted it",
+		"removed": `there is no server "s1" any more at %s: a reload has removed or renamed it`,
+	} {
+		l := &liar{ends: ends}
+		o := l.start(t)
+		want = "hang: " + fmt.Sprintf(want, o.Control[0].Address())
+		if err := Run(t.Context(), o, func(r *Result) { t.Errorf("%s: %+v", ends, r) }); err == nil || err.Error() != want || l.lifted != 1 {
+			t.Errorf("%s: %v; lifted %d times", ends, err, l.lifted)
+		}
+	}
+}
+
 func TestVerdict(t *testing.T) {
 	none := Limits{Stale: 0, Errors: -1, Misses: -1, Refused: -1, Twice: -1}
 	limited := none
@@ -423,7 +449,7 @@ func TestVerdict(t *testing.T) {
 		{Result{Requests: 7993}, none, 1, "good: no request failed; nobody read", true},
 		{Result{Requests: 7993, Errors: 700, Refused: 45}, none, 1, "745 of 7993 requests failed, and no limit says whether that is good", true},
 		{Result{Requests: 7993, Errors: 700, Refused: 45}, limited, 1, "good: within the limits", true},
-		{Result{Requests: 7993}, none, 3, "NONE: 2 of 3 faults could not be tried", false},
+		{Result{Requests: 7993}, none, 3, "NONE: 2 of 3 faults have no result", false},
 		{Result{Exceeded: []string{"x"}}, none, 3, "NOT GOOD: 1 of 1 fault", false},
 	} {
 		if words, good := Verdict([]*Result{&c.r}, c.l, c.planned); !strings.HasPrefix(words, c.want) || good != c.good {

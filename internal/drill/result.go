@@ -375,7 +375,7 @@ func Verdict(results []*Result, l Limits, planned int) (words string, good bool)
 	case bad > 0:
 		return fmt.Sprintf("NOT GOOD: %d of %s did more than the limits allow", bad, faults), false
 	case len(results) < planned:
-		return fmt.Sprintf("NONE: %d of %d faults could not be tried", planned-len(results), planned), false
+		return fmt.Sprintf("NONE: %d of %d faults have no result", planned-len(results), planned), false
 	case failed == 0:
 		words = "good: no request failed"
 	case l.failures():

@@ -41,6 +41,9 @@ func NewClient(network, address string) *Client {
 	return c
 }
 
+// Address returns the address that the client connects to.
+func (c *Client) Address() string { return c.address }
+
 // Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 

@@ -212,7 +212,7 @@ var (
 		"Ejections of the server from the pool, by any instance, since the view record was created.")
 	failoverChanges = counter("failover_changes_total",
 		"State changes of the server that this instance has seen, by new state: up, suspect, or a phase. If the label server is "+
-			"empty, the pool changed its state: closed, fail-open, gone, back, kept, suspended, suspect-only, apart or alike.",
+			"empty, the pool changed its state: closed, fail-open, gone, back, kept, other-servers, other-settings, suspect-only, apart or alike.",
 		"pool", "server", "to")
 	failoverLease = perMember.gauge("failover_lease_seconds",
 		"Time until the lease from the last successful ping of the server expires, in seconds. Negative if it has expired.")

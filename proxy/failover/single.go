@@ -74,12 +74,14 @@ func (l *Spot) Locate(t *task.Task, read bool) (trouble upstream.Failure, parked
 	waits := t.Deadline - int64(t.Route.Timeouts.Deadline) + int64(policy.Wait)
 	switch first := l.First.Server; {
 	case l.Role == health.Leaving && (read || policy.Mode == table.FailFast || e.Now >= waits || w.OutBy(owner) > waits):
+		t.Route.Servers[owner].Count.Refused++
 		return unavailable("server " + name + " is not in use: " + w.Phase(owner).String())
 	case l.Role == health.Leaving:
 		e.Park(t, waits, w.Gen)
 		return upstream.Failure{}, true
 	case l.Role == health.In && w != nil && w.Suspected(first):
 		srv := t.Route.Server(first)
+		srv.Count.Refused++
 		if srv.Down { // this loop has seen the failure itself
 			return unavailable(srv.Why)
 		}

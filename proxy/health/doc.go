@@ -112,6 +112,12 @@
 //   - Records are merged by the names of servers. A record keeps its entries about
 //     servers that this proxy does not know. A record with another membership list
 //     suspends the guarantee of Strict for twenty pings, but never causes misses.
+//   - The record also has a hash of the other settings that WAITs depend on: Strict and
+//     Ping (Lease, Request and the mode are in the hash of the list). A record with another
+//     hash has an effect like that of another list, but leases are still checked, and a
+//     WAIT is as with Strict, because other proxies may need it. The interval of their
+//     pings is not known, but is at most a third of a lease. Releases without this hash
+//     keep it in the records. So they work with this one as before.
 //   - Keys with several replicas move to other servers only when a reload has reached
 //     all proxies. The stage of that handover is one number in the record, next to the
 //     hash of the list. All proxies take each step together, with the same WAIT:

@@ -20,8 +20,9 @@ const (
 // The states of a pool as a whole.
 const (
 	poolKept     = "kept"
-	poolForeign  = "suspended"    // instances have different lists of servers
-	poolNoMeta   = "suspect-only" // servers become suspect, and are not ejected
+	poolForeign  = "other-servers"  // instances have different lists of servers
+	poolUnlike   = "other-settings" // instances have different consistency or ping
+	poolNoMeta   = "suspect-only"   // servers become suspect, and are not ejected
 	serverNoMeta = "a server doesn't know meta commands"
 )
 
@@ -40,8 +41,10 @@ func (k *Keeper) step(now int64) {
 
 func (k *Keeper) schedule(now int64) {
 	k.next = k.voteAt
-	if now < k.foreignUntil {
-		k.next = min(k.next, k.foreignUntil)
+	for _, until := range [...]int64{k.foreignUntil, k.unlikeUntil} {
+		if now < until {
+			k.next = min(k.next, until)
+		}
 	}
 	if k.roll.self.ID != 0 {
 		k.next = min(k.next, k.roll.at)
@@ -61,6 +64,7 @@ func (k *Keeper) schedule(now int64) {
 
 // judge determines the state of the pool as a whole.
 func (k *Keeper) judge(now int64) {
+	k.unlike = now < k.unlikeUntil
 	pool, cause := poolKept, ""
 	switch {
 	case k.any(func(i int) bool { return k.servers[i].noMeta }):
@@ -68,6 +72,9 @@ func (k *Keeper) judge(now int64) {
 	case now < k.foreignUntil:
 		pool = poolForeign
 		cause = "instances have different server lists: a view record was written under another list, by another instance or by this one before a reload"
+	case k.unlike:
+		pool = poolUnlike
+		cause = "instances have a different consistency or ping: a view record was written with other settings, by another instance or by this one before a reload"
 	}
 	if pool != k.pool {
 		k.event(-1, k.pool, pool, cause)
@@ -194,7 +201,7 @@ func (k *Keeper) advanceHandover(now int64) {
 		done, _ := k.replicated(-1, k.barrier.Since, k.barrier.Held, k.wait(), now)
 		return done
 	}
-	if k.barrier.Step(k.hash, now, now >= k.foreignUntil, stood, k.set.Ping) {
+	if k.barrier.Step(k.hash, now, now >= k.foreignUntil, stood, k.pace()) {
 		k.pingAllNow(now)
 	}
 }

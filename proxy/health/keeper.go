@@ -70,6 +70,7 @@ type Keeper struct {
 	index   map[string]int // indexes of servers by name
 	set     Settings
 	hash    uint64 // hash of the membership list
+	like    uint32 // settingsHash
 	keys    recordKeys
 	random  *rand.Rand // for jitter
 	off     ablation.Set
@@ -88,6 +89,8 @@ type Keeper struct {
 	next         int64
 	voteAt       int64 // when the next vote is due
 	foreignUntil int64 // until when a record with another membership list has an effect
+	unlikeUntil  int64 // until when a record with other settings has an effect
+	unlike       bool  // that is not over: other proxies have another consistency or ping
 	began        int64 // when the first record was read
 	copies       bool  // routes keep replicas on its servers
 	parting      bool  // see Part
@@ -178,6 +181,7 @@ func New(pool string, members []Server, s Settings, seed uint64) *Keeper {
 		index:   make(map[string]int, len(members)),
 		set:     s.withDefaults(),
 		hash:    membership(pool, members),
+		like:    settingsHash(s.withDefaults()),
 		random:  rand.New(rand.NewPCG(seed, 0)),
 		servers: make([]server, len(members)),
 		pending: make(map[uint64]ask),

@@ -458,8 +458,69 @@ func TestOtherMembershipListSuspends(t *testing.T) {
 	if !p.k.strict() || p.k.Verdict(0).ValidUntil <= w.now {
 		t.Error("the guarantee does not come back")
 	}
-	if !w.logged("server -1: kept -> suspended (instances have different server lists: a view record was written under another list, by another instance or by this one before a reload)") || !w.logged("-> kept") {
+	if !w.logged("server -1: kept -> other-servers (instances have different server lists: a view record was written under another list, by another instance or by this one before a reload)") || !w.logged("-> kept") {
 		t.Error("nobody says so")
+	}
+}
+
+// TestOtherSettingsSuspend runs a strict proxy and a relaxed one with shorter pings on the
+// same servers. The relaxed one must wait until the strict one knows each phase. Both say
+// that they differ.
+func TestOtherSettingsSuspend(t *testing.T) {
+	for seed := range uint64(5) {
+		last := Settings{Ping: 50 * time.Millisecond}
+		w := newWorld(t, scenario{seed: seed, proxies: 2, pool: 3, set: Settings{Strict: true}, last: &last, clients: true, pace: 5 * ms})
+		w.settle(60 * sec)
+		for range 4 {
+			if err := w.give(1, 0, Drain); err != nil {
+				t.Fatal(err)
+			}
+			w.until(0, Out)
+			w.run(w.now + 5*sec)
+			if err := w.give(1, 0, Restore); err != nil {
+				t.Fatal(err)
+			}
+			w.until(0, In)
+		}
+		if len(w.stale) > 0 {
+			w.fail("%d stale: %v", len(w.stale), w.stale[0])
+		}
+		for _, p := range w.proxies {
+			if p.k.pool != poolUnlike {
+				t.Errorf("p%d is %s", p.id, p.k.pool)
+			}
+		}
+		p := w.proxies[0]
+		if !p.k.strict() || p.k.Verdict(0).ValidUntil == math.MaxInt64 {
+			t.Error("the strict proxy does not check its leases")
+		}
+		if !w.logged("server -1: kept -> other-settings (instances have a different consistency or ping: a view record was written with other settings, by another instance or by this one before a reload)") {
+			t.Error("nobody says so")
+		}
+		w.proxies[1].dead = true
+		w.run(w.now + 30*sec)
+		if p.k.pool != poolKept {
+			t.Error("the guarantee does not come back")
+		}
+	}
+}
+
+// TestOlderReleaseKeepsSettings checks that proxies of a release that does not know the
+// settings in the record, and proxies of this one, do not take each other for different.
+func TestOlderReleaseKeepsSettings(t *testing.T) {
+	w := whole(t, 2, 3, Settings{Strict: true})
+	k := w.proxies[0].k
+	r, err := parseRecord([]byte("rs1 "+string(appendNumber(nil, k.hash))+" 1"), k.index, 3)
+	if err != nil || r.settings != 0 {
+		t.Fatal(err)
+	}
+	k.read(0, r, w.now, w.now)
+	if k.judge(w.now); k.pool != poolKept {
+		t.Errorf("a record without settings: %s", k.pool)
+	}
+	w.run(w.now + 5*sec)
+	if got := k.servers[0].record.settings; got != k.like {
+		t.Errorf("settings in the record afterwards: %d", got)
 	}
 }
 

@@ -28,16 +28,29 @@ func majorityOf(n int) int {
 	return n/2 + 1
 }
 
-// strict reports whether the guarantee of strict consistency is configured and can be
-// kept now.
-func (k *Keeper) strict() bool { return k.set.Strict && k.pool == poolKept }
+// strict reports whether this proxy checks its leases: strict consistency is configured
+// and can be kept now. It goes on while other proxies have other settings: the guarantee
+// then does not hold for what those proxies do, but most of it does.
+func (k *Keeper) strict() bool {
+	return k.set.Strict && (k.pool == poolKept || k.pool == poolUnlike)
+}
+
+// pace returns the longest interval of pings in any proxy of the pool. Where it differs, the
+// others' is not known, but it is at most a third of a lease, which is the same for all.
+func (k *Keeper) pace() time.Duration {
+	if k.unlike {
+		return max(k.set.Ping, k.set.Lease/3)
+	}
+	return k.set.Ping
+}
 
 // wait returns the WAIT: how long a published change needs to reach all proxies that
 // may act on it. With Strict that is a lease plus the duration of a request sent at its
 // end. A tenth is added because clocks may differ. Without Strict it is two pings,
-// enough for any proxy that can reach the servers.
+// enough for any proxy that can reach the servers. If other proxies may be strict, or ping
+// less often, it is as with Strict.
 func (k *Keeper) wait() int64 {
-	if !k.strict() {
+	if !k.strict() && !k.unlike {
 		return 2 * int64(k.set.Ping)
 	}
 	w := int64(k.set.Lease + k.set.Request)
@@ -66,6 +79,9 @@ func (k *Keeper) waitOf(i int) int64 {
 // good ping has not found it there. A tenth is subtracted because clocks may differ.
 func (k *Keeper) knownUntil(i int) int64 {
 	w := k.wait()
+	if !k.strict() { // others may not know yet that this proxy has other settings
+		w = 2 * int64(k.set.Ping)
+	}
 	return k.servers[i].goodSent + w - w/10
 }
 

@@ -213,8 +213,14 @@ func (k *Keeper) read(i int, r record, sent, now int64) {
 			k.unhold(i)
 		}
 	}
-	if k.began = cmp.Or(k.began, now); r.hash != k.hash && (s.record.entries != nil || now < k.began+2*int64(k.set.Ping)) {
-		k.foreignUntil = now + foreignPings*int64(k.set.Ping)
+	unlike := r.settings != 0 && r.settings != k.like
+	if k.began = cmp.Or(k.began, now); s.record.entries != nil || now < k.began+2*int64(k.set.Ping) {
+		if unlike {
+			k.unlike, k.unlikeUntil = true, now+foreignPings*int64(max(k.set.Ping, k.set.Lease/3))
+		}
+		if r.hash != k.hash {
+			k.foreignUntil = now + foreignPings*int64(k.pace())
+		}
 	}
 	s.record = r
 	s.goodSent = sent
@@ -232,8 +238,8 @@ func (k *Keeper) read(i int, r record, sent, now int64) {
 		k.pingAllNow(now)
 	}
 	k.hold(i, now)
-	news := r.hash == k.hash && r.stage != k.barrier.N || !covers(r.entries, k.servers) || !bytes.Equal(k.withDeparted(r.others), r.others)
-	if !s.writing && (news || r.hash != k.hash && now >= s.takeAt) {
+	news := r.settings == 0 || r.hash == k.hash && r.stage != k.barrier.N || !covers(r.entries, k.servers) || !bytes.Equal(k.withDeparted(r.others), r.others)
+	if !s.writing && (news || (unlike || r.hash != k.hash) && now >= s.takeAt) {
 		s.takeAt = now + foreignPings/4*int64(k.set.Ping)
 		k.write(i, r, now)
 	}
@@ -244,7 +250,8 @@ func (k *Keeper) read(i int, r record, sent, now int64) {
 // same list. The first record of a server that was away has no such effect. While two
 // proxies have different lists, each writes its hash over the other's four times in
 // that period, so both keep noticing the other. After a rolling change the records keep
-// the hash of the proxy that was changed last.
+// the hash of the proxy that was changed last. The same holds for proxies with other
+// settings, except that their pings may be less frequent (pace).
 const foreignPings = 20
 
 // covers reports whether a record contains everything that this proxy knows.
@@ -295,7 +302,7 @@ func (k *Keeper) write(i int, r record, now int64) {
 
 // known returns a record with everything that this proxy knows, to replace r.
 func (k *Keeper) known(r record) record {
-	r.hash, r.stage, r.others = k.hash, k.barrier.N, k.withDeparted(r.others)
+	r.hash, r.settings, r.stage, r.others = k.hash, k.like, k.barrier.N, k.withDeparted(r.others)
 	r.entries = make([]entry, len(k.servers))
 	for j := range k.servers {
 		r.entries[j] = k.servers[j].entry

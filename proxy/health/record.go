@@ -3,9 +3,11 @@ package health
 // The view record: what all proxies know about a pool, stored as one item on each of
 // its servers.
 //
-//	rs1 <membership>[,<stage>] <incarnation> <server>=<n>[,<renamed>[,<overrides>]] …
+//	rs1 <membership>[,<stage>] <incarnation> %20settings=<hash> <server>=<n>[,<renamed>[,<overrides>]] …
 //
-// Numbers are in base 36. Servers with a zero entry are left out. Merging records is
+// Numbers are in base 36. Servers with a zero entry are left out. The hash is of the
+// settings of the last writer that WAITs and promises depend on (settingsHash). Older
+// releases take it for the entry of a server that they do not know, and keep it. Merging records is
 // commutative, associative and idempotent, and never loses information. So any proxy
 // may write at any time, as long as it overwrites only a record that it has read: it
 // sends the cas of the record that it read.
@@ -56,6 +58,7 @@ type record struct {
 	hash        uint64  // hash of the membership list of the last writer
 	stage       uint32  // stage of the handover to that membership: see package barrier
 	incarnation uint64  // a random number chosen when the item was created and kept by all updates; a different one means that the item was lost in between
+	settings    uint32  // settingsHash of the last writer; 0: an older release created the item
 	entries     []entry // by server; nil: no readable record
 	others      []byte  // the entries of servers that this proxy does not know, unchanged
 }
@@ -64,8 +67,8 @@ const (
 	recordMagic = "rs1"
 	recordLimit = 512 << 10 // bytes; a longer value is not a view record
 
-	// mostSteps is the highest plausible number of a server, and of its overrides: a step a
-	// second for 34 years. A higher one could soon reach the end of its 32 bits, and numbers
+	// mostSteps is the highest plausible number of a server, of its overrides, and of a
+	// handover's stage: a step a second for 34 years. A higher one could soon reach the end of its 32 bits, and numbers
 	// must only grow.
 	mostSteps = 1 << 30
 )
@@ -93,6 +96,9 @@ func parseRecord(value []byte, index map[string]int, servers int) (record, error
 		if err != nil {
 			return record{}, err
 		}
+		if n > mostSteps {
+			return record{}, fmt.Errorf("%w: stage %q is implausible", errRecord, stage)
+		}
 		r.stage = uint32(n)
 	}
 	if r.incarnation, err = number(fields[2], 64); err != nil {
@@ -104,7 +110,9 @@ func parseRecord(value []byte, index map[string]int, servers int) (record, error
 		if err != nil {
 			return record{}, err
 		}
-		if i, ok := index[name]; ok {
+		if name == settingsName {
+			r.settings = e.n
+		} else if i, ok := index[name]; ok {
 			r.entries[i] = merge(r.entries[i], e)
 		} else {
 			r.others = append(append(r.others, ' '), f...)
@@ -172,6 +180,9 @@ func appendRecord(dst []byte, r record, members []Server) []byte {
 		dst = appendNumber(append(dst, ','), uint64(r.stage))
 	}
 	dst = appendNumber(append(dst, ' '), r.incarnation)
+	if r.settings != 0 {
+		dst = appendEntry(dst, settingsName, entry{n: r.settings})
+	}
 	for i, e := range r.entries {
 		if e != (entry{}) {
 			dst = appendEntry(dst, members[i].Name, e)
@@ -200,6 +211,19 @@ func number(b []byte, bits int) (uint64, error) {
 		return 0, fmt.Errorf("%w: %q is no number", errRecord, b)
 	}
 	return v, nil
+}
+
+// settingsName stands in the place of a server's name before the hash of the settings. No
+// server has this name.
+const settingsName = " settings"
+
+// settingsHash returns the hash by which proxies compare the settings that WAITs and
+// promises depend on, except those that are in the hash of the list (see package
+// failover). It is not 0 and at most mostSteps.
+func settingsHash(s Settings) uint32 {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%t %v", s.Strict, s.Ping)
+	return 1 + uint32(h.Sum64()%mostSteps)
 }
 
 // membership returns the hash by which proxies compare their membership lists.

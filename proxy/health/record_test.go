@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func testServers(names ...string) ([]Server, map[string]int) {
@@ -44,6 +45,22 @@ func TestRecordKeepsWhatItDoesNotKnow(t *testing.T) {
 	r.entries[0].n = 3
 	if got := appendRecord(nil, r, members); string(got) != "rs1 1 1 c0=3 gone=8,3 new=1,0,1" {
 		t.Errorf("%q", got)
+	}
+}
+
+func TestRecordHasSettings(t *testing.T) {
+	members, index := testServers("c0")
+	value := "rs1 1 1 %20settings=z c0=3 new=1"
+	r, err := parseRecord([]byte(value), index, 1)
+	if err != nil || r.settings != 35 || string(r.others) != " new=1" {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if got := appendRecord(nil, r, members); string(got) != value {
+		t.Errorf("%q", got)
+	}
+	last := Settings{Strict: true, Ping: 300 * time.Millisecond}
+	if a, b, c := settingsHash(last), settingsHash(Settings{Ping: last.Ping}), settingsHash(Settings{Strict: true}); a == b || a == c || max(a, b, c) > mostSteps || min(a, b, c) == 0 {
+		t.Error(a, b, c)
 	}
 }
 
@@ -99,7 +116,7 @@ func FuzzRecord(f *testing.F) {
 			return
 		}
 		again, err := parseRecord(appendRecord(nil, r, members), index, len(members))
-		if err != nil || again.hash != r.hash || again.incarnation != r.incarnation ||
+		if err != nil || again.hash != r.hash || again.incarnation != r.incarnation || again.settings != r.settings ||
 			!slices.Equal(again.entries, r.entries) || string(again.others) != string(r.others) {
 			t.Fatalf("%q is read as %+v and then as %+v, %v", value, r, again, err)
 		}
@@ -137,6 +154,8 @@ func TestImplausibleNumbers(t *testing.T) {
 		"rs1 1 1 a=1z141yu":       false,
 		"rs1 1 1 a=1,0,1z141z3":   false,
 		"rs1 1 1 other=1z141z3":   false,
+		"rs1 1,1z141z3 1":         false,
+		"rs1 1,hra0hs 1":          true, // 1<<30
 		"rs1 1 1 a=zzzz,zz,zzzzz": true,
 	} {
 		if _, err := parseRecord([]byte(text), index, 1); (err == nil) != ok {

@@ -30,9 +30,10 @@ type scenario struct {
 	pool    int
 	gutter  int
 	set     Settings
-	faults  []string // the kinds of faults to draw from
-	count   int      // number of faults
-	apart   int64    // average time between the starts of two faults; 0: the next fault starts when the pool is whole again
+	last    *Settings // those of the last proxy, if they are others
+	faults  []string  // the kinds of faults to draw from
+	count   int       // number of faults
+	apart   int64     // average time between the starts of two faults; 0: the next fault starts when the pool is whole again
 	off     ablation.Set
 	single  bool // ablation of the clients: no second write while a server rejoins
 	sameKey bool // ablation of the clients: diverted keys are the same in each outage
@@ -174,7 +175,11 @@ func newWorld(t testing.TB, s scenario) *world {
 func (w *world) start(p *proxy) {
 	p.life++
 	p.dead = false
-	p.k = New("p", w.members(), w.set, w.seed*100+uint64(p.id)*10+uint64(p.life))
+	set := w.set
+	if w.last != nil && p.id == w.scenario.proxies-1 {
+		set = *w.last
+	}
+	p.k = New("p", w.members(), set, w.seed*100+uint64(p.id)*10+uint64(p.life))
 	p.k.off = w.off
 	p.seen = make([]uint32, len(w.nodes))
 	p.pinged = make([]int64, len(w.nodes))

@@ -68,7 +68,7 @@ func describe(e event.Event, is map[string]any) Description {
 			t.More = "pool " + word("pool")
 		case "fail-open":
 			t.Text += "no server is ejected now"
-		case "suspended":
+		case "other-servers", "other-settings":
 			t.Text += "the guarantee of strict consistency is suspended"
 		case "suspect-only":
 			t.Text += "its servers are not ejected"

@@ -51,10 +51,11 @@ func comingBack(state string) string {
 
 // health describes the state of the servers of p, the worst first, and what an operator
 // can do. pools is the number of pools. failing means that failed requests are known to
-// belong to servers of some pool. Then only the pools of these servers are unhealthy;
-// otherwise failed requests make all pools unhealthy.
+// belong to servers of some pool, or that some pool has servers that do not serve, which
+// explains them. Then a pool has the failures of its own servers; otherwise failed
+// requests make all pools unhealthy.
 func (t *Tick) health(p *table.Pool, pools int, failing bool) Health {
-	w := wording{Tick: t, pool: p, pools: pools, shares: hashShares(p)}
+	w := wording{Tick: t, pool: p, pools: pools, explained: failing, shares: hashShares(p)}
 	bad := w.which(func(i int, s string) bool { return away(s) && !w.S.byOperator(i) })
 	drained := w.which(func(i int, _ string) bool { return w.S.byOperator(i) })
 	back := w.which(func(_ int, s string) bool { return comingBack(s) != "" })
@@ -73,8 +74,8 @@ func (t *Tick) health(p *table.Pool, pools int, failing bool) Health {
 	case len(drained) > 0:
 		h = Health{Warn, w.names(drained) + oneOrAll(drained, " is ", " are ") + map[bool]string{true: "taken down", false: "drained"}[w.S.State[drained[0]] == Down],
 			fmt.Sprintf("By an operator, %s ago: ringside server restore brings %s back.%s %s %s", w.since(drained[0]), oneOrAll(drained, "it", "them"), w.alsoSuspect(drained), w.fate(drained, len(drained), "until then; it starts empty", "until then; they start empty"), w.flow())}
-	case t.Outcomes.Fail >= 1 && (pools == 1 || !failing || w.failed() > 0):
-		h = Health{Warn, Count(t.Outcomes.Fail) + " requests/s fail", w.servers("The server is", "All %d servers are") + " up. " + w.failing() + w.flow()}
+	case w.failRate() >= 1:
+		h = Health{Warn, Count(w.failRate()) + " requests/s fail", w.servers("The server is", "All %d servers are") + " up. " + w.failing() + w.flow()}
 	case t.Requests() == 0 && t.Clients == 0:
 		h = Health{Good, w.servers("The server is ready", "%d servers are ready"), "No client is connected."}
 	default:
@@ -94,9 +95,10 @@ func (h *Health) warn(text string) {
 // wording is a tick with the data needed to describe it in words.
 type wording struct {
 	*Tick
-	pool   *table.Pool
-	pools  int
-	shares []float64
+	pool      *table.Pool
+	pools     int
+	explained bool // failed requests belong to servers of some pool
+	shares    []float64
 }
 
 func (w *wording) which(is func(i int, state string) bool) (list []int) {
@@ -176,6 +178,8 @@ func (w *wording) trouble(bad []int, gone int) Health {
 		h.Title = w.names(bad) + " are not serving"
 	case (state == "suspect" || state == Down) && strings.Contains(w.S.Why[i], "refused"):
 		h.Title = w.name(i) + " refuses connections"
+	case (state == "suspect" || state == Down) && strings.Contains(w.S.Why[i], greets):
+		h.Title = w.name(i) + " answers with an error"
 	case state == "suspect", state == Down:
 		h.Title = w.name(i) + " does not answer"
 	case state == "leaving":
@@ -214,12 +218,30 @@ func (w *wording) trouble(bad []int, gone int) Health {
 	switch {
 	case keptOut:
 		h.Text += " It stays out: " + out + "."
-	case strings.Contains(w.S.Why[bad[0]], "refused"):
-		h.Text += " Start memcached there: Ringside does the rest."
 	default:
-		h.Text += " Check that its host runs and can be reached from here: Ringside does the rest."
+		h.Text += " " + remedy(w.S.Why[bad[0]]) + ": Ringside does the rest."
 	}
 	return h
+}
+
+// greets begins the reason why a server is down that replies to its first request with an
+// error.
+const greets = "it greets with "
+
+// remedy returns what to do about a server that is down for the reason why.
+func remedy(why string) string {
+	_, greeting, ok := strings.Cut(why, greets)
+	switch {
+	case ok && strings.Contains(greeting, "unauthenticated"):
+		return "Ringside does not log in to servers. Start memcached there without authentication (-Y)"
+	case ok && strings.Contains(greeting, "Too many open connections"):
+		return "Raise memcached's limit of connections there (-c), or close some"
+	case ok:
+		return "Check that memcached runs at its address"
+	case strings.Contains(why, "refused"):
+		return "Start memcached there"
+	}
+	return "Check that its host runs and can be reached from here"
 }
 
 // fate describes where the keys of unavailable servers are, and for how long. The
@@ -249,6 +271,14 @@ func (w *wording) failed() (sum float64) {
 		sum += v
 	}
 	return sum
+}
+
+// failRate returns how many requests per second count as failures of the pool.
+func (w *wording) failRate() float64 {
+	if w.pools > 1 && w.explained {
+		return min(w.failed(), w.Outcomes.Fail) // a request to a server can fail although the client's command succeeds
+	}
+	return w.Outcomes.Fail
 }
 
 // failing names the server that has most of the failures, if there is one, and their

@@ -62,6 +62,18 @@ func TestHealth(t *testing.T) {
 			Health{Bad, "b refuses connections", "Connection refused, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers. " + start}},
 		{"silent", table.FailFast, [3]string{Up, Down, Up}, func(k *Tick) { k.S.Why[1] = "3 requests in a row were not answered in time" },
 			Health{Bad, "b does not answer", "3 requests in a row were not answered in time, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers. " + reach}},
+		{"wants a login", table.FailFast, [3]string{Up, Down, Up}, func(k *Tick) {
+			k.S.Why[1] = "server b (10.0.0.1:11211) is down: it greets with CLIENT_ERROR unauthenticated"
+		},
+			Health{Bad, "b answers with an error", "It greets with CLIENT_ERROR unauthenticated, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers. " +
+				"Ringside does not log in to servers. Start memcached there without authentication (-Y): Ringside does the rest."}},
+		{"is full, and out", table.Rehash, [3]string{Up, "out", Up}, func(k *Tick) {
+			k.S.Why[1] = "server b (10.0.0.1:11211) is down: it greets with ERROR Too many open connections"
+		},
+			Health{Bad, "b is out", "It greets with ERROR Too many open connections, 19 s ago. Its 33.3 % of the keys live with a and c until it is back; then it starts empty. " +
+				"Raise memcached's limit of connections there (-c), or close some: Ringside does the rest."}},
+		{"is no memcached", table.FailFast, [3]string{Up, Down, Up}, func(k *Tick) { k.S.Why[1] = "server b (10.0.0.1:11211) is down: it greets with ERROR" },
+			Health{Bad, "b answers with an error", "It greets with ERROR, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers. Check that memcached runs at its address: Ringside does the rest."}},
 		{"leaving", table.Rehash, [3]string{Up, "leaving", Up}, nil,
 			Health{Bad, "b is leaving", "Connection refused. All instances agree on it first; then its 33.3 % of the keys move to a and c."}},
 		{"out", table.Rehash, [3]string{Up, "out", Up}, nil,
@@ -120,9 +132,9 @@ func TestOverall(t *testing.T) {
 	const flow = "100 requests/s to all pools."
 	type server struct {
 		state, why, order string
-		fail              float64
+		fail, errors      float64
 	}
-	up, dead := server{state: Up}, server{Down, "server x is down: connection refused", "", 5}
+	up, dead := server{state: Up}, server{state: Down, why: "server x is down: connection refused", fail: 5}
 	for _, test := range []struct {
 		name          string
 		main, session [2]server
@@ -134,14 +146,22 @@ func TestOverall(t *testing.T) {
 		{"well", [2]server{up, up}, [2]server{up, up}, 0, Health{Good, "All 4 servers of 2 pools serve", flow + " Nothing fails."}, "main", [2]string{Good, Good}},
 		{"one dead in the second", [2]server{up, up}, [2]server{up, dead}, 30,
 			Health{Bad, "Pool sessions: sessions-1 refuses connections", "Connection refused, for 19 s. 50.0 % of the keys miss, and writes to them fail, until it answers. Start memcached there: Ringside does the rest."}, "sessions", [2]string{Good, Bad}},
-		{"drained here, dead there", [2]server{{Drained, "", "drain", 0}, up}, [2]server{up, dead}, 30,
+		{"drained here, dead there", [2]server{{state: Drained, order: "drain"}, up}, [2]server{up, dead}, 30,
 			Health{Bad, "Pool sessions: sessions-1 refuses connections", "Connection refused, for 19 s. 50.0 % of the keys miss, and writes to them fail, until it answers. Start memcached there: Ringside does the rest. Also pool main: main-0 is drained."}, "sessions", [2]string{Warn, Bad}},
-		{"out here, suspect there", [2]server{{"out", "connection refused", "", 0}, up}, [2]server{{"suspect", "connection refused", "", 0}, up}, 0,
+		{"out here, suspect there", [2]server{{state: "out", why: "connection refused"}, up}, [2]server{{state: "suspect", why: "connection refused"}, up}, 0,
 			Health{Bad, "Pool sessions: sessions-0 refuses connections", "Connection refused, for 19 s. 50.0 % of the keys miss, and writes to them fail, until it answers. Start memcached there: Ringside does the rest. Also pool main: main-0 is out."}, "sessions", [2]string{Bad, Bad}},
-		{"fails in the second", [2]server{up, up}, [2]server{up, {Up, "", "", 3}}, 3,
+		{"fails in the second", [2]server{up, up}, [2]server{up, {state: Up, fail: 3}}, 3,
 			Health{Warn, "Pool sessions: 3 requests/s fail", "All 2 servers are up. Most of them are sessions-1's: no answer in time; check its load and the network. " + flow}, "sessions", [2]string{Good, Warn}},
 		{"fails somewhere", [2]server{up, up}, [2]server{up, up}, 3,
 			Health{Warn, "Pool main: 3 requests/s fail", "All 2 servers are up. " + flow + " Also pool sessions: 3 requests/s fail."}, "main", [2]string{Warn, Warn}},
+		{"SERVER_ERROR in the second", [2]server{up, up}, [2]server{up, {state: Up, errors: 3}}, 3,
+			Health{Warn, "Pool sessions: 3 requests/s fail", "All 2 servers are up. Most of them are sessions-1's: it replies SERVER_ERROR out of memory; check its memory and its log. " + flow}, "sessions", [2]string{Good, Warn}},
+		{"dead here, SERVER_ERROR there", [2]server{dead, up}, [2]server{up, {state: Up, errors: 40}}, 45,
+			Health{Bad, "Pool main: main-0 refuses connections", "Connection refused, for 19 s. 50.0 % of the keys miss, and writes to them fail, until it answers. Start memcached there: Ringside does the rest. Also pool sessions: 40 requests/s fail."}, "main", [2]string{Bad, Warn}},
+		{"dead, and its failures are not counted there", [2]server{up, up}, [2]server{up, {state: Down, why: dead.why}}, 30,
+			Health{Bad, "Pool sessions: sessions-1 refuses connections", "Connection refused, for 19 s. 50.0 % of the keys miss, and writes to them fail, until it answers. Start memcached there: Ringside does the rest."}, "sessions", [2]string{Good, Bad}},
+		{"replies SERVER_ERROR, but another replica succeeds", [2]server{up, up}, [2]server{up, {state: Up, errors: 3}}, 0,
+			Health{Good, "All 4 servers of 2 pools serve", flow + " Nothing fails."}, "main", [2]string{Good, Good}},
 	} {
 		sample := func(failed float64) *Sample {
 			s := &Sample{At: time.UnixMilli(100_000), Sum: &stats.Snapshot{Servers: map[string]*stats.ServerSnapshot{}}, Table: &table.Table{}}
@@ -154,7 +174,8 @@ func TestOverall(t *testing.T) {
 					p.Servers = append(p.Servers, table.Target{Name: at, Network: "tcp", Address: at})
 					s.Servers = append(s.Servers, ServerState{Pool: name, Server: at, State: is.state, Why: is.why, Order: is.order, Since: time.UnixMilli(81_000)})
 					n := &stats.ServerSnapshot{}
-					n.Failed, n.TimedOut = uint64(is.fail*failed), uint64(is.fail*failed)
+					n.Failed, n.TimedOut, n.Errors = uint64(is.fail*failed), uint64(is.fail*failed), uint64(is.errors*failed)
+					n.Error = "SERVER_ERROR out of memory"
 					s.Sum.Servers["tcp "+at] = n
 				}
 				s.Table.Pools = append(s.Table.Pools, p)

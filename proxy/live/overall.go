@@ -113,7 +113,7 @@ func ticksBetween(before, after *Sample) []*Tick {
 	all := between(before, after)
 	ticks, health := make([]*Tick, len(pools)), make([]Health, len(pools))
 	rest := after.Servers
-	failing := false // the failed requests are known to belong to certain servers
+	failing := false // the failed requests are known to belong to certain servers, or there are servers that do not serve
 	for i, pool := range pools {
 		t := *all
 		for _, target := range pool.Servers {
@@ -122,6 +122,9 @@ func ticksBetween(before, after *Sample) []*Tick {
 		}
 		ticks[i] = &t
 		failing = failing || slices.ContainsFunc(t.S.Fail, func(f float64) bool { return f > 0 })
+		for i, s := range t.S.State {
+			failing = failing || away(s) && !t.S.byOperator(i)
+		}
 	}
 	for i, pool := range pools {
 		health[i] = ticks[i].health(pool, len(pools), failing)

@@ -4,6 +4,7 @@ package live
 
 import (
 	"math"
+	"strings"
 	"time"
 
 	"ringside/proxy/stats"
@@ -64,7 +65,7 @@ type Columns struct {
 	Order []string   `json:"ord"`   // override by an operator: drain, down
 	Next  []string   `json:"next"`  // next step of the keeper, as text
 	Rate  []float64  `json:"rps"`   // requests to the server
-	Fail  []float64  `json:"fail"`  // requests that it did not answer, or that were not sent to it
+	Fail  []float64  `json:"fail"`  // requests that it did not answer, or with SERVER_ERROR, or that were not sent to it
 	Cause []string   `json:"cause"` // cause of most failures; empty: none
 	P50   []*float64 `json:"p50"`   // microseconds
 	P99   []*float64 `json:"p99"`
@@ -158,7 +159,7 @@ func (c *Columns) add(is *ServerState, before, after *Sample, target table.Targe
 	if s := before.Sum.Servers[at]; s != nil {
 		then = *s
 	}
-	failed, cause := failures(&now.ServerCounters, &then.ServerCounters)
+	failed, cause := failures(&now, &then)
 	lat := now.Latency.Since(&then.Latency)
 	c.State = append(c.State, is.State)
 	c.Phase = append(c.Phase, phase)
@@ -176,7 +177,7 @@ func (c *Columns) add(is *ServerState, before, after *Sample, target table.Targe
 }
 
 // failures returns how many requests to a server failed, and why most of them did.
-func failures(now, then *stats.ServerCounters) (sum uint64, cause string) {
+func failures(now, then *stats.ServerSnapshot) (sum uint64, cause string) {
 	var most uint64
 	for _, one := range []struct {
 		now, then uint64
@@ -185,6 +186,7 @@ func failures(now, then *stats.ServerCounters) (sum uint64, cause string) {
 		{now.TimedOut, then.TimedOut, "no answer in time; check its load and the network"},
 		{now.Failed - now.TimedOut, then.Failed - then.TimedOut, "lost connections; check its log and what is between"},
 		{now.Refused, then.Refused, "it is down; check that memcached runs there"},
+		{now.Errors, then.Errors, repliesError(now.Error)},
 		{now.Crowded, then.Crowded, "its queue is full; see the pool's queue"},
 		{now.Shed, then.Shed, "limits.memory is reached"},
 		{now.Overridden, then.Overridden, "an operator drained it; ringside server restore ends that"},
@@ -195,6 +197,15 @@ func failures(now, then *stats.ServerCounters) (sum uint64, cause string) {
 		}
 	}
 	return sum, cause
+}
+
+// repliesError describes a server that replies with the error line, and the remedy.
+func repliesError(line string) string {
+	remedy := "check its memory and its log"
+	if strings.Contains(line, "too large") {
+		remedy = "check its item size limit, memcached's -I"
+	}
+	return "it replies " + Clean(line) + "; " + remedy
 }
 
 // byOperator reports whether an operator's override keeps requests from server i.

@@ -170,6 +170,7 @@ type ServerCounters struct {
 	LateDeletes     uint64 // deletes sent after mutations that failed but may still run
 	LateDeletesLost uint64 // late deletes that got no reply
 	Overridden      uint64 // requests rejected: an operator has drained the server or taken it down
+	Errors          uint64 // replies SERVER_ERROR to requests of clients' commands
 
 	DeadByPing    uint64 // broken connections found by a ping while they were idle
 	DeadByRequest uint64 // broken connections found by the first request after a quiet period
@@ -288,6 +289,7 @@ type ServerSnapshot struct {
 	Waiting   int    // requests without a reply
 	Timeouts  int    // requests in a row that timed out
 	Lingering int    // extra connections that only wait for late replies
+	Error     string // the last SERVER_ERROR that it replied to a client's command
 }
 
 // Add adds the counts of o.

@@ -68,6 +68,7 @@ func (t *ServerSnapshot) Report(r *Report) {
 	r.Count("failed", t.Failed)
 	r.Count("timed_out", t.TimedOut)
 	r.Int("timeouts_in_a_row", t.Timeouts)
+	r.Count("server_errors", t.Errors)
 	r.Count("refused", t.Refused)
 	r.Count("queue_full", t.ServerCounters.Crowded)
 	r.Count("shed", t.Shed)

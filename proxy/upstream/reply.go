@@ -156,6 +156,9 @@ func (c *Conn) noteAnswer() {
 // reply passes the reply r, which has the bytes b, to the receiver of a. It returns how many bytes
 // the receiver has moved out of the input.
 func (c *Conn) reply(a *Attempt, r *wire.Reply, b []byte) (taken int) {
+	if r.Kind == wire.ServerError && a.To != nil && !a.Internal {
+		c.Server.noteError(r.Line.Of(b))
+	}
 	if a.AsText != nil && a.To != nil {
 		if b = c.toMeta(a, b); b == nil {
 			return 0

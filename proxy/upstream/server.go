@@ -43,6 +43,20 @@ type Server struct {
 	Version string       // the version from that reply
 	Number  uint16       // for package missreason, the log of reasons for misses
 	Count   stats.ServerCounters
+
+	lastError string // the last SERVER_ERROR to a client's command, truncated
+}
+
+// mostError is the maximum length of lastError.
+const mostError = 100
+
+// noteError counts a SERVER_ERROR to a client's command, and remembers its text. It
+// allocates only for a text that differs from the last one.
+func (srv *Server) noteError(line []byte) {
+	srv.Count.Errors++
+	if line = line[:min(len(line), mostError)]; string(line) != srv.lastError {
+		srv.lastError = string(line)
+	}
 }
 
 // settings combines those of the pools that name the server: see configure.

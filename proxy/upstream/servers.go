@@ -107,6 +107,9 @@ func (srv *Server) addTo(t *stats.ServerSnapshot) {
 	if srv.Version != "" {
 		t.Version = srv.Version
 	}
+	if srv.lastError != "" {
+		t.Error = srv.lastError
+	}
 	for _, c := range srv.Conns {
 		if c.State == ConnUp {
 			t.Conns++
