@@ -159,8 +159,8 @@ func (w *Agent) inherit(before *Agent, old *Published) (from *Agent, out bool) {
 		if j >= 0 {
 			in.departure = before.state(j)
 		}
-		if j < 0 || address(before.Servers[j]) != address(m) {
-			there, at := old.at(address(m))
+		if (j < 0 || !together(before.Servers[j], m)) && !old.served(w.Pool, m) {
+			there, at := old.at(m)
 			switch {
 			case j < 0:
 				*in, source = inheritance{there, true}, at
@@ -192,26 +192,37 @@ func (w *Agent) state(i int) departure { return departure{w.View.N(i), w.View.Re
 
 func address(m table.Target) string { return m.Network + " " + m.Address }
 
-// at returns the state of the server at an address and the agent that knows it, or nil. If
-// several agents name the server, it is the state of one that does not use it now. l may be
-// nil.
-func (l *Published) at(where string) (is departure, by *Agent) {
+// together reports whether two servers have the same address.
+func together(a, b table.Target) bool { return a.Address == b.Address && a.Network == b.Network }
+
+// at returns the state of the server at the address of where and the agent that knows it, or
+// nil. If several agents name the server, it is the state of one that does not use it now. l
+// may be nil.
+func (l *Published) at(where table.Target) (is departure, by *Agent) {
 	if l == nil {
 		return is, nil
 	}
-	is = l.unflushed[where]
+	is = l.unflushed[address(where)]
 	for _, pool := range l.Pools {
 		w := l.Agents[pool]
 		if w == nil {
 			continue
 		}
 		for i, m := range w.Servers {
-			if d := w.state(i); address(m) == where && (is.whole() && !d.whole() || is.whole() == d.whole() && d.n > is.n) {
+			if d := w.state(i); together(m, where) && (is.whole() && !d.whole() || is.whole() == d.whole() && d.n > is.n) {
 				is, by = d, w
 			}
 		}
 	}
 	return is, by
+}
+
+// served reports whether a pool without a keeper names the server at the address of where,
+// and so has used it all the time. l may be nil.
+func (l *Published) served(pool string, where table.Target) bool {
+	return l != nil && slices.ContainsFunc(l.Pools, func(p *table.Pool) bool {
+		return p.Name == pool && l.Agents[p] == nil && slices.ContainsFunc(p.Servers, func(m table.Target) bool { return together(m, where) })
+	})
 }
 
 // keepUnflushed keeps the states of the servers that were out, and that l has no keeper for.

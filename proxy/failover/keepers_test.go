@@ -135,3 +135,29 @@ func TestReloadOfRenamedServer(t *testing.T) {
 		t.Errorf("%s %v", phases(l), slices.Collect(maps.Values(l.Agents)))
 	}
 }
+
+// TestReloadOfSharedServer reloads while one of two pools waits for a server that the other
+// one uses again. That one must go on.
+func TestReloadOfSharedServer(t *testing.T) {
+	put := func(w *failover.Agent, n uint32) {
+		w.View.Set(0, n, false, 0, 0)
+		w.View.Done(1, true)
+	}
+	l := failover.Publish(pools("main rehash a b c"), nil, 1, health.Ablation{})
+	put(l.Agent("main"), 2)
+	shared := pools("main fail_fast a b c*2", "two fail_fast a b")
+	l = failover.Publish(shared, l, 1, health.Ablation{})
+	if phases(l) != "main a=2, two a=2" {
+		t.Fatal(phases(l))
+	}
+	put(l.Agent("main"), 6)
+	for range 2 {
+		if l = failover.Publish(shared, l, 1, health.Ablation{}); phases(l) != "two a=2" {
+			t.Error(phases(l))
+		}
+	}
+	put(l.Agent("two"), 6)
+	if l = failover.Publish(shared, l, 1, health.Ablation{}); phases(l) != "" {
+		t.Error(phases(l))
+	}
+}
