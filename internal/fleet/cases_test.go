@@ -83,6 +83,15 @@ var (
 	// what the old one has done.
 	alone = []string{"cut", "hang", "kill", "lose", "flush", "slow", "pause"}
 
+	// Each changes the configuration while a server is out.
+	changed = []string{"hang, weights and mode", "hang, take out another and mode", "hang, take out, put back and mode", "hang, mode",
+		"hang, rename", "hang, rename and mode", "hang, rename, rename back", "hang, rename server", "hang, rename server and mode",
+		"hang, rename, hang, rename"}
+
+	// Without replicas, keys may also move later. With replicas, they would move to servers with
+	// old replicas.
+	changedLater = append([]string{"hang, mode, weights"}, changed...)
+
 	// Each changes weights, and does something else.
 	reweighed = []string{"reweigh, kill", "reweigh, hang", "reweigh twice"}
 
@@ -193,6 +202,14 @@ var promises = []scenario{
 		asks: readMostly, faults: []string{"reload"}, count: 1, calm: true, costly: true},
 	{name: "D6 taken out and put back", sidecars: 2, servers: 3, mode: table.Rehash, strict: true,
 		asks: readMostly, faults: []string{"reload"}, count: 1, calm: true, costly: true},
+	{name: "D9 changed in an outage", sidecars: 2, servers: 4, mode: table.Rehash, strict: true,
+		asks: readMostly, faults: changedLater, count: 1},
+	{name: "D9 changed in an outage, relaxed", sidecars: 2, servers: 4, mode: table.Rehash,
+		asks: readMostly, faults: changedLater, count: 1},
+	{name: "D9 changed in an outage, gutter", sidecars: 2, servers: 3, gutter: 2, mode: table.Gutter, strict: true,
+		asks: readMostly, faults: changedLater, count: 1},
+	{name: "D9 changed in an outage, copies", sidecars: 2, servers: 4, copies: twice,
+		asks: readMostly, faults: changed, count: 1},
 	{name: "D6 weights", sidecars: 2, servers: 4, strict: true, copies: twice, errs: true,
 		asks: readMostly, faults: []string{"reweigh"}, count: 1, exact: true, keeps: true, costly: true},
 	{name: "D6 weights, there and back", sidecars: 2, servers: 4, strict: true, copies: spread, errs: true,

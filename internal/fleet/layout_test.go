@@ -9,6 +9,7 @@ import (
 
 	"ringside/proxy/health"
 	"ringside/proxy/table"
+	"ringside/replicate"
 	"ringside/ring"
 )
 
@@ -19,6 +20,9 @@ type layout struct {
 	gone      int   // the server that is not configured; -1: all are
 	reweighed bool  // a quarter of the keys have another first server, a quarter another second one, and a quarter only other servers
 	fewer     bool  // keys have one replica less
+	plain     bool  // the pool ejects no server: mode fail_fast without replicas
+	renamed   bool  // the pool has another name
+	aliased   int   // one plus the server that has another name; 0: none
 }
 
 // limits are too high to be reached.
@@ -32,7 +36,7 @@ const refusedFor = 150 * time.Millisecond
 func (f *fleet) reload(change func(l *layout)) {
 	change(&f.layout)
 	f.edition++
-	f.note("", "RELOAD without s%d, reweighed: %v, fewer: %v", f.gone, f.reweighed, f.fewer)
+	f.note("", "RELOAD %+v", f.layout)
 	for _, s := range f.sidecars {
 		at := f.now + f.upTo(500*milli)
 		f.since = max(f.since, at)
@@ -51,7 +55,11 @@ func (f *fleet) table() *table.Table {
 		for i := range n {
 			if i != gone {
 				name := fmt.Sprintf("s%d", from+i)
-				p.Servers = append(p.Servers, table.Target{Name: name, Network: "tcp", Address: name, Weight: 1, Host: name})
+				m := table.Target{Name: name, Network: "tcp", Address: name, Weight: 1, Host: name}
+				if f.aliased == from+i+1 {
+					m.Name = "alias"
+				}
+				p.Servers = append(p.Servers, m)
 			}
 		}
 		return p
@@ -66,8 +74,14 @@ func (f *fleet) table() *table.Table {
 	if f.strict {
 		p.Failover.Wait = p.Timeouts.Deadline
 	}
+	if f.renamed {
+		p.Name = "cache"
+	}
+	if f.plain {
+		p.Failover.Mode, p.Failover.Strict = table.FailFast, false
+	}
 	t := &table.Table{Limits: limits, Pools: []*table.Pool{p}}
-	if f.gutter > 0 {
+	if f.gutter > 0 && !f.plain {
 		g := pool("spare", f.servers, f.gutter, -1)
 		p.Failover.Gutter = g
 		t.Pools = append(t.Pools, g)
@@ -92,6 +106,9 @@ func (f *fleet) table() *table.Table {
 	route := table.Route{Pool: p, Copies: f.copies}
 	if f.fewer {
 		route.Copies.Copies--
+	}
+	if f.plain {
+		route.Copies = replicate.Policy{}
 	}
 	if f.herd != nil {
 		route.Guard = &f.herd.GuardSettings

@@ -255,6 +255,47 @@ var plots = map[string]plot{
 		f.lasts(at + second)
 	},
 
+	// The configuration changes while a server is out that still has its values.
+	"hang, weights and mode": func(f *fleet, i int) {
+		f.outageWith(i, func(l *layout) { l.reweighed, l.plain = true, true })
+	},
+	"hang, mode, weights": func(f *fleet, i int) {
+		f.outageWith(i, func(l *layout) { l.plain = true }, reweigh)
+	},
+	"hang, take out another and mode": func(f *fleet, i int) {
+		f.outageWith(i, func(l *layout) { l.gone, l.plain = f.other(i), true })
+	},
+	"hang, take out, put back and mode": func(f *fleet, i int) {
+		f.outageWith(i, func(l *layout) { l.gone = i }, func(l *layout) { l.gone, l.plain = -1, true })
+	},
+	"hang, rename": func(f *fleet, i int) {
+		f.outageWith(i, func(l *layout) { l.renamed = true })
+	},
+	"hang, rename and mode": func(f *fleet, i int) {
+		f.outageWith(i, func(l *layout) { l.renamed, l.plain = true, true })
+	},
+	"hang, rename, rename back": func(f *fleet, i int) {
+		f.outageWith(i, func(l *layout) { l.renamed = true }, func(l *layout) { l.renamed = false })
+	},
+	"hang, rename server": func(f *fleet, i int) {
+		f.outageWith(i, func(l *layout) { l.aliased = i + 1 })
+	},
+	"hang, rename server and mode": func(f *fleet, i int) {
+		f.outageWith(i, func(l *layout) { l.aliased, l.plain = i+1, true })
+	},
+	"hang, mode": func(f *fleet, i int) {
+		f.outageWith(i, func(l *layout) { l.plain = true })
+	},
+
+	// The pool had the other name before, and an outage then.
+	"hang, rename, hang, rename": func(f *fleet, i int) {
+		f.reload(func(l *layout) { l.renamed = true })
+		f.after(3*second, func() { f.hangFor(i, 5*second, 6*second) })
+		f.after(40*second, func() { f.reload(func(l *layout) { l.renamed = false }) })
+		f.after(50*second, func() { f.outageWith(i, func(l *layout) { l.renamed = true }) })
+		f.lasts(60 * second)
+	},
+
 	// Keys get fewer replicas, and then more again.
 	"fewer": func(f *fleet, i int) {
 		f.reload(func(l *layout) { l.fewer = true })
@@ -263,6 +304,17 @@ var plots = map[string]plot{
 		f.after(at+f.upTo(moving), func() { f.lasts(f.killFor(i, 200*milli, 5*second)) })
 		f.lasts(at + moving)
 	},
+}
+
+// outageWith lets a server hang until it is out, and applies changes to the configuration
+// meanwhile. The server goes on some time after the last one.
+func (f *fleet) outageWith(i int, changes ...func(l *layout)) {
+	at := f.between(5*second, 6*second)
+	for _, change := range changes {
+		f.after(at, func() { f.reload(change) })
+		at += f.between(600*milli, 3*second)
+	}
+	f.lasts(f.hangFor(i, at, at+second))
 }
 
 // moving is the approximate time until keys have moved after a reload.

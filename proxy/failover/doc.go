@@ -21,6 +21,11 @@
 //
 // An agent outlives reloads that change neither the pool's servers and placement nor its
 // settings, except wait.
+// Otherwise its successor inherits the numbers of the servers, so that a server that is out
+// does not serve its old values. It finds them by the names of the pool and the server, and
+// otherwise by the server's address: a reload may rename either, or move the server to another
+// pool. A pool that ejects no server has an agent, too, while one of its servers is out. The
+// state of a server that no agent has any more is kept until a reload adds it again.
 //
 // # Commands on an unreplicated key
 //

@@ -33,9 +33,12 @@ type Agent struct {
 	failover table.Failover       // the settings that it was created with
 	print    string               // fingerprints of the placements of the pool and its gutter
 	departed map[string]departure // servers that reloads have removed from the pool, by name
-	Keeper   *health.Keeper
-	hasWork  bool  // the keeper got input since its last run
-	Began    int64 // when the loop that runs it got it
+
+	inherited []inheritance // the servers' states before the reload that created the agent, by server
+
+	Keeper  *health.Keeper
+	hasWork bool  // the keeper got input since its last run
+	Began   int64 // when the loop that runs it got it
 
 	// The outcomes of the first pings, by server. While most are missing, and not all have
 	// ended, the ejected servers are unknown, and a server that replies may have old
@@ -75,6 +78,10 @@ type Published struct {
 	Print  uint64                 // Table.Print of the table
 	Copies map[*table.Pool]uint64 // Table.PrintCopies, for pools with a keeper
 	Agents map[*table.Pool]*Agent // agents, for pools with a keeper
+
+	// unflushed are the servers that no pool with a keeper names any more, and that were out
+	// when a reload removed them, by address. They still have their old values.
+	unflushed map[string]departure
 }
 
 // Publish creates the keepers of t, or reuses those of old.
@@ -83,19 +90,24 @@ func Publish(t *table.Table, old *Published, seed uint64, without ablation.Set) 
 	for _, pool := range t.Pools {
 		before, w := old.Agent(pool.Name), newAgent(pool)
 		same := before != nil && slices.Equal(before.Servers, w.Servers)
+		from, out := w.inherit(before, old)
+		// A pool that needs no keeper has one while a server is out. That server must rejoin
+		// by the phases, or its old values would be served.
 		switch needed := pool.NeedsKeeper(t); {
-		case !needed && (!same || before.View.AllIn()):
+		case !needed && !out && (before == nil || before.View.AllIn()):
 			continue
 		case same && (!needed || before.print == w.print && before.failover == w.failover):
-			// A keeper that is no longer needed stays while a server is out. That server
-			// must rejoin by the phases, or its old values would be served.
 			before.parting.Store(!needed)
 			w = before
 		default:
+			if w.parting.Store(!needed); !needed && from != nil {
+				w.failover = from.failover // instances without this reload still have these settings
+			}
 			w.start(pool, before, seed, without)
 		}
 		l.Agents[pool], l.Copies[pool] = w, t.PrintCopies(pool)
 	}
+	l.keepUnflushed(old)
 	return l
 }
 
@@ -126,6 +138,123 @@ func newAgent(pool *table.Pool) *Agent {
 // departure is the state of a server when it was removed from a pool.
 type departure struct{ n, renamed uint32 }
 
+// whole reports whether the server served its keys itself, under their own names.
+func (d departure) whole() bool { return health.PhaseOf(d.n) == health.In && d.renamed == 0 }
+
+// inheritance is the state of a server before the reload that creates a keeper.
+type inheritance struct {
+	departure
+	elsewhere bool // the pool or the server had another name
+}
+
+// inherit finds the states of the servers before a reload: by their names at the pool's
+// previous agent, which may be nil, and otherwise by their addresses at any agent. So a
+// server that is out stays out if the reload renames it or its pool, or moves it to another
+// pool. out reports whether there is such a server. from is the agent with most of them; nil:
+// none of them has an agent.
+func (w *Agent) inherit(before *Agent, old *Published) (from *Agent, out bool) {
+	w.inherited = make([]inheritance, len(w.Servers))
+	counts, most := map[*Agent]int{}, 0
+	for i, m := range w.Servers {
+		in, source := &w.inherited[i], before
+		j := before.index(m.Name)
+		if j >= 0 {
+			in.departure = before.state(j)
+		}
+		if (j < 0 || !together(before.Servers[j], m)) && !old.served(w.Pool, m) {
+			there, at := old.at(m)
+			switch {
+			case j < 0:
+				*in, source = inheritance{there, true}, at
+			case !there.whole() && in.whole(): // the address had another name, and old values are there
+				*in, source = inheritance{departure{health.NextOut(max(in.n, there.n)), there.renamed}, true}, at
+			}
+		}
+		if in.whole() {
+			continue
+		}
+		out = true
+		if counts[source]++; source != nil && counts[source] > most {
+			from, most = source, counts[source]
+		}
+	}
+	return from, out
+}
+
+// index returns the index of the server with a name; -1: w, which may be nil, has none.
+func (w *Agent) index(name string) int {
+	if w == nil {
+		return -1
+	}
+	return slices.IndexFunc(w.Servers, func(m table.Target) bool { return m.Name == name })
+}
+
+// state returns the state of server i.
+func (w *Agent) state(i int) departure { return departure{w.View.N(i), w.View.Renamed(i)} }
+
+func address(m table.Target) string { return m.Network + " " + m.Address }
+
+// together reports whether two servers have the same address.
+func together(a, b table.Target) bool { return a.Address == b.Address && a.Network == b.Network }
+
+// at returns the state of the server at the address of where and the agent that knows it, or
+// nil. If several agents name the server, it is the state of one that does not use it now. l
+// may be nil.
+func (l *Published) at(where table.Target) (is departure, by *Agent) {
+	if l == nil {
+		return is, nil
+	}
+	is = l.unflushed[address(where)]
+	for _, pool := range l.Pools {
+		w := l.Agents[pool]
+		if w == nil {
+			continue
+		}
+		for i, m := range w.Servers {
+			if d := w.state(i); together(m, where) && (is.whole() && !d.whole() || is.whole() == d.whole() && d.n > is.n) {
+				is, by = d, w
+			}
+		}
+	}
+	return is, by
+}
+
+// served reports whether a pool without a keeper names the server at the address of where,
+// and so has used it all the time. l may be nil.
+func (l *Published) served(pool string, where table.Target) bool {
+	return l != nil && slices.ContainsFunc(l.Pools, func(p *table.Pool) bool {
+		return p.Name == pool && l.Agents[p] == nil && slices.ContainsFunc(p.Servers, func(m table.Target) bool { return together(m, where) })
+	})
+}
+
+// keepUnflushed keeps the states of the servers that were out, and that l has no keeper for.
+// They have missed writes from now on, whatever their phase was.
+func (l *Published) keepUnflushed(old *Published) {
+	if old == nil {
+		return
+	}
+	l.unflushed = maps.Clone(old.unflushed)
+	for _, pool := range old.Pools {
+		w := old.Agents[pool]
+		if w == nil {
+			continue
+		}
+		for i, m := range w.Servers {
+			if d := w.state(i); !d.whole() {
+				if l.unflushed == nil {
+					l.unflushed = map[string]departure{}
+				}
+				l.unflushed[address(m)] = departure{max(health.NextOut(d.n), l.unflushed[address(m)].n), d.renamed}
+			}
+		}
+	}
+	for _, w := range l.Agents {
+		for _, m := range w.Servers {
+			delete(l.unflushed, address(m))
+		}
+	}
+}
+
 // start creates the keeper. before is the pool's previous agent, or nil.
 func (w *Agent) start(pool *table.Pool, before *Agent, seed uint64, without ablation.Set) {
 	servers := make([]health.Server, len(w.Servers))
@@ -137,6 +266,9 @@ func (w *Agent) start(pool *table.Pool, before *Agent, seed uint64, without abla
 	servers[0].Address += fmt.Sprintf(" %s %s %v %v", w.print, w.failover.Mode, w.failover.Lease, w.failover.Request)
 	w.Keeper = health.New(pool.Name, servers, w.failover.Settings, seed)
 	w.Keeper.Ablate(without)
+	for i, in := range w.inherited {
+		w.Keeper.Inherit(i, in.n, in.renamed, in.elsewhere)
+	}
 	w.depart(before)
 	w.View = health.NewView(len(servers))
 	w.pinged = make([]bool, len(servers))

@@ -28,6 +28,11 @@ const (
 
 // step runs everything that is due.
 func (k *Keeper) step(now int64) {
+	for i := range k.servers {
+		if s := &k.servers[i]; s.since == 0 && PhaseOf(s.n) != In { // since before this keeper began
+			s.since = now
+		}
+	}
 	k.judge(now)
 	for i := range k.servers {
 		k.drive(i, now)
@@ -166,7 +171,8 @@ func (k *Keeper) become(i int, e entry, why string, now int64) {
 	s.held = nil
 	here := k.present(i)
 	s.stranger = s.stranger && here // a stranger is flushed before it rejoins
-	s.known = s.known && here       // identify it again: a process that restarts with its old memory also has its old record
+	s.inherited = s.inherited && unflushed(PhaseOf(e.n))
+	s.known = s.known && here // identify it again: a process that restarts with its old memory also has its old record
 	if p := PhaseOf(e.n); p != In && p != Out {
 		s.held = make([]int64, len(k.servers))
 	}
@@ -236,7 +242,7 @@ func (k *Keeper) ahead(i int, now int64) (n uint32, why string) {
 	phase := PhaseOf(s.n)
 	if phase != Leaving && phase != Out {
 		if why, ok := k.leaves(i, now); ok {
-			return leaving(s.n), why
+			return k.leaving(i), why
 		}
 	}
 	switch phase {
@@ -437,7 +443,7 @@ func (k *Keeper) override(i int, o Override, now int64) error {
 	s.stranger = s.stranger && o != Restore
 	e := s.entry.overridden(o)
 	if o != Restore && k.present(i) {
-		e.n = leaving(e.n)
+		e.n = k.leaving(i)
 	}
 	k.publish(i, e, "by order", now)
 	return nil

@@ -124,6 +124,9 @@ type server struct {
 	flush flushing
 	warm  warmth
 
+	inherited bool   // it was out before a reload, under another name, and has not been flushed since: see Inherit
+	floor     uint32 // the number that it had under another name: see Inherit
+
 	incomplete bool // with replicas: it rejoined empty and is not filled yet
 	needed     bool // with replicas: according to another pool on this server, it may have the last copy of a key
 	unfit      bool // with replicas: it missed more writes than the ledger can record, and must be flushed
@@ -211,18 +214,47 @@ func (s Settings) withDefaults() Settings {
 // before a reload.
 func (k *Keeper) Resume(before *View) { k.barrier.Status = *before.Handover.Status() }
 
+// Inherit tells a new keeper the numbers that a server had at another keeper before a
+// reload. elsewhere means that the pool or the server had another name there. Other proxies
+// may have gone on under that name, and records under the present name may be from an
+// earlier time when it was in use, so these numbers mean nothing here:
+//
+//   - A server that was out is flushed before it serves, whatever number the first record of
+//     a server contains (see adopted), and even if it was in WARM or SETTLE.
+//   - A server that was in takes its number from the records. But its next outage has a
+//     higher number than its earlier ones, because keys of these may be left on substitutes.
+func (k *Keeper) Inherit(server int, n, renamed uint32, elsewhere bool) {
+	s := &k.servers[server]
+	if elsewhere {
+		if PhaseOf(n) == In && renamed == 0 {
+			s.floor = n
+			return
+		}
+		if s.inherited = true; !unflushed(PhaseOf(n)) {
+			n = NextOut(n)
+		}
+		k.event(server, In.String(), PhaseOf(n).String(), "it was out before a reload, under another name")
+	}
+	s.entry = entry{n: n, renamed: renamed}
+	if p := PhaseOf(n); p != In && p != Out {
+		s.held = make([]int64, len(k.servers))
+	}
+}
+
+// leaving returns the next number of server i with phase LEAVING.
+func (k *Keeper) leaving(i int) uint32 {
+	s := &k.servers[i]
+	return leaving(max(s.n, s.floor))
+}
+
+// unflushed reports whether a server in phase p has not been flushed since it was ejected.
+func unflushed(p Phase) bool { return p == Leaving || p == Out || p == Returning }
+
 // Departed tells the keeper about a server that a reload has removed from the list, or
 // added back. n and renamed are its last numbers. Proxies no longer write to a removed
 // server, so it counts as out, and it rejoins as after an outage.
 func (k *Keeper) Departed(name string, n, renamed uint32) {
-	e := entry{n: n, renamed: renamed}
-	switch PhaseOf(n) {
-	case Out:
-	case Leaving:
-		e.n++
-	default:
-		e.n = leaving(n) + 1
-	}
+	e := entry{n: NextOut(n), renamed: renamed}
 	if k.off.Departed {
 		return
 	}

@@ -56,6 +56,18 @@ func leaving(n uint32) uint32 {
 	return n - n%phases + phases + 1
 }
 
+// NextOut returns n if its phase is OUT, and otherwise the next number after n with that
+// phase.
+func NextOut(n uint32) uint32 {
+	switch PhaseOf(n) {
+	case Out:
+		return n
+	case Leaving:
+		return n + 1
+	}
+	return leaving(n) + 1
+}
+
 // Generation returns the number of a diverted key from the numbers of the skipped
 // servers. It grows with every outage of one of them and is constant from LEAVING to
 // SETTLE. So data that an earlier outage left on a substitute server can't be addressed

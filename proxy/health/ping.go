@@ -222,6 +222,7 @@ func (k *Keeper) read(i int, r record, sent, now int64) {
 			k.foreignUntil = now + foreignPings*int64(k.pace())
 		}
 	}
+	first := s.record.entries == nil
 	s.record = r
 	s.goodSent = sent
 	if k.recognized(i) {
@@ -229,7 +230,7 @@ func (k *Keeper) read(i int, r record, sent, now int64) {
 	}
 	k.identify(i, now)
 	for j, e := range r.entries {
-		if m := merge(k.servers[j].entry, e); m != k.servers[j].entry {
+		if m := k.adopted(j, e, first); m != k.servers[j].entry {
 			k.become(j, m, "the record on "+k.members[i].Name+" says so", now)
 		}
 	}
@@ -243,6 +244,19 @@ func (k *Keeper) read(i int, r record, sent, now int64) {
 		s.takeAt = now + foreignPings/4*int64(k.set.Ping)
 		k.write(i, r, now)
 	}
+}
+
+// adopted returns the entry of server j after this keeper has read e in a record. first
+// means that it is the first record that this keeper has read on a server. A number there
+// may be from before an outage that this keeper has inherited. If it says that server j
+// serves, the next number with phase OUT is adopted instead, so that server j is flushed.
+func (k *Keeper) adopted(j int, e entry, first bool) entry {
+	s := &k.servers[j]
+	m := merge(s.entry, e)
+	if first && s.inherited && m.n > s.n && !unflushed(PhaseOf(m.n)) {
+		m.n = NextOut(m.n)
+	}
+	return m
 }
 
 // foreignPings is the number of pings for which a record with another membership list

@@ -141,10 +141,10 @@ func (rt *Route) AllIn() bool {
 
 // readsDirectly reports whether a get may ask one of several replicas without a task.
 // It may not with strict consistency, when a get may ask several replicas, or when the
-// guard or tags need to see the command.
+// guard, tags or the buffer need to see the command.
 func (rt *Route) readsDirectly() bool {
 	strict := func(bp *BoundPool) bool { return bp.Pool.Failover.Strict }
-	return rt.Copies.Copies != 0 && rt.Copies.Read != replicate.Fastest && rt.Copies.Hedge == 0 && rt.Guard == nil && rt.Tags == nil &&
+	return rt.Copies.Copies != 0 && rt.Copies.Read != replicate.Fastest && rt.Copies.Hedge == 0 && rt.Guard == nil && rt.Tags == nil && rt.Buffer == nil &&
 		!strict(rt.BoundPool) && !slices.ContainsFunc(rt.Also, strict)
 }
 

@@ -1,0 +1,70 @@
+package health
+
+// Tests of a keeper that a reload creates under another name while a server is out.
+
+import (
+	"fmt"
+	"testing"
+)
+
+// inheritor returns a keeper of three servers. The first one had the number n before a
+// reload, under another name. It has then read a record, left from an earlier time, in which
+// that server has the number 12 and is in.
+func inheritor(n, renamed uint32) *Keeper {
+	members, index := testServers("a", "b", "c")
+	k := New("p", members, Settings{}, 1)
+	k.Inherit(0, n, renamed, true)
+	r, err := parseRecord([]byte("rs1 1 1 a=c b=6"), index, len(members))
+	if err != nil {
+		panic(err)
+	}
+	k.Tick(sec)
+	k.read(1, r, sec, sec)
+	k.read(2, r, sec, sec)
+	return k
+}
+
+func TestInherit(t *testing.T) {
+	for _, c := range []struct {
+		n, renamed uint32
+		want       uint32
+	}{
+		{0, 0, 12},
+		{1, 0, 14},  // LEAVING: out before it serves again
+		{2, 0, 14},  // OUT
+		{3, 0, 14},  // RETURN: not flushed yet
+		{4, 0, 14},  // WARM: other proxies may write elsewhere now
+		{6, 0, 12},  // IN
+		{6, 3, 14},  // IN, but its keys have other names
+		{14, 0, 14}, // later than the record
+		{18, 0, 12}, // IN: the number is that of the record
+	} {
+		if got := inheritor(c.n, c.renamed).Verdict(0).N; got != c.want {
+			t.Errorf("%d, renamed %d: %d, want %d", c.n, c.renamed, got, c.want)
+		}
+	}
+}
+
+// TestInheritedKeysAreNew checks that the next outage has a higher number than those before
+// the reload, because substitutes may still have keys with these numbers.
+func TestInheritedKeysAreNew(t *testing.T) {
+	k := inheritor(18, 0)
+	if k.override(0, Drain, sec); k.Verdict(0).N != 19 {
+		t.Errorf("its next outage has the number %d", k.Verdict(0).N)
+	}
+}
+
+// TestInheritedProgress checks that a keeper adopts later records, in which the server
+// rejoins.
+func TestInheritedProgress(t *testing.T) {
+	k := inheritor(2, 0)
+	for n := uint32(15); n <= 18; n++ {
+		r, _ := parseRecord(fmt.Appendf(nil, "rs1 1 1 a=%s", appendNumber(nil, uint64(n))), k.index, 3)
+		if k.read(1, r, 2*sec, 2*sec); k.Verdict(0).N != n {
+			t.Errorf("%d, want %d", k.Verdict(0).N, n)
+		}
+	}
+	if k.servers[0].inherited {
+		t.Error("it has been flushed")
+	}
+}
