@@ -85,7 +85,7 @@ func (g *Guard) Enroll(s *client.Session, x *client.Exchange, t *task.Task) {
 	}
 	l.party, l.since, l.followers = p, x.Start, p.followers.Load()
 	l.many, l.quiet = x.Keys > 1, x.Quiet()
-	if t.Op.Stores() && p.Expects(t.Hash) {
+	if t.Op.Stores() && (p.Expects(t.Hash) || g.InProgress(s, t.Hash)) {
 		p.addSet(t.Hash)
 	}
 	if x.Next != nil {
