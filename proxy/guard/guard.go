@@ -212,7 +212,7 @@ func (l *rule) start(t *task.Task, old bool) bool {
 	switch why := unfit(t); {
 	case !old && l.copies == nil && passes(t) && l.takesOwn(t): // rejecting it needs no other step: it could only have changed the version that its client has seen
 		t.Reject(wire.AppendClientError(nil, ownFlags))
-	case !old && passes(t) && compares(t):
+	case !old && passes(t) && (compares(t) || changes(t) && l.misses(t) != nil):
 		l.rewrite(t)
 		l.byToken(t)
 	case old || passes(t):

@@ -92,7 +92,8 @@ func (l *rule) record(t *task.Task, what missed) *Miss {
 }
 
 // knows ends the miss of a client that sends one request at a time. The reason is that
-// the client gets the value (Found) or the reply to its delete (Deleted).
+// the client gets the value (Found), the reply to its delete (Deleted), or that to another
+// command that has changed the item (Changed).
 func (l *rule) knows(t *task.Task, k Kind) {
 	if l.Hide || l.party == nil {
 		return

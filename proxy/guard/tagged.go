@@ -457,6 +457,9 @@ func (l *rule) compare(t *task.Task) {
 			differs()
 			return
 		}
+		if k == wire.Stored {
+			l.knows(t, Changed)
+		}
 		l.answerStore(t, k, r)
 	})
 }
