@@ -317,8 +317,9 @@ func (g *Guard) cancel(p *clientState, m *Miss) {
 	rt := m.Route
 	l := rule{RouteGuard: rt, g: g, party: p}
 	_, act, _ := Decide(l.scope(), m.KeyMisses, l.event(Closed))
-	live := m.Won && !m.Gone && rt.Stale > 0 && !l.scope().Shared // if the lease is not canceled, the old value is served until it ends
-	if act != RemovePlaceholder && !live && !(g.Ablation.CancelLease && m.CAS != 0) {
+	left := max(int64(m.Left)-(g.Now-m.At)/int64(time.Second), 0)
+	expired := m.Won && !m.Gone && m.Left > 0 && hasExpired(rt, left) && !l.scope().Shared // if the lease is not canceled, the old value is served until it ends
+	if act != RemovePlaceholder && !expired && !(g.Ablation.CancelLease && m.CAS != 0) {
 		return
 	}
 	rt.Learned.Count(stats.GuardGivenBack)
@@ -327,7 +328,7 @@ func (g *Guard) cancel(p *clientState, m *Miss) {
 	}
 	keep := int64(0)
 	if m.Left > 0 {
-		keep = max(int64(m.Left)-(g.Now-m.At)/int64(time.Second), 0) + spare(rt)
+		keep = left + spare(rt)
 	}
 	g.cancelLeaseAt(m.itemPlace, formatCas(m.CAS), m.Via, m.Stub, keep)
 }
