@@ -436,28 +436,34 @@ func (l *rule) stamped(t *task.Task) (edits []task.Edit, flags string) {
 
 // compare stores over the value with the client's cas.
 func (l *rule) compare(t *task.Task) {
-	differs := func() { // nothing is stored, whatever the cas of the item is
+	differs := func(exists func()) { // nothing is stored. If the client sees a value, exists answers it
 		l.inspectItem(t, func(s *Item, epoch upstream.ConnEpoch) {
 			if l.nothing(t, s, epoch) {
 				l.say(t, wire.NotFound)
 			} else {
-				l.say(t, wire.Exists)
+				exists()
 			}
 		})
 	}
+	sayExists := func() { l.say(t, wire.Exists) }
 	token, ok := t.Token()
 	cas, fits := divert.UntagCas(token, l.Place(l.at).Number)
 	if !ok || l.View != nil && (!fits || token>>52 != 0 && l.Place(l.at).Number == 0) {
-		differs()
+		differs(sayExists)
 		return
 	}
 	l.tags.c0 = cas
 	l.store(t, 'S', strconv.FormatUint(cas, 10), false, func(k wire.Kind, r *upstream.Result) {
 		if r == nil { // a tag may have changed since the client read the value
-			differs()
+			differs(sayExists)
 			return
 		}
-		if k == wire.Stored {
+		switch k {
+		case wire.Exists: // perhaps it is the cas of a placeholder
+			kept := t.Keep(r)
+			differs(func() { l.answerStore(t, k, &kept) })
+			return
+		case wire.Stored:
 			l.knows(t, Changed)
 		}
 		l.answerStore(t, k, r)
