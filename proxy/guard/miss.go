@@ -200,7 +200,13 @@ func (l *rule) bind(t *task.Task, m *Miss, mode byte, cas uint64) {
 	b := m.Bind(cas)
 	l.bound = b
 	l.store(t, mode, formatCas(cas), l.scope() != Scope{} || m.N > 1, func(k wire.Kind, r *upstream.Result) {
-		if k == wire.Stored {
+		switch {
+		case k == wire.Stored && l.tags != nil && l.tags.trouble != nil: // it is not known whether what is stored is valid
+			l.broken(t, l.tags.trouble)
+			return
+		case k == wire.Stored && l.tags != nil && l.tags.changed: // what is stored is invalid
+			k = wire.Exists
+		case k == wire.Stored:
 			s := parseItem(&r.Reply, r.Bytes)
 			l.filled(t, b)
 			n, _ := strconv.ParseUint(string(s.Cas), 10, 64)
