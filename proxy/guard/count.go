@@ -140,6 +140,7 @@ func (l *rule) create(t *task.Task, again func()) {
 // counted answers an incr or decr whose number Ringside has stored. left is the time to
 // live that the item had before, and r is the reply to the ms.
 func (l *rule) counted(t *task.Task, number []byte, left int64, created bool, r *upstream.Result) {
+	l.knows(t, Changed)
 	line := append(slices.Clone(number), wire.CRLF...)
 	if t.Req.Dialect == wire.Meta {
 		is := parseItem(&r.Reply, r.Bytes)

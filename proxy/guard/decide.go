@@ -37,6 +37,7 @@ const (
 	Add                  // an add has arrived
 	SetDone              // a set that was sent has finished
 	Deleted              // a delete of this connection was answered
+	Changed              // another command of this connection that is no set, and has changed the item, was answered
 	Unplaced             // the cas is no longer valid: the server, its connection or its phase has changed, or the key has moved
 	Closed               // the connection is closed
 )
@@ -94,7 +95,7 @@ func Decide(s Scope, e KeyMisses, ev Event) (KeyMisses, Act, uint64) {
 		}
 		e.CAS, e.Gone, e.Won, e.Last = ev.CAS, ev.Gone, ev.Won, ev.Now
 		e.N++
-	case Found, Deleted:
+	case Found, Deleted, Changed:
 		if s.one() {
 			e = KeyMisses{Busy: e.Busy}
 		}

@@ -35,6 +35,7 @@ type config struct {
 	deletes, restarts, expiries, ticks, errors, losses, closings uint8
 	adds                                                         bool
 	ownDeletes                                                   bool
+	changes                                                      uint8 // commands other than sets that change the item or create it, like ma with N
 
 	noG2 bool // the configuration does not guarantee G2
 	noG3 bool
@@ -63,6 +64,7 @@ const (
 	set
 	add
 	del
+	change
 )
 
 type thread struct {
@@ -102,7 +104,7 @@ type world struct {
 	bars               [3]uint8
 	now                uint8
 
-	deletes, restarts, expiries, ticks, errors, losses, closings uint8
+	deletes, restarts, expiries, ticks, errors, losses, closings, changes uint8
 
 	late    bool // a bound set that has timed out for its client may still run
 	lateSet thread
@@ -400,6 +402,14 @@ func (x *explorer) begin(from world, i int) {
 			u.state, u.op, u.life, u.ver = sent, del, w.life, w.db
 			x.visit(w, name(i)+" delete")
 		}
+		if from.changes > 0 {
+			w := from
+			u := &w.threads[i]
+			w.changes--
+			w.db++
+			u.state, u.op, u.life, u.ver = sent, change, w.life, w.db
+			x.visit(w, name(i)+" changes the item")
+		}
 	}
 }
 
@@ -428,6 +438,12 @@ func (x *explorer) execute(from world, i int) {
 		x.vanish(&w, int(t.conn))
 		t.state, t.ok = executed, true
 		x.visit(w, name(i)+" delete is executed")
+	case change:
+		want := t.want
+		t.want = false // it is no rebuild
+		x.store(&w, t, false)
+		t.want, t.state = want, executed
+		x.visit(w, name(i)+" change is executed")
 	default:
 		t.ok = x.store(&w, t, t.op == add)
 		t.state = executed
@@ -544,6 +560,23 @@ func (x *explorer) answer(from world, i int) {
 			k.caused = k.misses
 		}
 		t.ver = w.db
+	case t.op == change:
+		if lost {
+			break
+		}
+		if t.seq > w.deleted {
+			w.floor = max(w.floor, t.seq)
+		}
+		for c := range w.bars {
+			if c != int(t.conn) {
+				w.bars[c] = max(w.bars[c], t.ver)
+			}
+		}
+		x.apply(&w, t.conn, Event{Kind: Changed})
+		if !s.Shared && !x.afterMiss {
+			k.misses, k.caused, k.older = 0, 0, 0
+			t.want = false // its next set uses what it knows now
+		}
 	default:
 		bound := uint64(t.bound)
 		if bound != 0 && k.life != t.boundLife {
@@ -638,7 +671,7 @@ func (x *explorer) environment(from world) {
 // breaks a guarantee; "" if there is none.
 func (c config) explore() (states int, broken string) {
 	x := &explorer{config: c, seed: maphash.MakeSeed(), seen: map[uint64]step{}}
-	w := world{next: 1, deletes: c.deletes, restarts: c.restarts, expiries: c.expiries, ticks: c.ticks, errors: c.errors, losses: c.losses, closings: c.closings}
+	w := world{next: 1, deletes: c.deletes, restarts: c.restarts, expiries: c.expiries, ticks: c.ticks, errors: c.errors, losses: c.losses, closings: c.closings, changes: c.changes}
 	for i, conn := range c.threads {
 		w.threads[i] = thread{conn: uint8(conn), cycles: c.cycles}
 		if c.onlyFirst && i > 0 {
@@ -672,6 +705,9 @@ var configs = []config{
 	{name: "two clients, both write and read twice", threads: []int{0, 1}, instances: []int{0, 1}, cycles: 2, writers: 3},
 	{name: "B1: two readers and a writer", threads: []int{0, 1, 2}, instances: []int{0, 0, 1}, cycles: 1, writers: 4},
 	{name: "given up, own deletes", threads: []int{0, 1}, instances: []int{0, 1}, cycles: 2, deletes: 1, writers: 1, ownDeletes: true},
+	{name: "own changes", threads: []int{0, 1}, instances: []int{0, 1}, cycles: 1, writers: 1, changes: 1},
+	{name: "own changes, a writer", threads: []int{0, 1}, instances: []int{0, 1}, cycles: 1, writers: 3, changes: 2, full: true},
+	{name: "shared, changes", threads: []int{0, 0, 1}, instances: []int{0, 1}, declared: true, cycles: 1, deletes: 1, changes: 1},
 	{name: "restart", threads: []int{0, 1}, instances: []int{0, 1}, cycles: 2, deletes: 1, restarts: 1},
 	{name: "errors", threads: []int{0, 1}, instances: []int{0, 0}, cycles: 1, deletes: 1, errors: 1, losses: 1},
 	{name: "expiry, closing", threads: []int{0, 1}, instances: []int{0, 0}, cycles: 2, expiries: 1, closings: 1},
@@ -761,6 +797,18 @@ func TestMutants(t *testing.T) {
 		{"an own delete does not end the miss", "G3", "given up, own deletes", with(func(s Scope, e KeyMisses, ev Event, next KeyMisses, act Act, cas uint64) (KeyMisses, Act, uint64) {
 			if ev.Kind == Deleted {
 				return e, None, 0
+			}
+			return next, act, cas
+		})},
+		{"an own change does not end the miss", "G3", "own changes", with(func(s Scope, e KeyMisses, ev Event, next KeyMisses, act Act, cas uint64) (KeyMisses, Act, uint64) {
+			if ev.Kind == Changed {
+				return e, None, 0
+			}
+			return next, act, cas
+		})},
+		{"a change ends the misses of a shared connection", "G2", "shared, changes", with(func(s Scope, e KeyMisses, ev Event, next KeyMisses, act Act, cas uint64) (KeyMisses, Act, uint64) {
+			if ev.Kind == Changed {
+				return KeyMisses{}, None, 0
 			}
 			return next, act, cas
 		})},

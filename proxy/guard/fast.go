@@ -19,6 +19,9 @@ package guard
 // value (package tags). Reader.Judge compares these versions with the head of the
 // value.
 //
+// The get keeps its place in the order of its client's commands (Session.Reads). A set that
+// its client sends after it waits for its reply, and so can answer its miss.
+//
 // The package does not make gets wait, record misses or change items: tasks do that. A
 // hit ends the outstanding miss of a client that sends one request at a time
 // (Guard.Found).

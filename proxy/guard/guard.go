@@ -86,7 +86,7 @@ func (g *Guard) Enroll(s *client.Session, x *client.Exchange, t *task.Task) {
 	}
 	l.party, l.since, l.followers = p, x.Start, p.followers.Load()
 	l.many, l.quiet = x.Keys > 1, x.Quiet()
-	if t.Op.Stores() && p.Expects(t.Hash) {
+	if t.Op.Stores() && (p.Expects(t.Hash) || g.InProgress(s, t.Hash)) {
 		p.addSet(t.Hash)
 	}
 	if x.Next != nil {
@@ -213,7 +213,7 @@ func (l *rule) start(t *task.Task, old bool) bool {
 	switch why := unfit(t); {
 	case !old && l.copies == nil && passes(t) && l.takesOwn(t): // rejecting it needs no other step: it could only have changed the version that its client has seen
 		t.Reject(wire.AppendClientError(nil, ownFlags))
-	case !old && passes(t) && compares(t):
+	case !old && passes(t) && (compares(t) || changes(t) && l.misses(t) != nil):
 		l.rewrite(t)
 		l.byToken(t)
 	case old || passes(t):

@@ -92,7 +92,8 @@ func (l *rule) record(t *task.Task, what missed) *Miss {
 }
 
 // knows ends the miss of a client that sends one request at a time. The reason is that
-// the client gets the value (Found) or the reply to its delete (Deleted).
+// the client gets the value (Found), the reply to its delete (Deleted), or that to another
+// command that has changed the item (Changed).
 func (l *rule) knows(t *task.Task, k Kind) {
 	if l.Hide || l.party == nil {
 		return
@@ -199,7 +200,13 @@ func (l *rule) bind(t *task.Task, m *Miss, mode byte, cas uint64) {
 	b := m.Bind(cas)
 	l.bound = b
 	l.store(t, mode, formatCas(cas), l.scope() != Scope{} || m.N > 1, func(k wire.Kind, r *upstream.Result) {
-		if k == wire.Stored {
+		switch {
+		case k == wire.Stored && l.tags != nil && l.tags.trouble != nil: // it is not known whether what is stored is valid
+			l.broken(t, l.tags.trouble)
+			return
+		case k == wire.Stored && l.tags != nil && l.tags.changed: // what is stored is invalid
+			k = wire.Exists
+		case k == wire.Stored:
 			s := parseItem(&r.Reply, r.Bytes)
 			l.filled(t, b)
 			n, _ := strconv.ParseUint(string(s.Cas), 10, 64)
@@ -316,8 +323,9 @@ func (g *Guard) cancel(p *clientState, m *Miss) {
 	rt := m.Route
 	l := rule{RouteGuard: rt, g: g, party: p}
 	_, act, _ := Decide(l.scope(), m.KeyMisses, l.event(Closed))
-	live := m.Won && !m.Gone && rt.Stale > 0 && !l.scope().Shared // if the lease is not canceled, the old value is served until it ends
-	if act != RemovePlaceholder && !live && !(g.Ablation.CancelLease && m.CAS != 0) {
+	left := max(int64(m.Left)-(g.Now-m.At)/int64(time.Second), 0)
+	expired := m.Won && !m.Gone && m.Left > 0 && hasExpired(rt, left) && !l.scope().Shared // if the lease is not canceled, the old value is served until it ends
+	if act != RemovePlaceholder && !expired && !(g.Ablation.CancelLease && m.CAS != 0) {
 		return
 	}
 	rt.Learned.Count(stats.GuardGivenBack)
@@ -326,7 +334,7 @@ func (g *Guard) cancel(p *clientState, m *Miss) {
 	}
 	keep := int64(0)
 	if m.Left > 0 {
-		keep = max(int64(m.Left)-(g.Now-m.At)/int64(time.Second), 0) + spare(rt)
+		keep = left + spare(rt)
 	}
 	g.cancelLeaseAt(m.itemPlace, formatCas(m.CAS), m.Via, m.Stub, keep)
 }

@@ -37,7 +37,7 @@ package guard
 // versions of its tags. An entry is removed in one of these cases:
 //
 //   - its set is done;
-//   - the same sequential connection gets a value or deletes the key;
+//   - the same sequential connection gets a value, deletes the key or changes its item;
 //   - the connection closes and has no pending set of the key;
 //   - it is older than lease_max;
 //   - the table is full.

@@ -120,7 +120,8 @@ type FastAnswer struct {
 	Known            stamp.Known // versions of tags that were read together with the value
 }
 
-// Resume starts a task for a read if the reply is not simply a value.
+// Resume starts a task for a read if the reply is not simply a value. The task keeps the
+// place of the read in the order of its client's commands.
 func (g *Guard) Resume(x *client.Exchange, share int32, rt *routing.Route, whole []byte, fast FastAnswer) {
 	req := &g.Clients.Req
 	before := *req
@@ -136,7 +137,7 @@ func (g *Guard) Resume(x *client.Exchange, share int32, rt *routing.Route, whole
 	fast.from, fast.Server = fast.Server.Target.Network+" "+fast.Server.Target.Address, nil
 	t.Rule = &rule{fast: fast}
 	g.Enroll(x.Session, x, t)
-	g.Admit(t)
+	g.TakeOver(t)
 }
 
 // arrive sets the server of the reply to that of the loop of the key. The reply may come

@@ -47,6 +47,7 @@ func AskFor(g *Guard, x *client.Exchange, rt *routing.Route, c *upstream.Conn, a
 		rt.Guard.Learned.Count(stats.GuardOff)
 		hide = true
 	}
+	g.BeginRead(x.Session, g.Loops.HashKey(key))
 	a.Op, a.Dialect, a.Flags, a.Strip = wire.Get, wire.Meta, wire.ReturnKey|wire.Effects, rt.Strip
 	c.Begin(a, &rt.Timeouts)
 	a.Remember(&noOpaque, nil, key)
@@ -203,6 +204,7 @@ func (p *Reader) cold(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result,
 		g.Heard(c.Server, r.ConnEpoch, &s)
 	}
 	r.Bytes = bytes.Clone(r.Bytes)
+	a.TakenOver = true
 	g.Resume(x, a.Share, rt, append([]byte(a.Strip), key...), FastAnswer{Result: r, Name: bytes.Clone(key), Known: slices.Clone(known)})
 	return 0
 }
@@ -217,7 +219,20 @@ func (p *Reader) cancelLease(c *upstream.Conn, a *upstream.Attempt, r *upstream.
 	CancelLease(c, string(key), &s)
 }
 
-func (p *Reader) Done(c *upstream.Conn, a *upstream.Attempt) { p.exchange().Done(c, a) }
+func (p *Reader) Done(c *upstream.Conn, a *upstream.Attempt) {
+	p.end(a)
+	p.exchange().Done(c, a)
+}
+
+// end removes the read from those that later commands of the client wait for. A task that
+// continues the read keeps its place.
+func (p *Reader) end(a *upstream.Attempt) {
+	if s := p.Session; s != nil && !a.TakenOver && !a.ReadEnded {
+		a.ReadEnded = true
+		key, _ := a.Named()
+		s.Handler.(connHandler).Guarded().EndRead(s, key)
+	}
+}
 
 func (p *Reader) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failure) {
 	x := p.exchange()
@@ -227,6 +242,7 @@ func (p *Reader) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failur
 	}
 	r := &upstream.Result{Server: c.Server, Failure: f}
 	p.cold(c, a, r, nil)
+	p.end(a)
 	x.FinishOne()
 }
 
@@ -259,6 +275,7 @@ func (p *Reader) Open(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []
 		tags.uncover(r, b, &s)
 	}
 	p.found(a)
+	p.end(a) // the server has executed the read, and the rest of the value may take longer than the deadline of a command that waits for it
 	p.exchange().BeginValue(c, a, r, b, s.ClientFlags(), p.token(&s))
 	return 0
 }

@@ -197,7 +197,13 @@ func (l *rule) nothing(t *task.Task, s *Item, epoch upstream.ConnEpoch) bool {
 // isGone reports whether the client sees no value. That includes an expired value, which
 // the server keeps so that it can be served during its rebuild.
 func (l *rule) isGone(s *Item) bool {
-	return s.IsMiss() || l.Stale > 0 && s.SecondsLeft() <= int64(l.Stale/time.Second)
+	return s.IsMiss() || hasExpired(l.RouteGuard, s.SecondsLeft())
+}
+
+// hasExpired reports whether a value whose item lives for that many more seconds has expired
+// for clients.
+func hasExpired(rt *routing.RouteGuard, left int64) bool {
+	return rt.Stale > 0 && left <= int64(rt.Stale/time.Second)
 }
 
 // again starts the command once more by calling f, because the item has changed in
@@ -216,10 +222,10 @@ func (l *rule) again(t *task.Task, f func()) {
 	f()
 }
 
-// cancelLease cancels the lease of s, so that the next get rebuilds. A value that is not
-// deleted stays unchanged, unless the route serves old values during a rebuild.
+// cancelLease cancels the lease of s, so that the next get rebuilds. A value that is
+// neither deleted nor expired stays unchanged: others may still change it.
 func (g *Guard) cancelLease(rt *routing.RouteGuard, at itemPlace, s *Item, epoch upstream.ConnEpoch) {
-	if s.IsPlaceholder() || s.IsInvalidated() || rt.Stale > 0 {
+	if s.IsPlaceholder() || s.IsInvalidated() || hasExpired(rt, s.SecondsLeft()) {
 		keep := int64(0)
 		if rt.Stale > 0 && !s.IsInvalidated() && s.SecondsLeft() < math.MaxInt64 { // until it expires, and for a rebuild
 			keep = s.SecondsLeft() + spare(rt)

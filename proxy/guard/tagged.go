@@ -31,6 +31,8 @@ type tagged struct {
 	via     upstream.ConnEpoch // connection epoch of all versions in known
 	trouble *upstream.Result   // failed request for a version; nil: none failed
 
+	changed bool // a version has changed between the miss and the set that answers it
+
 	c0   uint64 // cas that the client's cas command compares; 0: t is not a cas
 	head []byte // head of the value to store, or of the value that a look has found; nil: no tags
 	body []byte // value that a look has found, without its head
@@ -335,8 +337,9 @@ func (l *rule) retouch(t *task.Task, tag task.Token) {
 // stamp creates the head of the value that t stores. It calls then with false if a tag
 // may have changed since the miss that the value answers.
 //
-// The versions that were read at that miss need no check: if a tag has changed since,
-// the value is never valid. A tag that the client names only now has no such version.
+// With the versions that were read at that miss, the value is never valid if a tag has
+// changed since. Whether one has is asked in the same write as the set, only for the reply
+// to the client (changed). A tag that the client names only now has no such version.
 // For it, stamp relies on the order of the server's cas ids, which only grow. The tag
 // must be older than the miss. If the tag was created since, its bucket must be older.
 // An invalidation writes the bucket first and then deletes the tag, so stamp reads the
@@ -389,12 +392,15 @@ func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 		late = late || cas == 0 || !epoch.Same(r.ConnEpoch)
 		done()
 	}
-	tg.trouble = nil
+	tg.trouble, tg.changed = nil, false
 	for i, tag := range tags {
 		versions[i].Tag = tag
 		if l.bound != nil && !l.g.Ablation.Stamp {
 			if cas, ok := l.bound.missOrigin.Known.Of(tag); ok && cas != 0 {
 				versions[i].Cas = cas
+				l.askVersion(t, l.at, tag.AppendKey(nil), func(now uint64, _ *upstream.Result) {
+					tg.changed = tg.changed || now != cas
+				})
 				continue
 			}
 		}
@@ -436,26 +442,35 @@ func (l *rule) stamped(t *task.Task) (edits []task.Edit, flags string) {
 
 // compare stores over the value with the client's cas.
 func (l *rule) compare(t *task.Task) {
-	differs := func() { // nothing is stored, whatever the cas of the item is
+	differs := func(exists func()) { // nothing is stored. If the client sees a value, exists answers it
 		l.inspectItem(t, func(s *Item, epoch upstream.ConnEpoch) {
 			if l.nothing(t, s, epoch) {
 				l.say(t, wire.NotFound)
 			} else {
-				l.say(t, wire.Exists)
+				exists()
 			}
 		})
 	}
+	sayExists := func() { l.say(t, wire.Exists) }
 	token, ok := t.Token()
 	cas, fits := divert.UntagCas(token, l.Place(l.at).Number)
 	if !ok || l.View != nil && (!fits || token>>52 != 0 && l.Place(l.at).Number == 0) {
-		differs()
+		differs(sayExists)
 		return
 	}
 	l.tags.c0 = cas
 	l.store(t, 'S', strconv.FormatUint(cas, 10), false, func(k wire.Kind, r *upstream.Result) {
 		if r == nil { // a tag may have changed since the client read the value
-			differs()
+			differs(sayExists)
 			return
+		}
+		switch k {
+		case wire.Exists: // perhaps it is the cas of a placeholder
+			kept := t.Keep(r)
+			differs(func() { l.answerStore(t, k, &kept) })
+			return
+		case wire.Stored:
+			l.knows(t, Changed)
 		}
 		l.answerStore(t, k, r)
 	})

@@ -72,14 +72,17 @@ func (l *rule) write(t *task.Task) {
 	}
 }
 
-// byToken serves t, which may change only the version that its client has seen, as on
-// a route without a guard. If the server reports another version, byToken checks
-// whether that is a placeholder. The client then gets NOT_FOUND.
+// byToken serves t as on a route without a guard, and sees the reply. If t may change only
+// the version that its client has seen, and the server reports another version, byToken
+// checks whether that is a placeholder. The client then gets NOT_FOUND.
 func (l *rule) byToken(t *task.Task) {
 	t.Rule = l
 	t.Step(t.Raw, func(r *upstream.Result, token task.Token) {
 		l.g.wake(t)
-		if r.Reply.Kind != wire.Exists && r.Reply.Kind != wire.ClientError {
+		if hasChanged(t, r.Reply.Kind) {
+			l.knows(t, Changed)
+		}
+		if !compares(t) || r.Reply.Kind != wire.Exists && r.Reply.Kind != wire.ClientError {
 			t.Answer(r, token)
 			return
 		}
@@ -94,11 +97,29 @@ func (l *rule) byToken(t *task.Task) {
 	})
 }
 
+// hasChanged reports whether t is a command that changes an item, and has done so by the
+// server's reply k.
+func hasChanged(t *task.Task, k wire.Kind) bool {
+	switch k {
+	case wire.Stored, wire.Deleted, wire.Number, wire.Value, wire.Header:
+		return changes(t)
+	}
+	return false
+}
+
+// changes reports whether t is a command that changes an item, or deletes it.
+func changes(t *task.Task) bool {
+	return t.Op.Stores() || t.Op == wire.Incr || t.Op == wire.Decr || t.Op == wire.Delete
+}
+
 // pass answers t with the server's reply to the client's own command.
 func (l *rule) pass(t *task.Task, r *upstream.Result) {
 	if r.Bytes == nil {
 		l.broken(t, r)
 		return
+	}
+	if hasChanged(t, r.Reply.Kind) {
+		l.knows(t, Changed)
 	}
 	kept := t.Keep(l.counterReply(t, r))
 	kept.Server = l.server(t)
@@ -326,6 +347,7 @@ func (l *rule) extend(t *task.Task) {
 // extended answers an append or prepend whose value Ringside has stored. r is the reply
 // to the ms.
 func (l *rule) extended(t *task.Task, r *upstream.Result) {
+	l.knows(t, Changed)
 	if t.Req.Dialect == wire.Text {
 		l.say(t, wire.Stored)
 		return
@@ -341,6 +363,7 @@ func (l *rule) extended(t *task.Task, r *upstream.Result) {
 func (l *rule) over(t *task.Task, mode byte, s *Item, again func()) {
 	l.store(t, mode, string(s.Cas), false, func(k wire.Kind, r *upstream.Result) {
 		if k == wire.Stored {
+			l.knows(t, Changed)
 			l.answerStore(t, k, r)
 		} else {
 			l.again(t, again)

@@ -54,7 +54,7 @@ type connHandler interface {
 func Ask(x *client.Exchange, share int32, rt *routing.Route, c *upstream.Conn, e *Replicator, raw, key, name []byte, hash uint64) {
 	a, before := x.Attempt(), c.Tail
 	a.To, a.Share = (*directReader)(x), share
-	x.Session.Reads = append(x.Session.Reads, hash)
+	e.BeginRead(x.Session, hash)
 	c.Begin(a, &rt.Timeouts)
 	r := &e.Clients.Req
 	if r.NumKeys > 1 {
@@ -139,14 +139,8 @@ func (p *directReader) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.
 
 // end removes the read from those that later commands of the client wait for.
 func (p *directReader) end(a *upstream.Attempt) {
-	s := p.Session
-	switch {
-	case s == nil:
-	case s.Tasks == 0 && len(s.Reads) == 1:
-		s.Reads = s.Reads[:0]
-	default:
-		e := s.Handler.(connHandler).Copied()
+	if s := p.Session; s != nil {
 		key, _ := a.Named()
-		e.EndRead(s, e.Loops.HashKey(key))
+		s.Handler.(connHandler).Copied().EndRead(s, key)
 	}
 }

@@ -40,8 +40,9 @@
 //   - There is no cycle of waits (line.go explains why), and each task ends by its own deadline.
 //   - A task has one reply, though its client may be on another loop, or disconnected.
 //
-// A get of a replicated key that is no task, or not yet, is in no line. Session.Reads has its
-// key instead, for commands that wait for it, and TakeOver starts the task that replaces it.
+// A get of a replicated, guarded or tagged key that is no task, or not yet, is in no line.
+// Session.Reads has its key instead, for commands that wait for it, and TakeOver starts the
+// task that replaces it.
 //
 // Tasks are made where requests are rare or are several anyway, so they may allocate. Their
 // bytes count against limits.memory.

@@ -80,8 +80,8 @@ func (e *Tasks) Works(client, hash uint64) bool { return e.Lines[ownLine(client,
 
 // A read may need no task where other commands on its key do: it is a request in flight, in
 // no line. A later command of its client that changes the key must still wait for it. So
-// Session.Reads has the hash of its key, and a new line starts with the number of reads on
-// the key in flight.
+// Session.Reads has the hash of its key, and the reads that a line counts include these
+// reads in flight.
 
 // line returns the line of that name. If there is none, line creates it, with the reads of
 // s on the key that are in flight.
@@ -115,9 +115,32 @@ func (e *Tasks) TakeOver(t *Task) {
 	e.dispatch(t)
 }
 
-// EndRead ends a read of s that needed no task, on the key with that hash.
-func (e *Tasks) EndRead(s *client.Session, hash uint64) {
+// BeginRead records a read of s that needs no task and is about to be sent, on the key with
+// that hash.
+func (e *Tasks) BeginRead(s *client.Session, hash uint64) {
+	s.Reads = append(s.Reads, hash)
+	if len(e.Lines) > 0 {
+		if l := e.Lines[ownLine(s.ID, hash)]; l != nil {
+			l.reads++
+		}
+	}
+}
+
+// EndRead ends a read of s that needed no task. key is its key, as servers know it.
+func (e *Tasks) EndRead(s *client.Session, key []byte) {
+	hash := s.Reads[0]
+	if len(s.Reads) > 1 {
+		hash = e.Loops.HashKey(key)
+	}
+	e.endRead(s, hash)
+}
+
+// endRead is EndRead for a key by its hash.
+func (e *Tasks) endRead(s *client.Session, hash uint64) {
 	e.readsLess(s, hash)
+	if len(e.Lines) == 0 {
+		return
+	}
 	name := ownLine(s.ID, hash)
 	if l := e.Lines[name]; l != nil {
 		l.reads--
@@ -135,8 +158,14 @@ func (e *Tasks) readsLess(s *client.Session, hash uint64) {
 // them may begin.
 func (e *Tasks) EndReads(s *client.Session) {
 	for len(s.Reads) > 0 {
-		e.EndRead(s, s.Reads[0])
+		e.endRead(s, s.Reads[0])
 	}
+}
+
+// InProgress reports whether a command of s on the key with that hash is in a line, or is a
+// read that needs no task and has no reply yet.
+func (e *Tasks) InProgress(s *client.Session, hash uint64) bool {
+	return e.Works(s.ID, hash) || slices.Contains(s.Reads, hash)
 }
 
 // ReleaseLine lets the client's next command on t's key begin although t has no reply yet.

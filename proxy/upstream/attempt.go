@@ -29,6 +29,7 @@ type Attempt struct {
 	Begun      bool // part of its reply has arrived, but not all
 	Streams    bool // its receiver has received part of a value
 	TakenOver  bool // a task has replaced its receiver, with a reply or without
+	ReadEnded  bool // it is a read for which later commands of its client do not wait any more: see package task
 	Internal   bool // it is Ringside's own: the limit of client requests in the queue does not count it
 	expired    bool // it timed out, or its connection ended, before the socket accepted any byte of it
 	LateDelete bool // it is the delete after a mutation that may run late: see latedelete.go
