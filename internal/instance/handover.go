@@ -45,18 +45,23 @@ func takeOver(ctx context.Context, f *config.File, signals <-chan os.Signal, sto
 	defer c.Close()
 	again := time.NewTicker(stoppingEvery)
 	defer again.Stop()
-	for waits := false; ; {
+	ended, waits := 0, false
+	for {
 		t, err := takeFrom(ctx, c, a)
 		if err == nil {
 			return t, nil
 		}
 		var status *admin.StatusError
-		if answered := errors.As(err, &status); !waits && !errors.Is(err, errClosed) && !answered || answered && status.Status != http.StatusServiceUnavailable {
+		switch answered := errors.As(err, &status); {
+		case answered && status.Status == http.StatusServiceUnavailable:
+			if !waits {
+				waits = true
+				stopping()
+			}
+		case errors.Is(err, errClosed) && ended < 3: // the next reply says why
+			ended++
+		case answered || !waits: // otherwise the connection has ended with the old process
 			return nil, takeOverError(f, err)
-		}
-		if !waits {
-			waits = true
-			stopping()
 		}
 		select {
 		case <-again.C:

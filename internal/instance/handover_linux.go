@@ -285,7 +285,7 @@ func take(socket string) (*takeover, error) {
 	}
 	c, err := dialOffer(socket)
 	if errors.Is(err, syscall.ECONNREFUSED) { // the offer has just ended
-		return nil, errClosed
+		return nil, fmt.Errorf("%w: %w", errClosed, err)
 	}
 	if err != nil {
 		return nil, err
