@@ -24,14 +24,17 @@ func (e *Engine) askAll(s *client.Session, line []byte, g client.Gather) {
 }
 
 // askThose sends line to the servers that each enumerates. A server with a refusal, or
-// without a usable connection, is not sent the line; g gets the reason instead.
+// without a usable connection, is not sent the line; g gets the reason instead. Each
+// server counts as a key of the client's turn.
 func (e *Engine) askThose(s *client.Session, line []byte, g client.Gather, each func(func(srv *upstream.Server, p *table.Pool, refusal string))) {
 	x := e.NewExchange(s)
 	x.Gather = g
 	if e.near.On && e.Req.Op == wire.FlushAll {
 		e.near.lookupOf(x).WritesAll()
 	}
+	asked := 0
 	each(func(srv *upstream.Server, p *table.Pool, why string) {
+		asked++
 		var c *upstream.Conn
 		if why == "" {
 			c, why, _ = srv.Pick(s.ID, false)
@@ -44,6 +47,8 @@ func (e *Engine) askThose(s *client.Session, line []byte, g client.Gather, each 
 		a.Dialect = wire.Text
 		c.Enqueue(a, &p.Timeouts, e.Req.Needs(), line)
 	})
+	s.UseTurn(max(0, asked-1))
+	x.AddWork(max(0, asked-1))
 	x.FinishOne()
 }
 

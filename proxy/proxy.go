@@ -57,6 +57,9 @@ type Proxy struct {
 
 	invalidations stats.Invalidations
 
+	reports reports    // replies to stats commands
+	listing sync.Mutex // serialises Clients
+
 	book atomic.Pointer[missreason.Book] // explains misses; nil: disabled
 
 	engines atomic.Pointer[[]*Engine] // the slice is immutable, because every command on a replicated key reads it
@@ -255,13 +258,6 @@ func (p loops) Count(t *task.Tasks) (n, index int) {
 
 // keeperLoop returns the engine that runs the keepers.
 func (p *Proxy) keeperLoop() *Engine { return p.Engines()[0] }
-
-// Collect adds up the counters of all engines and calls done with the sum. done runs on
-// an engine's goroutine or on the caller's. Collect does not wait for it.
-func (p *Proxy) Collect(done func(*stats.Snapshot)) {
-	sum := &stats.Snapshot{}
-	p.each(func(e *Engine) { e.Snapshot(sum) }, func() { done(sum) })
-}
 
 // each calls add for every engine on that engine's goroutine, one at a time. The last
 // one then calls done.

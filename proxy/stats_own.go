@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"ringside/proxy/client"
@@ -17,16 +18,70 @@ import (
 	"ringside/proxy/wire"
 )
 
-// askLoops answers a request with what write makes of the counters of all loops. write
-// runs on e's goroutine after the last loop has reported. The client may have
-// disconnected by then, but its exchange exists until it is answered.
-func (e *Engine) askLoops(s *client.Session, write func(e *Engine, sum *stats.Snapshot, dst []byte) []byte) {
+// reports are the replies to clients that need the counters of all loops, or their
+// clients. Each costs the loops a time that grows with the number of routes, servers and
+// clients. So they are made one after the other, whichever loops the clients use. Between
+// two of them, each loop handles its other events.
+type reports struct {
+	mu      sync.Mutex
+	running bool
+	waiting []func() // each starts a report
+}
+
+// start makes a report, or adds it to those that wait. begin must cause a call of next
+// when the report is complete.
+func (r *reports) start(begin func()) {
+	r.mu.Lock()
+	wait := r.running
+	if r.running = true; wait {
+		r.waiting = append(r.waiting, begin)
+	}
+	r.mu.Unlock()
+	if !wait {
+		begin()
+	}
+}
+
+// next starts the report that has waited longest.
+func (r *reports) next() {
+	r.mu.Lock()
+	var begin func()
+	if len(r.waiting) > 0 {
+		begin, r.waiting = r.waiting[0], r.waiting[1:]
+	} else {
+		r.running, r.waiting = false, nil
+	}
+	r.mu.Unlock()
+	if begin != nil {
+		begin()
+	}
+}
+
+// report answers a request of s with what write appends to dst. Before that, add runs for
+// every loop, on the goroutine of that loop and one at a time. write runs on e's goroutine
+// after the last one. The client may have disconnected by then, but its exchange exists
+// until it is answered.
+func (e *Engine) report(s *client.Session, add func(*Engine), write func(e *Engine, dst []byte) []byte) {
 	x := e.NewExchange(s)
-	e.Shared.Collect(func(sum *stats.Snapshot) {
-		e.Post(func(e *Engine) {
-			x.Answer(append(write(e, sum, nil), wire.EndLine...), stats.Okay)
+	e.Shared.reports.start(func() {
+		e.Shared.each(add, func() {
+			e.Post(func(e *Engine) {
+				var b []byte
+				if x.Session != nil {
+					b = write(e, nil)
+				}
+				x.Answer(append(b, wire.EndLine...), stats.Okay)
+				e.Shared.reports.next()
+			})
 		})
 	})
+}
+
+// askLoops answers a request with what write makes of the counters of all loops: see
+// report.
+func (e *Engine) askLoops(s *client.Session, write func(e *Engine, sum *stats.Snapshot, dst []byte) []byte) {
+	sum := &stats.Snapshot{}
+	e.report(s, func(o *Engine) { o.Snapshot(sum) }, func(e *Engine, dst []byte) []byte { return write(e, sum, dst) })
 }
 
 // statsProxy answers stats proxy. It uses memcached's name for a counter if there is
@@ -144,11 +199,11 @@ func (e *Engine) statsServers(s *client.Session) {
 // statsConns answers stats conns: the clients of all loops and listeners, oldest first,
 // in the format of memcached.
 func (e *Engine) statsConns(s *client.Session) {
-	x, id := e.NewExchange(s), s.ID&^upstream.Bulky
+	id := s.ID &^ upstream.Bulky
 	list := newClientList(stats.ClientOrders["id"], 0)
-	e.Shared.each(func(o *Engine) { o.describe(list) }, func() {
+	e.report(s, func(o *Engine) { o.describe(list) }, func(_ *Engine, dst []byte) []byte {
 		list.End()
-		e.Post(func(e *Engine) { x.Answer(append(appendClients(nil, list, id), wire.EndLine...), stats.Okay) })
+		return appendClients(dst, list, id)
 	})
 }
 
@@ -176,7 +231,10 @@ func appendClients(dst []byte, list *stats.ClientList, asking uint64) []byte {
 
 // Clients describes the clients that are first in the order `by`. The parameter `most`
 // limits their number; 0: all. It returns an error in the same cases as Snapshot.
+// Calls at the same time wait for each other, so that a loop makes only one list at once.
 func (p *Proxy) Clients(by stats.ClientOrder, most int) (*stats.ClientList, error) {
+	p.listing.Lock()
+	defer p.listing.Unlock()
 	list := newClientList(by, most)
 	if err := p.waited(func(e *Engine) { e.describe(list) }); err != nil {
 		return nil, err

@@ -5,12 +5,14 @@ package proxy_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"ringside/internal/testenv"
+	"ringside/proxy"
 	"ringside/proxy/client"
 	"ringside/proxy/conversation"
 	"ringside/proxy/link"
@@ -214,6 +216,47 @@ func TestBurst(t *testing.T) {
 	}
 	if s.Engine.More != 0 {
 		t.Errorf("%d keys are counted as in flight when none is", s.Engine.More)
+	}
+}
+
+// TestReportsInTurn lets many clients request statistics of the loop at the same time. One
+// reply is made after the other, and between two of them the loop handles other events.
+func TestReportsInTurn(t *testing.T) {
+	s := conversation.New(t)
+	s.Quiet = true
+	s.Pool([]string{"main", "servers=s1"})
+	s.Begin()
+	var posted []func(*proxy.Engine)
+	s.Engine.Post = func(f func(*proxy.Engine)) { posted = append(posted, f) }
+	list := hogs(s, 20)
+	commands := []string{"conns", "proxy", "routes", "servers"}
+	for i, a := range list {
+		what := commands[i%len(commands)]
+		s.Wakeup(func() { s.Engine.Bytes(a.Link, []byte(strings.Repeat("stats "+what+"\r\n", 5))) })
+	}
+	replies := func() (n int) {
+		for _, a := range list {
+			n += bytes.Count(a.Got.Bytes(), []byte("END\r\n"))
+		}
+		return n
+	}
+	s.Wakeup(func() { s.Engine.Closed(list[3].Link, errors.New("connection reset by peer")) }) // its request is dropped
+	for before := 0; len(posted) > 0; before = replies() {
+		run := posted
+		posted = nil
+		if len(run) > 1 {
+			t.Fatalf("%d functions are posted at once, want one", len(run))
+		}
+		s.Wakeup(func() { run[0](s.Engine) })
+		if n := replies() - before; n > 1 {
+			t.Fatalf("%d replies in one wakeup, want at most one", n)
+		}
+	}
+	if got, want := replies(), 19*5; got != want {
+		t.Errorf("%d replies, want %d", got, want)
+	}
+	if bad := faults(s.Engine); len(bad) > 0 {
+		t.Error(bad)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"syscall"
 	"time"
@@ -27,33 +28,74 @@ type takeover struct {
 // adminSocket returns the name of an admin interface's socket in a take-over.
 func adminSocket(a config.Address) string { return "admin " + a.Network + " " + a.Address }
 
+// errClosed means that the old process has ended its offer, or accepted the connection and
+// sent no sockets.
+var errClosed = errors.New("it has closed the connection: another process takes over from it, or it is stopping")
+
 // takeOver requests the sockets of the instance that serves f's admin interface. It
-// returns nil if there is no such instance.
-func takeOver(ctx context.Context, f *config.File) (*takeover, error) {
+// returns nil if there is no such instance. If that instance is stopping, and has closed
+// its listening sockets, takeOver waits until it has ended: it calls stopping once, and
+// gives up at a signal other than SIGHUP.
+func takeOver(ctx context.Context, f *config.File, signals <-chan os.Signal, stopping func()) (*takeover, error) {
 	a := f.Admin.Address
 	if a.Network == "" {
 		return nil, errors.New("a take-over needs the admin interface of the old instance: the configuration has none")
 	}
 	c := admin.NewClient(a.Network, a.Address)
 	defer c.Close()
+	again := time.NewTicker(stoppingEvery)
+	defer again.Stop()
+	ended, waits := 0, false
+	for {
+		t, err := takeFrom(ctx, c, a)
+		if err == nil {
+			return t, nil
+		}
+		var status *admin.StatusError
+		switch answered := errors.As(err, &status); {
+		case answered && status.Status == http.StatusServiceUnavailable:
+			if !waits {
+				waits = true
+				stopping()
+			}
+		case errors.Is(err, errClosed) && ended < 3: // the next reply says why
+			ended++
+		case answered || !waits: // otherwise the connection has ended with the old process
+			return nil, takeOverError(f, err)
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return nil, takeOverError(f, err)
+		case s := <-signals:
+			if s != syscall.SIGHUP {
+				return nil, takeOverError(f, fmt.Errorf("%w; this process received the signal %q before it had ended", err, s))
+			}
+		}
+	}
+}
+
+// stoppingEvery is the interval at which a new process looks whether a stopping one has
+// ended.
+const stoppingEvery = 100 * time.Millisecond
+
+// takeFrom is one try of takeOver. c is a client of the admin interface at a.
+func takeFrom(ctx context.Context, c *admin.Client, a config.Address) (*takeover, error) {
 	socket, err := c.HandOver(ctx)
 	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, takeOverError(f, err)
+		return nil, err
 	}
 	t, err := take(socket)
 	if err == nil && len(t.listeners[adminSocket(a)]) == 0 {
 		// Another user who listens on this address could name the socket of another
 		// instance.
 		t.close()
-		err = errors.New("the sockets that it names are not of this address")
+		return nil, errors.New("the sockets that it names are not of this address")
 	}
-	if err != nil {
-		return nil, takeOverError(f, err)
-	}
-	return t, nil
+	return t, err
 }
 
 func takeOverError(f *config.File, err error) error {

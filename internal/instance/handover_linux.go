@@ -284,6 +284,9 @@ func take(socket string) (*takeover, error) {
 		return nil, fmt.Errorf("it names the socket %.100q, which is not a Ringside's", socket)
 	}
 	c, err := dialOffer(socket)
+	if errors.Is(err, syscall.ECONNREFUSED) { // the offer has just ended
+		return nil, fmt.Errorf("%w: %w", errClosed, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -352,9 +355,6 @@ func (t *takeover) receive(c *net.UnixConn) error {
 	}
 	return err
 }
-
-// errClosed means that the old process accepted the connection and sent no sockets.
-var errClosed = errors.New("it has closed the connection: another process takes over from it, or it is stopping")
 
 func isRefusal(said string) bool { return strings.HasPrefix(said, "no ") }
 

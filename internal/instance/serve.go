@@ -46,7 +46,10 @@ new one starts as usual. Both must run as the same user; each verifies the other
 			log, logging := NewLogger(f.Log, cmd.ErrOrStderr())
 			var taken *takeover
 			if over {
-				if taken, err = takeOver(cmd.Context(), f); err != nil {
+				stopping := func() {
+					log.Info("the old process is stopping; this one starts when it has ended", "admin", f.Admin.Address.Address)
+				}
+				if taken, err = takeOver(cmd.Context(), f, signals, stopping); err != nil {
 					return err
 				}
 			}

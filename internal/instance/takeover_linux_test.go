@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -291,7 +292,7 @@ func offering(t *testing.T, linger string) (s *served, n *takeover, listener, co
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, err = takeOver(context.Background(), f); err != nil {
+	if n, err = takeOver(context.Background(), f, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(n.close)
@@ -382,6 +383,52 @@ func TestAdminOnStaleSocket(t *testing.T) {
 	}
 }
 
+// TestTakeOverWaitsForStopping starts a take-over from an instance that has closed its
+// listening sockets and serves its last clients. The new process waits until the old one
+// has ended, and then starts as usual. A signal ends the wait.
+func TestTakeOverWaitsForStopping(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ringside.yaml")
+	begin := func() (f *config.File, requests chan struct{}, end func()) {
+		t.Helper()
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		requests = make(chan struct{}, 1000)
+		old := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			requests <- struct{}{}
+			w.WriteHeader(http.StatusServiceUnavailable)
+			fmt.Fprintf(w, "{\"error\": %q}", admin.ErrStopping)
+		})}
+		go old.Serve(l)
+		t.Cleanup(func() { old.Close() })
+		text := fmt.Sprintf("listen: '127.0.0.1:0'\nadmin: '%s'\npools: {main: {distribution: ketama, servers: ['127.0.0.1:1']}}\n", l.Addr())
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if f, err = config.Load(path); err != nil {
+			t.Fatal(err)
+		}
+		return f, requests, func() { old.Close() }
+	}
+	f, requests, end := begin()
+	go func() {
+		<-requests
+		<-requests
+		end()
+	}()
+	said := 0
+	if n, err := takeOver(context.Background(), f, nil, func() { said++ }); n != nil || err != nil || said != 1 {
+		t.Errorf("after the old process has ended: %v, %v; said %d times that it waits", n, err, said)
+	}
+	f, _, _ = begin()
+	signals := make(chan os.Signal, 2)
+	_, err := takeOver(context.Background(), f, signals, func() { signals <- syscall.SIGHUP; signals <- syscall.SIGTERM })
+	if err == nil || !strings.Contains(err.Error(), "terminated") || !strings.Contains(err.Error(), "stopping") {
+		t.Errorf("after a signal: %v", err)
+	}
+}
+
 // TestStopEndsOffer checks that a process that asks a stopping instance gets an error.
 func TestStopEndsOffer(t *testing.T) {
 	o := newOlder(t)
@@ -392,8 +439,8 @@ func TestStopEndsOffer(t *testing.T) {
 	if o.socket.end() {
 		t.Error("somebody has the sockets")
 	}
-	if _, err := take(name); err == nil {
-		t.Error("the sockets were handed over")
+	if _, err := take(name); !errors.Is(err, errClosed) {
+		t.Errorf("after the end of the offer: %v", err)
 	}
 	if _, err := o.offer(); !errors.Is(err, admin.ErrStopping) {
 		t.Errorf("an offer: %v", err)

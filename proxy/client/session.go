@@ -167,9 +167,10 @@ func (s *Session) hasInput() bool {
 }
 
 // fenced reports whether the command op must wait until all earlier commands are answered. The
-// session must have at least one earlier command.
+// session must have at least one earlier command. A command after stats waits, because a reply to
+// stats costs much more than its request, so a turn cannot bound the work by the requests.
 func (s *Session) fenced(op wire.Op) bool {
-	return (op == wire.FlushAll || s.Tail.Op == wire.FlushAll) && s.Handler.NeedsFence()
+	return s.Tail.Op == wire.Stats || (op == wire.FlushAll || s.Tail.Op == wire.FlushAll) && s.Handler.NeedsFence()
 }
 
 // short waits for the rest of a request, of which have bytes have arrived.
