@@ -257,9 +257,9 @@ func (r *Report) whereTables(m *strings.Builder) {
 	if len(r.Where) == 0 {
 		return
 	}
-	fmt.Fprintf(m, "The kernel's share is sampled at its ticks. System calls and Ringside's own counters are per request, of a whole load with its coming and going; calls rarer than %g a request are left out. System calls: %s.\n\n", rareCall, r.Tracer)
+	fmt.Fprintf(m, "The kernel's share is sampled at its timer ticks. System calls and Ringside's own counters are per request, over the whole load including connects and closes. System calls rarer than %g a request are left out. System calls: %s.\n\n", rareCall, r.Tracer)
 	for _, w := range r.Where {
-		fmt.Fprintf(m, "## Where time goes, %s: %s\n\n", w.ID, w.Name)
+		fmt.Fprintf(m, "## CPU time, %s: %s\n\n", w.ID, w.Name)
 		table(m, []string{"peer", "CPU µs/request", "in the kernel", "requests/s", "while counting", "sleeps", "system calls", "by name", "its loop: wakeups, reads, writes", "other work"}, func(row func(...string)) {
 			for _, p := range w.Peers {
 				if p.Failure != "" {
@@ -293,7 +293,7 @@ func (r *Report) outageTable(m *strings.Builder) {
 	if len(r.Outages) == 0 {
 		return
 	}
-	fmt.Fprintf(m, "## Outages\n\nClosed-loop clients, one request in ten a set, while one of three servers is gone. A black hole: it is killed, and who connects hears nothing.\n\n")
+	fmt.Fprintf(m, "## Outages\n\nClosed-loop clients, one request in ten a set, while one of three servers is gone. With \"black hole\", the server is killed, and attempts to connect get no reply.\n\n")
 	table(m, []string{"the server", "peer", "answers/s before", "while it is gone", "in the worst second", "longest below half, s", "errors"}, func(row func(...string)) {
 		for _, o := range r.Outages {
 			row(o.How, o.Peer, fmt.Sprintf("%.0f", o.Before), fmt.Sprintf("%.0f", o.During), fmt.Sprintf("%.0f", o.Worst), fmt.Sprintf("%.1f", o.BelowHalf), fmt.Sprint(o.Errors))
@@ -389,7 +389,7 @@ func (r *Report) memoryTable(m *strings.Builder) {
 	if len(r.Memory) == 0 {
 		return
 	}
-	fmt.Fprintf(m, "## Memory\n\nMB (10⁶ bytes) of a fresh process: anonymous (RssAnon) at the end of the load; in brackets the most seen during it, and the most ever resident, files included (VmHWM). Nobody scraped metrics. GOGC %s.\n\n", r.Settings.GOGC)
+	fmt.Fprintf(m, "## Memory\n\nMB (10⁶ bytes) of a fresh process: anonymous (RssAnon) at the end of the load; in brackets its maximum during the load, and the maximum of resident memory including files (VmHWM). Metrics were not scraped. GOGC %s.\n\n", r.Settings.GOGC)
 	var names []string
 	cells := make(map[string]string)
 	var loads []string
