@@ -39,7 +39,7 @@ func curves(cpus func(loops int) []int) []curve {
 				w.Count = min(w.Count, max(100, 64<<20/max(1, n)))
 				w.Conns = min(w.Conns, max(8, 8<<20/max(1, n))) // 8 MB in flight: more would fill the CPU caches with the load alone
 			}),
-			note: "From 256 KiB on with fewer connections: 8 MB in flight at most."},
+			note: "From 256 KiB on with fewer connections, so that at most 8 MB are in flight."},
 		{id: "down", name: "Servers down", x: "% of 10 servers", points: downPoints(1), note: downNote},
 		{id: "down-multi-get", name: "Servers down, multi-get of 20", x: "% of 10 servers", points: downPoints(20), only: "ringside",
 			note: downNote + " Nutcracker cannot be compared, because it fails the whole multi-get if one key fails."},

@@ -30,7 +30,7 @@ func (r *Report) Markdown(w io.Writer) error {
 		fmt.Fprintf(m, "Other work disturbed %d runs, which were repeated; of the %d runs below %d are disturbed (the least disturbed of %d tries; more than %s of the CPUs went to others, or half that to the hypervisor, or the load's clock was late by %v).\n\n",
 			r.Repeated, runs, kept, r.Settings.Tries, percent(r.Settings.Disturbed), lateLimit)
 	}
-	fmt.Fprintf(m, "Every reply was parsed and every byte of every hit checked.")
+	fmt.Fprintf(m, "Every reply was parsed, and every byte of every hit was checked.")
 	if r.Placement != "" {
 		fmt.Fprintf(m, " Placement of nutcracker and Ringside: %s.", r.Placement)
 	}
@@ -123,7 +123,7 @@ func (r *Report) totals(m *strings.Builder) {
 	if len(names) == 0 {
 		return
 	}
-	fmt.Fprintf(m, "## In all\n\nCPU of the proxy and of the servers, for each request, as a ratio to that of the servers where clients place keys and ask them directly; median of the rounds, in brackets its 95 %% interval (with fewer than 6 rounds the range), then µs. Behind: %s.\n\n", r.Settings.Server)
+	fmt.Fprintf(m, "## In all\n\nCPU per request of the proxy and the servers together, as a ratio to the CPU of the servers if clients use them directly. Median of the rounds, in brackets its 95 %% interval (the range if there are fewer than 6 rounds), then µs. Servers: %s.\n\n", r.Settings.Server)
 	table(m, append(append([]string{"scenario"}, names...), "direct, µs"), func(row func(...string)) {
 		for _, s := range r.Scenarios {
 			cells, any := []string{s.ID + ", " + s.Name}, false
@@ -304,7 +304,7 @@ func (r *Report) outageTable(m *strings.Builder) {
 // tailTables writes the effect of one slow server.
 func (r *Report) tailTables(m *strings.Builder) {
 	for _, s := range r.Tails {
-		fmt.Fprintf(m, "## Tails, %s: %s\n\nµs, medians of the rounds. The same forwarder is before that server in the runs where nothing is late. Ratios are of runs of one round: median and its 95 %% interval (with fewer than 6 rounds the range).\n\n", s.ID, s.Name)
+		fmt.Fprintf(m, "## Tails, %s: %s\n\nµs, medians of the rounds. A forwarder in front of that server delays the replies. It is also there in the runs without late replies. Ratios compare runs of one round: median and its 95 %% interval (the range if there are fewer than 6 rounds).\n\n", s.ID, s.Name)
 		if s.Work.Rate > 0 {
 			for _, p := range s.Peers {
 				if len(p.Runs) > 0 && p.Rate.Value.Median < 0.98*s.Work.Rate {
@@ -340,7 +340,7 @@ func (s *Soak) markdown(m *strings.Builder) {
 		return
 	}
 	fmt.Fprintf(m, "## Soak of %v\n\n", s.Length)
-	fmt.Fprintf(m, "Legs of %v; in each, loads come and go and one of two servers is killed and comes back empty after %v; %d kills. Misses and errors of its share are expected, a wrong byte ends the soak. Every sample reads Ringside's metrics.\n\n", s.Leg, s.Outage, s.Kills)
+	fmt.Fprintf(m, "Legs of %v; in each, loads start and stop, and one of two servers is killed and returns empty after %v; %d kills. Misses and errors of its keys are expected. A wrong byte ends the soak. Every sample reads Ringside's metrics.\n\n", s.Leg, s.Outage, s.Kills)
 	table(m, []string{"load", "runs", "requests", "keys checked", "misses", "errors"}, func(row func(...string)) {
 		for _, l := range s.Loads {
 			row(l.Name, fmt.Sprint(l.Runs), fmt.Sprint(l.Replies), fmt.Sprint(l.Checked), fmt.Sprint(l.Misses), fmt.Sprint(l.Errors))
