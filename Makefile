@@ -1,18 +1,18 @@
-# What a developer runs. Tests come in tiers: `make check` while changing code, `make test` is
-# what CI runs, `make full` runs everything and is due before an issue is closed, `make soak`
-# before a release.
+# Targets for developers. There are four tiers of tests: `make check` while you change code,
+# `make test` as in CI, `make full` before an issue is closed, and `make soak` before a release.
 
 GO ?= go
 FUZZTIME ?= 10s
 
 .PHONY: build deb check test full deps format vet staticcheck unit race modules full-unit full-race coverage figures fuzz bench bench-tables bench-page curves where wakeups soak bench-engine cost bench-placement clean
 
-# What ringside version says: the tag and the commit, "-dirty" with changes.
+# The version that `ringside version` prints: the tag and the commit, and "-dirty" if there are
+# uncommitted changes.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 build:
 	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/ ./cmd/ringside
 
-# A Debian package of what is built, in bin/. DEBVERSION is what dpkg compares.
+# Builds a Debian package in bin/. dpkg compares DEBVERSION.
 DEBVERSION ?= $(shell git describe --tags --match 'v*' 2>/dev/null | sed 's/^v//' | grep . || git log -1 --date=format:%Y%m%d%H%M%S --format=0~%cd.%h 2>/dev/null || echo 0~unknown)
 DEBARCH ?= $(shell $(GO) env GOARCH)
 deb: build
@@ -20,12 +20,13 @@ deb: build
 	$(GO) -C deploy/deb build -trimpath -o ../../bin/makedeb .
 	bin/makedeb -version '$(DEBVERSION)' -arch $(DEBARCH) -to bin
 
-# Seconds, and only Go is needed: the format, vet, the structure, the conversations, the unit
-# tests, and the first seeds of the simulation. Left out are packages and tests that start
-# servers, clients or the built binary, and packages whose test binary holds the whole engine
-# and tests little of it: to link it takes longer than its tests. ./proxy plays the conversations
-# of all packages. Test binaries without the debugger's tables link faster, and go test runs all
-# of vet beside its links. The compiler is faster when it collects its garbage less often.
+# Checks the format, vet, the structure, the conversations, the unit tests, and the first seeds
+# of the simulation. It needs only Go and takes seconds. UNCHECKED and -skip exclude packages and
+# tests that start servers, clients or the built binary. UNCHECKED also excludes packages with few
+# tests that link the whole engine, because linking takes longer than their tests. ./proxy plays the
+# conversations of all packages.
+# For speed, test binaries have no debug information (-w), go test runs vet in parallel with the
+# linker, and the compiler collects garbage less often (GOGC).
 UNCHECKED = cmd/.* internal/(bench.*|cli|instance|demo|drill|e2e|inspect|memnode|top|tracefile|twin|remote) \
 	proxy/(admin|client|copies|counters|failover|guard|link|live|loop|near|routing|tags|task|upstream|watch) recipes.*
 empty =
@@ -33,17 +34,17 @@ CHECKED = $$($(GO) list ./... | grep -vE '^ringside/($(subst $(empty) $(empty),|
 check: format
 	GOGC=400 $(GO) test -short -vet=all -p 4 -ldflags=-w -skip 'Memcached$$|^TestNutcracker|^FuzzOrder$$|^TestImageIsBuilt|^Test(Burst|MemoryOfAnotherLoop|Pieces|TurnsBound)$$' $(CHECKED)
 
-# What CI runs. Each step is bounded by a timeout of its own; the end lists how long each took,
-# and the slowest tests.
+# The tests that CI runs. Each step has its own timeout. The summary at the end has the duration
+# of each step, and the slowest tests.
 test:
 	@MAKE='$(MAKE)' GO='$(GO)' .ci/steps deps format vet staticcheck unit race modules
 
-# Everything: all seeds, both drivers, all client languages, the race detector on every package,
-# searching fuzzers, mutants, and the engine's instructions.
+# Runs everything: all seeds, both drivers, all client languages, the race detector on every
+# package, fuzzing, mutants, and the instruction counts of the engine.
 full:
 	@RINGSIDE_FULL=1 MAKE='$(MAKE)' GO='$(GO)' .ci/steps deps format vet staticcheck full-unit full-race coverage modules fuzz cost
 
-# The real servers and clients that tests talk to.
+# Installs the servers and clients that tests use.
 deps:
 	.ci/deps
 
@@ -57,9 +58,9 @@ vet:
 staticcheck:
 	$(GO) tool staticcheck ./...
 
-# RACE are the packages in which a data race is possible; a test of internal/archtest keeps the list.
-# SINGLE are those of their tests that are long and run in one goroutine, where the race detector
-# has nothing to find: the simulations, models, and tests of tables. They run without it.
+# RACE lists the packages in which a data race is possible. A test in internal/archtest checks it.
+# SINGLE matches long tests of these packages that run in one goroutine, such as simulations and
+# models. A data race is not possible there, so they run without the race detector.
 RACE = $(shell cat .ci/race-packages)
 SINGLE = ^Test(Ablations|Burst|MemoryOfAnotherLoop|Mutants|NearRefills|NoPlaceholderIsTakenForAValue|Overfull|PresetsKeepTheContract|Refill|RefillInterrupted|Rule|Simulation|SimulationOfLateness|Sizes|Tables|TurnsBound)$$
 SINGLES = ./config ./proxy ./proxy/replication ./proxy/failover ./proxy/guard ./proxy/health ./proxy/near
@@ -70,23 +71,24 @@ unit:
 race:
 	.ci/gotest race -vet=off -race -timeout 20m -skip '$(SINGLE)' $(RACE)
 
-# Statements of the engine and of placement that the tests of these packages and of the simulation reach.
+# Prints the share of statements of the engine and of placement that their tests and the
+# simulation execute.
 COVERED = ./proxy/...,./replicate/...,./ring/...
 coverage:
 	mkdir -p bin
 	$(GO) test -vet=off -timeout 60m -coverpkg=$(COVERED) -coverprofile=bin/coverage.out ./proxy/... ./replicate/... ./ring/... ./internal/fleet >/dev/null
 	$(GO) tool cover -func bin/coverage.out | tail -n 1
 
-# Packages, exported names, writes to fields of other packages, lines, and how plain the prose is.
-# Nothing fails by them; a commit that raises one says why.
+# Prints the numbers of packages, exported names, writes to fields of other packages, and lines, and
+# measures how plain the prose is. No figure fails a test. A commit that raises one explains it.
 figures:
 	$(GO) test ./internal/archtest -run '^TestFigures$$' -count=1 -v -args -figures
 
-# Modules of their own.
+# Tests the separate modules.
 modules:
 	$(GO) -C deploy/kubernetes test ./...
 
-# The simulations run in one goroutine, and have time for all seeds without the race detector.
+# Runs all seeds of the simulations. They run in one goroutine, so the race detector is not needed.
 full-unit:
 	.ci/gotest unit -vet=off -timeout 60m ./internal/fleet ./replicate
 	.ci/gotest single -vet=off -timeout 60m -run '$(SINGLE)' $(SINGLES)
@@ -94,20 +96,20 @@ full-unit:
 full-race:
 	.ci/gotest race -vet=off -race -timeout 60m -skip '$(SINGLE)' $$($(GO) list ./... | grep -vx -e ringside/internal/fleet -e ringside/replicate)
 
-# Every fuzz target of every package, FUZZTIME each; the one that holds Ringside
-# against a memcached, and that which does it in frames, are slower and have thrice the time.
+# Runs every fuzz target of every package for FUZZTIME. FuzzTwin and FuzzFrames compare Ringside
+# with memcached, in text and in binary frames. They are slower and run for another 30 s.
 fuzz:
 	.ci/fuzz $(FUZZTIME)
 	.ci/fuzz 30s '^Fuzz(Twin|Frames)$$'
 
-# CPU per request and memory against nutcracker, as ratios.
+# Measures CPU per request and memory, as ratios to nutcracker.
 bench: build
 	$(GO) run ./cmd/ringbench run -ringside bin/ringside $(BENCHFLAGS)
 
-# The tables of BENCHMARKS.md and docs/benchmarks: each command saves its report, and bench-page puts them
-# where the pages have a place for them. Some two hours on a machine with nothing else to
-# do; MEMCACHED2 names a memcached of another release, without which its tables stay as
-# they are. A part alone: make bench-tables TABLES='tails', with names of the list.
+# Measures the tables of BENCHMARKS.md and docs/benchmarks. Each command saves a report, and bench-page
+# writes the reports into the pages, between their <!-- --> marks. This needs some two hours on an
+# idle machine. MEMCACHED2 is the path of a memcached of another release; without it, the tables of
+# that release are not changed. `make bench-tables TABLES='tails page'` measures a part of TABLES.
 TABLES ?= run run2 more seen tails outages where curves page
 TABLEROUNDS ?= 10
 TABLEFLAGS ?= -haproxy none
@@ -139,23 +141,27 @@ bench-page:
 	$(BENCH) page -page BENCHMARKS.md -from $(REPORTS)
 	$(BENCH) page -page docs/benchmarks/README.md -from $(REPORTS)
 
-# Cost as it grows: servers, connections, keys, values, outages. Some four minutes.
+# Measures how the cost grows with servers, connections, keys, values and dead servers. It needs
+# some four minutes.
 curves: build
 	$(GO) run ./cmd/ringbench curves -ringside bin/ringside $(BENCHFLAGS)
 
-# What a wakeup costs here, which is what most of the others' figures are made of.
+# Measures the cost of a thread wakeup on this machine. Most of the other figures consist of wakeups.
 wakeups:
 	$(GO) run ./cmd/ringbench wakeups
 
-# Where time goes: kernel, system calls, profiles in bin/profiles. Some two minutes.
+# Measures where CPU time is spent: kernel, system calls, profiles in bin/profiles. It needs some
+# two minutes.
 where: build
 	$(GO) run ./cmd/ringbench where -ringside bin/ringside -profiles bin/profiles $(BENCHFLAGS)
 
-# Mixed load while servers die and come back; fails when Ringside grows. Then the
-# simulation with many more seeds than the tests have, every vector of outcomes of
-# the rules for copies, 200 clients that read one page, attacks on copies until so
-# many deletes and appends are answered and so many faults made, and random streams
-# to a Ringside and a memcached.
+# Runs, one after the other:
+# - mixed load while servers die and return; it fails if the memory of Ringside grows
+# - the simulation with many more seeds than in the tests
+# - every sequence of outcomes of the replication rules
+# - 200 clients that read one page
+# - attacks on replicas, until SOAKCOPIES deletes, appends and faults have happened
+# - random streams to Ringside and to memcached, which must reply the same
 SOAKTIME ?= 10m
 SOAKSEEDS ?= 1000
 SOAKCOPIES ?= -deletes 100000 -appends 100000 -faults 200
@@ -167,18 +173,19 @@ soak: build
 	$(GO) test ./internal/e2e -run '^TestAttacksOnCopies$$' -timeout 0 -v -args $(SOAKCOPIES)
 	.ci/fuzz $(SOAKTIME) '^FuzzTwin$$'
 
-# Instructions of the engine alone, under valgrind: BENCHFLAGS='-json old.json' on
-# one commit and BENCHFLAGS='-against old.json' on another shows a rise.
+# Counts the instructions of the engine alone, under valgrind. To compare two commits, use
+# BENCHFLAGS='-json old.json' on the first and BENCHFLAGS='-against old.json' on the second.
 bench-engine:
 	$(GO) run ./cmd/ringbench instructions $(BENCHFLAGS)
 
-# Instructions of the commonest requests beside those that are kept here, of amd64: a rise of 5 % fails. One that is
-# meant is kept by BENCHFLAGS='-json $(KEPT) -limit 1', and its commit says what it buys.
+# Compares the instruction counts of the most common requests with the recorded counts in KEPT (amd64
+# only). An increase of 5 % fails. To record an intended increase, use
+# BENCHFLAGS='-json $(KEPT) -limit 1', and explain its gain in the commit.
 KEPT = internal/bench/instructions/engine.json
 cost:
 	[ "$$(uname -m)" != x86_64 ] || $(GO) run ./cmd/ringbench instructions -bench '^BenchmarkEngine$$/^(get|joined|set|mg)$$/50x16|^BenchmarkEngine$$/^multiget20$$' -repeat 1 -against $(KEPT) $(BENCHFLAGS)
 
-# Nanoseconds to place a key, by preset, beside the clients' own libraries.
+# Measures the nanoseconds to place a key, for each preset and for libraries of existing clients.
 bench-placement:
 	$(GO) test ./config -run '^$$' -bench '^BenchmarkPlacement$$' -benchtime 50ms
 

@@ -59,7 +59,7 @@ func reference(t *testing.T) []byte {
 	b.WriteString(`# Configuration
 
 Every setting of the file. [ringside.example.yaml](../deploy/ringside.example.yaml) has all of them with their defaults.
-[ringside.schema.json](../deploy/ringside.schema.json) lets an editor validate while you type. ` + "`ringside check FILE`" + ` reports every mistake with
+[ringside.schema.json](../deploy/ringside.schema.json) validates the file in an editor while you type. ` + "`ringside check FILE`" + ` reports every mistake with
 line and column, and shows what the file means. (This page is generated: ` + "`go test ./config -run Reference -update`" + `.)
 
 Durations are ` + "`500ms`, `3s`, `1m30s`" + `; sizes are bytes, or ` + "`64KiB`, `8MiB`, `1GiB`" + `.

@@ -327,7 +327,7 @@ func TestWhere(t *testing.T) {
 			t.Errorf("%s: calls %v, and the tracer is %s", p.Peer, p.Calls, report.Tracer)
 		}
 	}
-	if !strings.Contains(markdown, "## Where time goes, a: 50 connections") {
+	if !strings.Contains(markdown, "## CPU time, a: 50 connections") {
 		t.Errorf("the report does not say where:\n%s", markdown)
 	}
 }

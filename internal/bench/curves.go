@@ -21,7 +21,7 @@ import (
 func curves(cpus func(loops int) []int) []curve {
 	all := []curve{
 		{id: "servers", name: "Servers", x: "servers", points: serverPoints(), note: fmt.Sprintf(
-			"Scenario a, spread over more and more addresses, which up to %d memcached processes serve on many ports each: a value at the wrong port of the right process is not noticed here. Each further server takes from the others' batches, so that cost grows by nature; the question is how.", manyServers)},
+			"Scenario a, spread over more and more addresses, which up to %d memcached processes serve on many ports each. A value at the wrong port of the right process is not detected here. Each additional server makes the batches to the others smaller, so the cost must grow; the curve shows how fast.", manyServers)},
 		{id: "connections", name: "Connections", x: "connections",
 			points: vary([]int{1, 10, 50, 200, 1000, 2500, 5000}, func(w *load.Workload, n int) { w.Conns = n }),
 			note:   "Scenario a with more and more clients, all of them busy: latency is connections / throughput."},
@@ -29,7 +29,7 @@ func curves(cpus func(loops int) []int) []curve {
 			points: vary([]int{1, 5, 20, 50, 100, 300, 1000}, func(w *load.Workload, n int) { w.Keys = n })},
 		{id: "rate", name: "A steady load", x: "requests a second",
 			points: vary([]int{1_000, 2_500, 5_000, 10_000, 20_000, 30_000, 40_000}, func(w *load.Workload, n int) { w.Rate = float64(n) }),
-			note:   "50 connections, paced: latency counts from when a request was due. Beside another Ringside with its settings off (-also) this shows what they cost at a low load."},
+			note:   "50 connections, paced: latency counts from when a request was due. Together with a second Ringside without these settings (-also), this shows their cost at a low load."},
 		{id: "loops", name: "Loops", x: "loops", only: "ringside"},
 		{id: "keys", name: "Size of keys", x: "bytes",
 			points: vary([]int{10, 20, 50, 100, 250}, func(w *load.Workload, n int) { w.KeySize = n })},
@@ -39,10 +39,10 @@ func curves(cpus func(loops int) []int) []curve {
 				w.Count = min(w.Count, max(100, 64<<20/max(1, n)))
 				w.Conns = min(w.Conns, max(8, 8<<20/max(1, n))) // 8 MB in flight: more would fill the CPU caches with the load alone
 			}),
-			note: "From 256 KiB on with fewer connections: 8 MB in flight at most."},
+			note: "From 256 KiB on with fewer connections, so that at most 8 MB are in flight."},
 		{id: "down", name: "Servers down", x: "% of 10 servers", points: downPoints(1), note: downNote},
 		{id: "down-multi-get", name: "Servers down, multi-get of 20", x: "% of 10 servers", points: downPoints(20), only: "ringside",
-			note: downNote + " Nutcracker fails a whole multi-get for one of its keys, and so cannot be compared."},
+			note: downNote + " Nutcracker cannot be compared, because it fails the whole multi-get if one key fails."},
 	}
 	for i := range all {
 		if all[i].id == "loops" {
@@ -112,10 +112,10 @@ func loopPoints(cpus func(loops int) []int) ([]point, string) {
 		where = append(where, fmt.Sprintf("%d on %d", n, len(cpus(n))))
 	}
 	return points, "200 connections. Loops on CPUs: " + strings.Join(where, ", ") +
-		". Loops that share a CPU show what they cost, not what they bring; and one load on one CPU is not enough to fill several loops."
+		". Loops that share a CPU show the cost of additional loops, not their gain. One load generator on one CPU cannot saturate several loops."
 }
 
-const downNote = "Of 10 memcached, so many are killed before the proxy starts and refuse connections; each proxy has its default rule for that. Every run checks that no more keys miss than the dead servers held, that no more hit than the others hold, that none does both, and every byte of every hit. Requests that fail count as requests."
+const downNote = "A part of 10 memcached servers is killed before the proxy starts, and refuses connections. Each proxy uses its default rule for dead servers. Every run checks every byte of every hit. It also checks that no more keys miss than the dead servers have, that no more keys hit than the others have, and that no key does both. Failed requests count as requests."
 
 // downServers is the number of servers, some of which are down. downKeys is small, so that each key
 // is read in every run.

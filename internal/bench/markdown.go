@@ -30,7 +30,7 @@ func (r *Report) Markdown(w io.Writer) error {
 		fmt.Fprintf(m, "Other work disturbed %d runs, which were repeated; of the %d runs below %d are disturbed (the least disturbed of %d tries; more than %s of the CPUs went to others, or half that to the hypervisor, or the load's clock was late by %v).\n\n",
 			r.Repeated, runs, kept, r.Settings.Tries, percent(r.Settings.Disturbed), lateLimit)
 	}
-	fmt.Fprintf(m, "Every reply was parsed and every byte of every hit checked.")
+	fmt.Fprintf(m, "Every reply was parsed, and every byte of every hit was checked.")
 	if r.Placement != "" {
 		fmt.Fprintf(m, " Placement of nutcracker and Ringside: %s.", r.Placement)
 	}
@@ -123,7 +123,7 @@ func (r *Report) totals(m *strings.Builder) {
 	if len(names) == 0 {
 		return
 	}
-	fmt.Fprintf(m, "## In all\n\nCPU of the proxy and of the servers, for each request, as a ratio to that of the servers where clients place keys and ask them directly; median of the rounds, in brackets its 95 %% interval (with fewer than 6 rounds the range), then µs. Behind: %s.\n\n", r.Settings.Server)
+	fmt.Fprintf(m, "## In all\n\nCPU per request of the proxy and the servers together, as a ratio to the CPU of the servers if clients use them directly. Median of the rounds, in brackets its 95 %% interval (the range if there are fewer than 6 rounds), then µs. Servers: %s.\n\n", r.Settings.Server)
 	table(m, append(append([]string{"scenario"}, names...), "direct, µs"), func(row func(...string)) {
 		for _, s := range r.Scenarios {
 			cells, any := []string{s.ID + ", " + s.Name}, false
@@ -257,9 +257,9 @@ func (r *Report) whereTables(m *strings.Builder) {
 	if len(r.Where) == 0 {
 		return
 	}
-	fmt.Fprintf(m, "The kernel's share is sampled at its ticks. System calls and Ringside's own counters are per request, of a whole load with its coming and going; calls rarer than %g a request are left out. System calls: %s.\n\n", rareCall, r.Tracer)
+	fmt.Fprintf(m, "The kernel's share is sampled at its timer ticks. System calls and Ringside's own counters are per request, over the whole load including connects and closes. System calls rarer than %g a request are left out. System calls: %s.\n\n", rareCall, r.Tracer)
 	for _, w := range r.Where {
-		fmt.Fprintf(m, "## Where time goes, %s: %s\n\n", w.ID, w.Name)
+		fmt.Fprintf(m, "## CPU time, %s: %s\n\n", w.ID, w.Name)
 		table(m, []string{"peer", "CPU µs/request", "in the kernel", "requests/s", "while counting", "sleeps", "system calls", "by name", "its loop: wakeups, reads, writes", "other work"}, func(row func(...string)) {
 			for _, p := range w.Peers {
 				if p.Failure != "" {
@@ -293,7 +293,7 @@ func (r *Report) outageTable(m *strings.Builder) {
 	if len(r.Outages) == 0 {
 		return
 	}
-	fmt.Fprintf(m, "## Outages\n\nClosed-loop clients, one request in ten a set, while one of three servers is gone. A black hole: it is killed, and who connects hears nothing.\n\n")
+	fmt.Fprintf(m, "## Outages\n\nClosed-loop clients, one request in ten a set, while one of three servers is gone. With \"black hole\", the server is killed, and attempts to connect get no reply.\n\n")
 	table(m, []string{"the server", "peer", "answers/s before", "while it is gone", "in the worst second", "longest below half, s", "errors"}, func(row func(...string)) {
 		for _, o := range r.Outages {
 			row(o.How, o.Peer, fmt.Sprintf("%.0f", o.Before), fmt.Sprintf("%.0f", o.During), fmt.Sprintf("%.0f", o.Worst), fmt.Sprintf("%.1f", o.BelowHalf), fmt.Sprint(o.Errors))
@@ -304,7 +304,7 @@ func (r *Report) outageTable(m *strings.Builder) {
 // tailTables writes the effect of one slow server.
 func (r *Report) tailTables(m *strings.Builder) {
 	for _, s := range r.Tails {
-		fmt.Fprintf(m, "## Tails, %s: %s\n\nµs, medians of the rounds. The same forwarder is before that server in the runs where nothing is late. Ratios are of runs of one round: median and its 95 %% interval (with fewer than 6 rounds the range).\n\n", s.ID, s.Name)
+		fmt.Fprintf(m, "## Tails, %s: %s\n\nµs, medians of the rounds. A forwarder in front of that server delays the replies. It is also there in the runs without late replies. Ratios compare runs of one round: median and its 95 %% interval (the range if there are fewer than 6 rounds).\n\n", s.ID, s.Name)
 		if s.Work.Rate > 0 {
 			for _, p := range s.Peers {
 				if len(p.Runs) > 0 && p.Rate.Value.Median < 0.98*s.Work.Rate {
@@ -340,7 +340,7 @@ func (s *Soak) markdown(m *strings.Builder) {
 		return
 	}
 	fmt.Fprintf(m, "## Soak of %v\n\n", s.Length)
-	fmt.Fprintf(m, "Legs of %v; in each, loads come and go and one of two servers is killed and comes back empty after %v; %d kills. Misses and errors of its share are expected, a wrong byte ends the soak. Every sample reads Ringside's metrics.\n\n", s.Leg, s.Outage, s.Kills)
+	fmt.Fprintf(m, "Legs of %v; in each, loads start and stop, and one of two servers is killed and returns empty after %v; %d kills. Misses and errors of its keys are expected. A wrong byte ends the soak. Every sample reads Ringside's metrics.\n\n", s.Leg, s.Outage, s.Kills)
 	table(m, []string{"load", "runs", "requests", "keys checked", "misses", "errors"}, func(row func(...string)) {
 		for _, l := range s.Loads {
 			row(l.Name, fmt.Sprint(l.Runs), fmt.Sprint(l.Replies), fmt.Sprint(l.Checked), fmt.Sprint(l.Misses), fmt.Sprint(l.Errors))
@@ -389,7 +389,7 @@ func (r *Report) memoryTable(m *strings.Builder) {
 	if len(r.Memory) == 0 {
 		return
 	}
-	fmt.Fprintf(m, "## Memory\n\nMB (10⁶ bytes) of a fresh process: anonymous (RssAnon) at the end of the load; in brackets the most seen during it, and the most ever resident, files included (VmHWM). Nobody scraped metrics. GOGC %s.\n\n", r.Settings.GOGC)
+	fmt.Fprintf(m, "## Memory\n\nMB (10⁶ bytes) of a fresh process: anonymous (RssAnon) at the end of the load; in brackets its maximum during the load, and the maximum of resident memory including files (VmHWM). Metrics were not scraped. GOGC %s.\n\n", r.Settings.GOGC)
 	var names []string
 	cells := make(map[string]string)
 	var loads []string

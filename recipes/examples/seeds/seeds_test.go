@@ -236,28 +236,34 @@ func markdown(s *setting, rows []row, killed map[string][2]string) string {
 	return b.String()
 }
 
-const introduction = `# What the articles teach, and what is wrong in them
+const introduction = `# Recipes: the schemes of four articles, as printed and corrected
 
-Ringside comes from four articles on memcached: the paper on caching of HighLoad++ 2008 and a post with its chapters on
-counters, one on data structures (and a translation of its first half), one on a distributed counter. Their schemes are good, and
-many are wrong in ways that only traffic shows. Package [recipes](../recipes/doc.go) has them as they hold; package
-[recipes/examples/seeds](../recipes/examples/seeds) has them as printed. An application uses the first from a clone of this repository beside
-it, for the module is called ringside and is nowhere to be downloaded; then it imports "ringside/recipes":
+Ringside began with four articles on memcached: a paper on caching (HighLoad++ 2008), a post with its chapters on counters, a post on data
+structures (and a translation of its first half), and a post on a distributed counter. Their schemes are good, but many contain mistakes
+that only appear under load. The package [recipes](../recipes/doc.go) implements corrected versions. The package
+[recipes/examples/seeds](../recipes/examples/seeds) implements the schemes as printed.
+
+The module ringside cannot be downloaded. To use the recipes in an application, clone this repository beside the application, run these commands, and
+import "ringside/recipes":
 
     go mod edit -replace ringside=../ringside
     go get ringside/recipes
 
-This page is what a test has printed, with a Ringside instance in front of three memcached 1.6.18:
+A test generates this page, with a Ringside instance in front of three memcached 1.6.18 servers:
 
     go test ./recipes/... -run Seeds -v      # prints the table
     go generate ./recipes/examples/seeds     # writes this page
 
-Races are made by a schedule, not hoped for, so what is printed as lost is lost each time; figures of the last two columns differ from
-run to run. There a server is killed in the middle of the load and comes back empty after it was ejected: the one that has the scheme's key, or the one that
-decides for it where there are two replicas. "Sure" are calls that succeeded; a call that ended with an error may have been done or not. S-numbers are those by
-which the project speaks of a scheme. A loop that "never ends" was cut after 1,000 rounds.
+How to read the table:
 
-What is no call of a program is tested elsewhere: a value that a Python program writes and a PHP program reads, and a PHP
-site with sessions, both while a server is killed: ` + "`go test ./internal/e2e -run 'TestBroadcast|TestSite'`" + `.
+- The columns "as printed" and "corrected" show races that the test schedules. Their results are the same in every run.
+- In the last two columns, the server of the scheme's key is killed during the load. With two replicas, it is the primary. It is ejected, and rejoins
+  empty. These figures differ from run to run.
+- A call is "sure" if it succeeded. A call that returned an error may have taken effect or not.
+- The S-numbers identify the schemes within the project.
+- A loop that "never ends" was stopped after 1,000 rounds.
+
+Other tests cover a value that a Python program writes and a PHP program reads, and a PHP site with sessions. In both, a
+server is killed: ` + "`go test ./internal/e2e -run 'TestBroadcast|TestSite'`" + `.
 
 `
