@@ -171,11 +171,11 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 		// The near cache has served the get, or makes it wait for a refresh.
 	} else if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) {
 		if !rt.Direct || !e.readReplica(s, x, 0, rt, srv, raw, key) {
-			e.admit(s, x, e.NewTask(x, 0, rt, raw, r.Key.Of(raw), key))
+			e.admit(s, x, e.NewTask(x, 0, rt, r, raw, r.Key.Of(raw), key))
 		}
 	} else if rt.Guard != nil {
 		if !e.readGuarded(s, x, 0, rt, srv, key) {
-			e.admit(s, x, e.NewTask(x, 0, rt, raw, r.Key.Of(raw), key))
+			e.admit(s, x, e.NewTask(x, 0, rt, r, raw, r.Key.Of(raw), key))
 		}
 	} else if c := e.reach(x, 0, rt, srv); c != nil {
 		a := x.Attempt()
@@ -210,7 +210,7 @@ func (e *Engine) count(s *client.Session, raw []byte) (taken bool) {
 	setRoute(x, rt)
 	x.Keys = e.Req.NumKeys
 	e.near.Writes(x, rt, key)
-	e.admit(s, x, e.NewTask(x, 0, rt, raw, e.Req.Key.Of(raw), key))
+	e.admit(s, x, e.NewTask(x, 0, rt, &e.Req, raw, e.Req.Key.Of(raw), key))
 	x.FinishOne()
 	return false
 }
@@ -473,7 +473,7 @@ func (e *Engine) askKeys(x *client.Exchange, raw []byte, again bool) {
 			case e.Scarce(task.TaskSize):
 				x.Fail(share, link.OutOfMemory, stats.QueueFull)
 			default:
-				tasks = append(tasks, e.NewTask(x, share, rt, raw, span.Of(raw), key))
+				tasks = append(tasks, e.NewTask(x, share, rt, r, raw, span.Of(raw), key))
 			}
 			continue
 		}

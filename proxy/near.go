@@ -71,7 +71,7 @@ func (e *nearReads) Serve(x *client.Exchange, share int32, rt *routing.Route, ra
 	v, how := rt.Near.Find(hash, name, brings)
 	switch {
 	case how == near.Wait && !e.clients.Scarce(task.TaskSize):
-		t := e.tasks.NewTask(x, share, rt, raw, key, key)
+		t := e.tasks.NewTask(x, share, rt, r, raw, key, key)
 		t.AwaitsKept = true
 		e.admit(x.Session, x, t)
 		return true

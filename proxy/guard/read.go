@@ -123,17 +123,7 @@ type FastAnswer struct {
 // Resume starts a task for a read if the reply is not simply a value. The task keeps the
 // place of the read in the order of its client's commands.
 func (g *Guard) Resume(x *client.Exchange, share int32, rt *routing.Route, whole []byte, fast FastAnswer) {
-	req := &g.Clients.Req
-	before := *req
-	command := "get "
-	if x.Op == wire.Gets {
-		command = "gets "
-	}
-	line := append(append([]byte(command), whole...), wire.CRLF...)
-	g.Wire.Next(line, req)
-	req.Flags |= x.Flags & wire.Binary
-	t := g.NewTask(x, share, rt, line, whole, whole)
-	*req = before
+	t := g.NewRead(x, share, rt, whole)
 	fast.from, fast.Server = fast.Server.Target.Network+" "+fast.Server.Target.Address, nil
 	t.Rule = &rule{fast: fast}
 	g.Enroll(x.Session, x, t)

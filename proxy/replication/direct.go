@@ -104,11 +104,7 @@ func (p *directReader) takeOver(c *upstream.Conn, a *upstream.Attempt, r *upstre
 		return 0
 	}
 	r.Bytes = bytes.Clone(r.Bytes)
-	req := e.Clients.Req
-	line := append(append([]byte("get "), whole...), wire.CRLF...)
-	e.Wire.Next(line, &e.Clients.Req)
-	t := e.NewTask(x, a.Share, rt, line, whole, whole)
-	e.Clients.Req = req
+	t := e.NewRead(x, a.Share, rt, whole)
 	t.WaitReason = r.Why // the reason that the client gets if the deadline has passed
 	t.Rule = continueRead(r, c.Server.Target)
 	a.TakenOver = true

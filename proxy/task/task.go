@@ -177,23 +177,23 @@ type unsentAsk struct {
 	upstream.Result
 }
 
-// NewTask creates a task of the request in Clients.Req, for its only key or one of several.
-// key is decoded; the client wrote it as wrote. The task is a part of x, with that share.
-func (e *Tasks) NewTask(x *client.Exchange, share int32, rt *routing.Route, raw, wrote, key []byte) *Task {
-	t := &Task{ClientLoop: e, x: x, share: share, Loop: e, Route: rt, Op: e.Clients.Req.Op, Strip: rt.Strip, Asker: x.Session.ID}
+// NewTask creates a task of the request r, which has the bytes raw, for its only key or one of
+// several. key is decoded; the client wrote it as wrote. The task is a part of x, with that share.
+func (e *Tasks) NewTask(x *client.Exchange, share int32, rt *routing.Route, r *wire.Request, raw, wrote, key []byte) *Task {
+	t := &Task{ClientLoop: e, x: x, share: share, Loop: e, Route: rt, Op: r.Op, Strip: rt.Strip, Asker: x.Session.ID}
 	t.Deadline = x.Start + int64(rt.Timeouts.Deadline)
-	if e.Clients.Req.NumKeys > 1 {
-		command := raw[e.Clients.Req.Line.Start:e.Clients.Req.Keys.Start]
-		if e.Clients.Req.Op == wire.Get { // it may be a bget, which not every server supports
+	if r.NumKeys > 1 {
+		command := raw[r.Line.Start:r.Keys.Start]
+		if r.Op == wire.Get { // it may be a bget, which not every server supports
 			command = []byte("get ")
 		}
 		t.Raw = append(t.Raw, command...)
 		t.Raw = append(append(t.Raw, wrote...), wire.CRLF...)
 	} else {
-		t.Raw = wire.AppendPlain(make([]byte, 0, len(raw)+len(wire.CRLF)), raw, &e.Clients.Req)
+		t.Raw = wire.AppendPlain(make([]byte, 0, len(raw)+len(wire.CRLF)), raw, r)
 	}
 	e.Wire.Next(t.Raw, &t.Req)
-	t.Req.Flags |= e.Clients.Req.Flags & wire.Binary
+	t.Req.Flags |= r.Flags & wire.Binary
 	t.echo = t.Req.KeyEcho(t.Raw)
 	t.Key = append([]byte(nil), key[len(rt.Strip):]...)
 	t.Hash = e.Loops.HashKey(t.Key)
@@ -203,17 +203,27 @@ func (e *Tasks) NewTask(x *client.Exchange, share int32, rt *routing.Route, raw,
 	return t
 }
 
+// NewRead creates a task that continues the text read of one key, which x has sent without a
+// task. key has the prefix that the route strips.
+func (e *Tasks) NewRead(x *client.Exchange, share int32, rt *routing.Route, key []byte) *Task {
+	var r wire.Request
+	line := append(append([]byte(x.Op.String()+" "), key...), wire.CRLF...)
+	e.Wire.Next(line, &r)
+	r.Flags |= x.Flags & wire.Binary
+	return e.NewTask(x, share, rt, &r, line, key, key)
+}
+
 // NewRemoval creates a task that deletes key, which the client wrote as wrote. The client
 // then gets instead, the reply to a storage command that Ringside rejects.
 func (e *Tasks) NewRemoval(x *client.Exchange, rt *routing.Route, wrote, key, instead []byte) *Task {
-	flags := e.Clients.Req.Flags & wire.Base64
+	var r wire.Request
 	line := append([]byte("md "), wrote...)
-	if flags != 0 {
+	if e.Clients.Req.Flags&wire.Base64 != 0 {
 		line = append(line, " b"...)
 	}
 	line = append(line, wire.CRLF...)
-	e.Wire.Next(line, &e.Clients.Req)
-	t := e.NewTask(x, 0, rt, line, wrote, key)
+	e.Wire.Next(line, &r)
+	t := e.NewTask(x, 0, rt, &r, line, wrote, key)
 	t.instead = append([]byte{}, instead...)
 	return t
 }

@@ -31,7 +31,7 @@ func TestTellNamesWhoAnswered(t *testing.T) {
 	home.Wire.Next(raw, &home.Req)
 	rt := home.Listeners["tcp here"].Route([]byte("a1"))
 	x := home.NewExchange(from.End.(*client.Session))
-	led := home.NewTask(x, 0, rt, raw, []byte("a1"), []byte("a1"))
+	led := home.NewTask(x, 0, rt, &home.Req, raw, []byte("a1"), []byte("a1"))
 	x.FinishOne()
 	led.Loop, led.Route = &s.Engine.Tasks, s.Engine.Listeners["tcp here"].Route([]byte("a1"))
 	led.Answer(led.Result(s.Engine.ByAddress["tcp s1"], []byte("SERVER_ERROR busy\r\n")), nil)
