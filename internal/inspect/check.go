@@ -159,7 +159,7 @@ func printRoute(out io.Writer, r *table.Route, longest int) {
 		fmt.Fprintf(out, "  keys with the prefix %q%s: %s\n", r.Prefix, how, destination(r))
 	}
 	s := SummaryOf(r, longest)
-	fmt.Fprintf(out, "    class %s, replicas %s, consistency %s", s.Class, s.Copies, s.Consistency)
+	fmt.Fprintf(out, "    class %s, replicas %s, consistency %s", s.Class, s.Replicas, s.Consistency)
 	if s.Autocreate != "" {
 		fmt.Fprintf(out, "; %s", s.Autocreate)
 	}
@@ -267,7 +267,7 @@ type routeSummary struct {
 	Prefix      string `json:"prefix,omitempty"`
 	Match       string `json:"match,omitempty"` // pattern of the keys; empty: Prefix selects them
 	Class       string `json:"class"`
-	Copies      string `json:"copies"`
+	Replicas    string `json:"replicas"`
 	Consistency string `json:"consistency"`
 	Autocreate  string `json:"autocreate,omitempty"` // how a missing counter is created; empty: it stays missing
 	Buffer      string `json:"buffer,omitempty"`     // how long increments wait; empty: they do not
@@ -289,7 +289,7 @@ var classes = map[string]string{
 
 // SummaryOf describes what r does with its data. longest is limits.key, in bytes.
 func SummaryOf(r *table.Route, longest int) routeSummary {
-	s := routeSummary{Prefix: r.Prefix, Match: r.Match, Class: classes[r.Class], Copies: "1", Consistency: "relaxed"}
+	s := routeSummary{Prefix: r.Prefix, Match: r.Match, Class: classes[r.Class], Replicas: "1", Consistency: "relaxed"}
 	if r.Pool.Failover.Strict {
 		s.Consistency = "strict"
 	}
@@ -311,10 +311,10 @@ func SummaryOf(r *table.Route, longest int) routeSummary {
 	s.Guard, s.Tags = guardText(r.Guard), tagsText(r.Tags, longest)
 	switch c := &r.Copies; {
 	case c.Copies == replicate.All:
-		s.Copies = fmt.Sprint(addresses(r.Pool))
+		s.Replicas = fmt.Sprint(addresses(r.Pool))
 		s.Lost = lostOfCopies(r)
 	case c.Copies > 1:
-		s.Copies = fmt.Sprint(c.Copies)
+		s.Replicas = fmt.Sprint(c.Copies)
 		s.Lost = lostOfCopies(r)
 	default:
 		s.Lost = lostOfOne(r)
@@ -467,8 +467,8 @@ type replicated struct {
 	Prefix      string   `json:"prefix"`
 	Match       string   `json:"match,omitempty"` // pattern of the keys; empty: Prefix selects them
 	Pools       []string `json:"pools"`           // the pool of the primary is first
-	Copies      int      `json:"copies"`          // -1: on every server
-	CopiesOn    string   `json:"replicas_on"`
+	Replicas    int      `json:"replicas"`        // -1: on every server
+	ReplicasOn  string   `json:"replicas_on"`
 	Read        string   `json:"read"`
 	Ack         string   `json:"ack"`
 	ReadThrough bool     `json:"read_through"`

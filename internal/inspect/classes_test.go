@@ -47,7 +47,7 @@ func TestCheckSaysClasses(t *testing.T) {
 	}
 	out, _ = runFile(t, classesFile, "check", "--json")
 	for _, want := range []string{
-		`"prefix":"views:","class":"counters (would rather not be lost)","copies":"2","consistency":"strict","autocreate":"a counter that is missing begins at 7 and lives 1h0m0s","lost":"nothing that was acknowledged`,
+		`"prefix":"views:","class":"counters (would rather not be lost)","replicas":"2","consistency":"strict","autocreate":"a counter that is missing begins at 7 and lives 1h0m0s","lost":"nothing that was acknowledged`,
 		`"match":"*:alloptions","class":"cache (may be lost)"`, `"deny_flush":true`,
 	} {
 		if !strings.Contains(out, want) {

@@ -72,9 +72,9 @@ func TestCheckSaysFailoverAndCopies(t *testing.T) {
 		Pool       string
 		Failover   struct{ Mode, Why, Consistency, Lease, Gutter string }
 		Replicated []struct {
-			Prefix string
-			Pools  []string
-			Copies int
+			Prefix   string
+			Pools    []string
+			Replicas int
 		}
 	}
 	got := map[string]pool{}
@@ -86,7 +86,7 @@ func TestCheckSaysFailoverAndCopies(t *testing.T) {
 		got[p.Pool] = p
 	}
 	three, two, spared := got["three"], got["two"], got["spared"]
-	if three.Failover.Mode != "rehash" || three.Failover.Consistency != "strict" || three.Failover.Lease != "1s" || len(three.Replicated) != 2 || three.Replicated[1].Copies != -1 {
+	if three.Failover.Mode != "rehash" || three.Failover.Consistency != "strict" || three.Failover.Lease != "1s" || len(three.Replicated) != 2 || three.Replicated[1].Replicas != -1 {
 		t.Errorf("three: %+v", three)
 	}
 	if two.Failover.Mode != "fail_fast" || two.Failover.Consistency != "relaxed" || len(two.Replicated) != 2 || len(two.Replicated[1].Pools) != 2 {
@@ -113,21 +113,21 @@ func TestRouteSaysCopiesAndStandIns(t *testing.T) {
 		out, _ := runFile(t, failoverFile, "route", "--json", c.key)
 		type member struct{ Pool, Server, Host string }
 		var got struct {
-			Owner           string
-			Copies, Interim []member
+			Owner                 string
+			Replicas, Substitutes []member
 		}
 		if err := json.Unmarshal([]byte(out), &got); err != nil {
 			t.Fatal(err)
 		}
-		if len(got.Copies) != c.copies || len(got.Interim) != c.interim {
+		if len(got.Replicas) != c.copies || len(got.Substitutes) != c.interim {
 			t.Errorf("%s: %s", c.key, out)
 		}
-		if c.copies > 0 && got.Copies[0].Server != got.Owner {
+		if c.copies > 0 && got.Replicas[0].Server != got.Owner {
 			t.Errorf("%s: not the owner %s decides: %s", c.key, got.Owner, out)
 		}
 		seen := map[string]bool{}
 		text, _ := runFile(t, failoverFile, "route", c.key)
-		for _, m := range append(got.Copies, got.Interim...) {
+		for _, m := range append(got.Replicas, got.Substitutes...) {
 			if seen[m.Server] || !strings.Contains(" "+c.pools+" ", " "+m.Pool+" ") || m.Host == "" {
 				t.Errorf("%s: %s stands wrong in %s", c.key, m.Server, out)
 			}

@@ -279,7 +279,7 @@ func (r *Instance) announce() {
 			if rt := &l.Routes[i]; rt.Class != "" || rt.Autocreate != nil {
 				s := inspect.SummaryOf(rt, r.proxy.Table().Limits.Key)
 				r.log.Info("route", "listener", l.Address, "prefix", rt.Prefix, "match", rt.Match, "pool", rt.Pool.Name, "class", s.Class,
-					"copies", s.Copies, "consistency", s.Consistency, "autocreate", rt.Autocreate != nil, "lost_with_a_server", s.Lost)
+					"replicas", s.Replicas, "consistency", s.Consistency, "autocreate", rt.Autocreate != nil, "lost_with_a_server", s.Lost)
 			}
 		}
 	}

@@ -115,7 +115,7 @@ func newServerOrder(order, short, long string) *cobra.Command {
 			if err != nil {
 				return cli.AsUsage(err)
 			}
-			if err := showServers(cmd.OutOrStdout(), list, asJSON); err != nil || len(list) != 1 || list[0].Copies == nil {
+			if err := showServers(cmd.OutOrStdout(), list, asJSON); err != nil || len(list) != 1 || list[0].Replicas == nil {
 				return err
 			}
 			if order != health.Restore.String() {

@@ -15,7 +15,7 @@ import (
 
 // filling returns a text if s lacks replicas, or "".
 func filling(s *live.ServerState) string {
-	if s.Copies != nil && s.Copies.Filling {
+	if s.Replicas != nil && s.Replicas.Filling {
 		return "is being filled: some keys have one replica less"
 	}
 	return ""
@@ -24,7 +24,7 @@ func filling(s *live.ServerState) string {
 // warnOfCopies warns about the keys that have a replica on a server that will be out. It
 // says how many replicas of these keys remain.
 func warnOfCopies(say cli.Remarks, out *live.ServerState) {
-	left := out.Copies.Left
+	left := out.Replicas.Left
 	copies := fmt.Sprintf("%d replicas", left)
 	switch {
 	case left == 0:
@@ -33,8 +33,8 @@ func warnOfCopies(say cli.Remarks, out *live.ServerState) {
 		copies = "one replica"
 	}
 	text := fmt.Sprintf("keys of pool %s that have one of their %d replicas on %s may be left with %s, until it is restored and filled",
-		out.Pool, out.Copies.Of, out.Server, copies)
-	if why := out.Copies.Lacking; why != "" {
+		out.Pool, out.Replicas.Of, out.Server, copies)
+	if why := out.Replicas.Lacking; why != "" {
 		text += ": " + why
 	}
 	say.Warn(text)
@@ -54,7 +54,7 @@ const (
 
 // waitForCopies waits until a restored server has its replicas again.
 func waitForCopies(ctx context.Context, c *admin.Client, say cli.Remarks, back *live.ServerState) error {
-	if !back.Copies.Repair {
+	if !back.Replicas.Repair {
 		say.Note(back.Server + " returns empty, and repair is off: a key has its replica there again when it is written")
 		return nil
 	}
@@ -85,15 +85,15 @@ func waitForCopies(ctx context.Context, c *admin.Client, say cli.Remarks, back *
 				return fmt.Errorf("%s. The order is in force: it is filled once it serves, see ringside server list", waits)
 			case s.Order != "":
 				return fmt.Errorf("%s is not filled: an operator has ordered %s", s.Server, s.Order)
-			case s.Copies == nil:
+			case s.Replicas == nil:
 				say.Note(s.Server + " has nothing to wait for: since a reload no route keeps replicas in pool " + s.Pool + " any more")
 				return nil
 			case s.State == live.Up && filling(s) == "":
-				if s.Copies.Left < s.Copies.Of-1 {
+				if s.Replicas.Left < s.Replicas.Of-1 {
 					say.Note(s.Server + " is filled; but other servers are not up, or lack replicas, so some keys have fewer replicas")
 					return nil
 				}
-				say.Note(fmt.Sprintf("%s is filled: its keys have %d replicas again", s.Server, s.Copies.Of))
+				say.Note(fmt.Sprintf("%s is filled: its keys have %d replicas again", s.Server, s.Replicas.Of))
 				return nil
 			}
 		}

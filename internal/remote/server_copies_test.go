@@ -25,7 +25,7 @@ func TestRestoreEnds(t *testing.T) {
 	defer func() { lookTime = before }()
 	is := func(state, why, next string, filling bool) live.ServerState {
 		return live.ServerState{Pool: "main", Server: "two", State: state, Why: why, Failover: &live.Failover{Next: next},
-			Copies: &live.ReplicaState{Of: 2, Left: 1, Repair: true, Filling: filling}}
+			Replicas: &live.ReplicaState{Of: 2, Left: 1, Repair: true, Filling: filling}}
 	}
 	for _, c := range []struct {
 		what  string

@@ -175,10 +175,10 @@ func (d *drawing) homes(k *live.HotKey) string {
 	}
 	owner := &d.now.List[*k.Server]
 	switch {
-	case k.Copies > 1:
-		return fmt.Sprintf("%s and %d more", live.Clean(owner.Name), k.Copies-1)
-	case (owner.State == "out" || owner.State == live.Drained) && k.StandIn != nil && *k.StandIn < len(d.now.List):
-		return live.Clean(owner.Name) + " → " + live.Clean(d.now.List[*k.StandIn].Name)
+	case k.Replicas > 1:
+		return fmt.Sprintf("%s and %d more", live.Clean(owner.Name), k.Replicas-1)
+	case (owner.State == "out" || owner.State == live.Drained) && k.Substitute != nil && *k.Substitute < len(d.now.List):
+		return live.Clean(owner.Name) + " → " + live.Clean(d.now.List[*k.Substitute].Name)
 	}
 	return live.Clean(owner.Name)
 }

@@ -30,7 +30,7 @@ func (d *drawing) routes(most int) {
 	for i := range r.Guards {
 		g := &r.Guards[i]
 		text := fmt.Sprintf(" GUARD %s %s/s rebuild, %s/s saved, %d wait; %s ever saved", pad(routeName(g.Route), 12, true),
-			live.Count(g.Told), live.Count(g.Saved+g.Old), g.Waiting, live.Count(float64(g.Ever)))
+			live.Count(g.Leases), live.Count(g.Saved+g.Old), g.Waiting, live.Count(float64(g.Ever)))
 		if g.P50 != nil {
 			text += fmt.Sprintf("; rebuilt in p50 %s p99 %s", live.Micros(1000**g.P50), live.Micros(1000**g.P99))
 		}
@@ -39,7 +39,7 @@ func (d *drawing) routes(most int) {
 	for i := range r.Tags {
 		t := &r.Tags[i]
 		say(Plain, fmt.Sprintf(" TAGS  %s %s/s valid, %s/s invalidated, %s/s not stored; %s invalidations", pad(routeName(t.Route), 12, true),
-			live.Count(t.Hits), live.Count(t.Invalid), live.Count(t.Unordered), live.Count(float64(r.Voided.Ever))))
+			live.Count(t.Hits), live.Count(t.Invalid), live.Count(t.LateSets), live.Count(float64(r.Invalidations.Ever))))
 	}
 	for i := range r.Near {
 		n := &r.Near[i]
@@ -49,7 +49,7 @@ func (d *drawing) routes(most int) {
 		}
 		say(Plain, fmt.Sprintf("%s; %s values, %s", text, live.Count(float64(n.Values)), live.Bytes(float64(n.Bytes))))
 	}
-	if c := r.Copies; c != nil {
+	if c := r.Replicas; c != nil {
 		say(Plain, fmt.Sprintf(" REPLICAS %s/s repaired, %s/s resynced, %s/s dropped", live.Count(c.Repaired), live.Count(c.Refilled), live.Count(c.Dropped)))
 	}
 }
@@ -71,7 +71,7 @@ func (d *drawing) roll(most int) {
 	}
 	list := slices.Clone(r.List)
 	rank := func(l live.RollRow) int {
-		if l.Apart {
+		if l.OtherPlacement {
 			return -100 - l.Silent
 		}
 		return -2*len(l.Other) - l.Silent
@@ -82,7 +82,7 @@ func (d *drawing) roll(most int) {
 		if l.Other != "" {
 			style, text = Warn, text+", another "+l.Other+" than most"
 		}
-		if l.Apart {
+		if l.OtherPlacement {
 			style, text = Warn, text+", keeps replicas on other servers"
 		}
 		if l.Suspects != "" {

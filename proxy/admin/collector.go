@@ -35,7 +35,7 @@ func AppendMetrics(dst []byte, p *proxy.Proxy, reload live.Reload, adminClosed u
 	for _, at := range slices.Sorted(maps.Keys(s.Servers)) {
 		out.server(s.Servers[at])
 	}
-	out.set(doubts, float64(s.Desyncs))
+	out.set(desyncs, float64(s.Desyncs))
 	out.count(replyFaults, s.ReplyFaults)
 	out.hot(p)
 	out.misses(p)
@@ -188,7 +188,7 @@ func (out *output) server(s *stats.ServerSnapshot) {
 	out.count(serverUndone, s.LateDeletes, name, addr)
 	out.count(serverUndoLost, s.LateDeletesLost, name, addr)
 	out.count(serverRefused, s.Refused, name, addr, "down")
-	out.count(serverRefused, s.Crowded, name, addr, "queue_full")
+	out.count(serverRefused, s.QueueFull, name, addr, "queue_full")
 	out.count(serverRefused, s.Shed, name, addr, "memory")
 	out.count(serverRefused, s.Overridden, name, addr, "ordered")
 	out.histogram(serverDuration, &s.Latency, 2, name, addr)
@@ -231,7 +231,7 @@ func (out *output) misses(p *proxy.Proxy) {
 	if err != nil || is == nil {
 		return
 	}
-	out.set(missChosen, is.Chosen)
+	out.set(missSampled, is.Chosen)
 	for i := range is.Routes {
 		l := &is.Routes[i]
 		for reason, n := range l.Reasons {
@@ -291,11 +291,11 @@ func (out *output) failover(s *stats.Snapshot) {
 	for _, ev := range s.Events {
 		out.count(failoverChanges, ev.Count, ev.Pool, ev.Server, ev.To)
 	}
-	out.count(copiesRepaired, s.Repairs, "done")
-	out.count(copiesRepaired, s.RepairsDropped, "dropped")
+	out.count(replicasRepaired, s.Repairs, "done")
+	out.count(replicasRepaired, s.RepairsDropped, "dropped")
 	for event := range stats.NumMarkEvents {
 		for user := range stats.NumMarkUsers {
-			out.count(copiesMarks, s.Marks[event][user], event.String(), user.String())
+			out.count(tombstones, s.Marks[event][user], event.String(), user.String())
 		}
 	}
 	for i, n := range s.DeleteRounds {
@@ -311,10 +311,10 @@ func (out *output) rolls(s *stats.Snapshot) {
 	for i := range s.Rolls {
 		pool := s.Rolls[i].Pool
 		if is := live.RollOf(s, pool); is != nil {
-			out.set(rollAll, float64(is.Of), pool)
-			out.set(rollDiffer, float64(is.Differ), pool)
-			out.set(rollApart, float64(is.Apart), pool)
-			out.count(rollBad, uint64(is.Bad), pool)
+			out.set(peersAll, float64(is.Of), pool)
+			out.set(peersDiffering, float64(is.Differ), pool)
+			out.set(peersPlacingDifferently, float64(is.OtherPlacement), pool)
+			out.count(peersUnreadable, uint64(is.Bad), pool)
 		}
 	}
 }
@@ -324,7 +324,7 @@ func (out *output) rolls(s *stats.Snapshot) {
 // no information.
 func (out *output) order(is health.Override, labels ...string) {
 	if is != health.Restore {
-		out.set(serverOrdered, 1, append(labels, is.String())...)
+		out.set(serverOverride, 1, append(labels, is.String())...)
 	}
 }
 

@@ -192,7 +192,7 @@ func (s *Server) postOrder(r *http.Request) (int, any, error) {
 			return 0, nil, err
 		case len(is) > 0 && keepsLastCopy(&is[0]):
 			return 0, nil, refuse(http.StatusConflict, "%s may have the only usable replica of keys of pool %s, because %s: wait until they have their replicas, or lose these keys: ringside server %s --force, or force=true",
-				t.Name, pool.Name, cmp.Or(is[0].Copies.Lacking, "no other server has one"), o)
+				t.Name, pool.Name, cmp.Or(is[0].Replicas.Lacking, "no other server has one"), o)
 		}
 	}
 	if err := s.proxy.Override(pool.Name, t.Name, o); err != nil {
@@ -214,7 +214,7 @@ func (s *Server) server(pool *table.Pool, t table.Target) ([]live.ServerState, e
 // keepsLastCopy reports whether a server is in use and may have the last replica of a key in
 // use.
 func keepsLastCopy(is *live.ServerState) bool {
-	return is.State == live.Up && is.Copies != nil && is.Copies.Left == 0
+	return is.State == live.Up && is.Replicas != nil && is.Replicas.Left == 0
 }
 
 // noPool returns the error for an unknown pool, with the names of all pools.

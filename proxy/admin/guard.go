@@ -12,7 +12,7 @@ var (
 		"route", "reason")
 	guardWaiting = perRoute.gauge("guard_waiting",
 		"Gets that are waiting for another client's rebuild.")
-	guardTickets = perRoute.gauge("guard_misses",
+	guardMisses = perRoute.gauge("guard_misses",
 		"Misses that are waiting for their set.")
 	guardLease = perRoute.gauge("guard_lease_seconds",
 		"Lease learned from slow rebuilds, in seconds. It applies if it is longer than the configured lease. 0: no lease was learned.")
@@ -24,7 +24,7 @@ var (
 
 // guardEvents has the counters of a guarded route.
 var guardEvents = map[stats.GuardEvent]*metric{
-	stats.GuardWin: perRoute.counter("guard_leases_total",
+	stats.GuardLeaseGranted: perRoute.counter("guard_leases_total",
 		"Gets that were granted a lease: they are answered with a miss, so their clients rebuild the value."),
 	stats.GuardFill: perRoute.counter("guard_fills_total",
 		"Sets of lease holders that were stored."),
@@ -38,17 +38,17 @@ var guardEvents = map[stats.GuardEvent]*metric{
 		"Stale values returned while another client rebuilds the value."),
 	stats.GuardEarly: perRoute.counter("guard_early_total",
 		"The part of ringside_guard_leases_total that was granted a lease before the value expired."),
-	stats.GuardGivenBack: perRoute.counter("guard_leases_canceled_total",
+	stats.GuardLeaseCanceled: perRoute.counter("guard_leases_canceled_total",
 		"Leases canceled because their holder disconnected, or because a tag may have been invalidated since the miss."),
-	stats.GuardRearmed: perRoute.counter("guard_leases_expired_total",
+	stats.GuardLeaseExpired: perRoute.counter("guard_leases_expired_total",
 		"Leases canceled because their holder did not store a value within the lease. The next get is granted a new one."),
 	stats.GuardPoll: perRoute.counter("guard_polls_total",
 		"Requests to servers on behalf of waiting gets."),
 	stats.GuardForgotten: perRoute.counter("guard_forgotten_total",
 		"Misses dropped because limits.guard_misses was reached. Their sets are handled as ordinary sets."),
-	stats.GuardBarren: perRoute.counter("guard_never_filled_total",
+	stats.GuardNeverFilled: perRoute.counter("guard_never_filled_total",
 		"Gets that did not wait because clients never fill their key."),
-	stats.GuardLook: perRoute.counter("guard_extra_requests_total",
+	stats.GuardExtraRequest: perRoute.counter("guard_extra_requests_total",
 		"Additional requests to servers that only the guard needs."),
 	stats.GuardWrite: perRoute.counter("guard_writes_total",
 		"Commands other than reads that the guard handled."),
@@ -64,7 +64,7 @@ func (out *output) guard(g *stats.GuardStats) {
 	out.count(guardRefused, g.Counted(stats.GuardGone), g.Route, "nf")
 	out.count(guardRefused, g.Counted(stats.GuardVoid), g.Route, "void")
 	out.set(guardWaiting, float64(g.Waiting.Load()), g.Route)
-	out.set(guardTickets, float64(g.Misses.Load()), g.Route)
+	out.set(guardMisses, float64(g.Misses.Load()), g.Route)
 	out.set(guardLease, g.Lease(0).Seconds(), g.Route)
 	times := g.Snapshot()
 	out.histogram(guardWaitTime, &times.Waited, 0, g.Route)
@@ -92,7 +92,7 @@ var tagEvents = map[stats.TagEvent]*metric{
 		"Values that were found but not valid. A tag was invalidated, or a tag that the key must have was missing."),
 	stats.TagBroken: perRoute.counter("tags_broken_total",
 		"Values whose header could not be parsed. Any value other than 0 usually means that a client stores such values without Ringside."),
-	stats.TagUnordered: perRoute.counter("tags_late_sets_total",
+	stats.TagLateSet: perRoute.counter("tags_late_sets_total",
 		"Sets not stored because one of their tags may have been invalidated since the miss."),
 	stats.TagSecondRound: perRoute.counter("tags_second_round_total",
 		"Values found with tags that were not requested together with them, so that a second round trip was needed."),

@@ -194,7 +194,7 @@ var (
 	serverVersion = perServer.gauge("server_version_info",
 		"Always 1. The label version is the version that the server reported last. Absent until the server has reported one.",
 		"version")
-	serverOrdered = gauge("server_override",
+	serverOverride = gauge("server_override",
 		"1 while an operator's override keeps requests away from the server of this pool. The label order is drain or down. Absent "+
 			"without an override.",
 		"pool", "server", "address", "order")
@@ -216,22 +216,22 @@ var (
 		"pool", "server", "to")
 	failoverLease = perMember.gauge("failover_lease_seconds",
 		"Time until the lease from the last successful ping of the server expires, in seconds. Negative if it has expired.")
-	rollAll = perPool.gauge("peers",
+	peersAll = perPool.gauge("peers",
 		"Instances that serve the pool, including this one. Absent for pools that neither move keys nor keep replicas, and while the "+
 			"roll call is not running.")
-	rollDiffer = perPool.gauge("peers_differing",
+	peersDiffering = perPool.gauge("peers_differing",
 		"Instances with other pools or routes than most instances. If there are more than 200, only a sample is compared. The "+
 			"dashboard and ringside top show which ones differ.")
-	rollApart = perPool.gauge("peers_placing_differently",
+	peersPlacingDifferently = perPool.gauge("peers_placing_differently",
 		"Instances that place replicas on other servers than this one. Their servers, weights, replicas or replicas_on differ. Alert on "+
 			"more than 0.")
-	rollBad = perPool.counter("peers_unreadable_total",
+	peersUnreadable = perPool.counter("peers_unreadable_total",
 		"Items and entries of the roll call that could not be parsed.")
 )
 
 // Metrics of hot keys, reasons of misses, and replicas.
 var (
-	copiesRepaired = counter("replicas_repaired_total",
+	replicasRepaired = counter("replicas_repaired_total",
 		"Repairs of single keys on replicas, by result. done: started. dropped: rejected by the repair rate or because too many wait, "+
 			"or given up after repeated failures.",
 		"result")
@@ -258,9 +258,9 @@ var (
 	missQuantile = gauge("rebuild_seconds",
 		"Time from a miss to its set, in seconds: percentiles of the last 128 sets on the route. Absent before the first one.",
 		"route", "percentile")
-	missChosen = gauge("miss_reasons_sampled_ratio",
+	missSampled = gauge("miss_reasons_sampled_ratio",
 		"Fraction of the keys that are sampled to find the reasons of misses, 0 to 1. Absent with admin.misses: off.")
-	copiesMarks = counter("tombstones_total",
+	tombstones = counter("tombstones_total",
 		"Tombstones on replicas, by event and by the command that caused it: delete, add, repair, other. A tombstone marks a key on "+
 			"which a command is working. made: stored. left: sent after a set that timed out. met: found in place of a value. taken: "+
 			"found and replaced by a value. replaced: overlooked by an append or touch, and replaced by a new tombstone. disturbed: gone "+
@@ -277,7 +277,7 @@ var (
 	replyFaults = counter("reply_faults_total",
 		"Commands that would have ended without a reply, or that got more than one. A command without a reply gets SERVER_ERROR. Any "+
 			"value other than 0 is a bug in Ringside.")
-	doubts = counter("desyncs_total",
+	desyncs = counter("desyncs_total",
 		"Server connections aborted because a reply could not be matched to a request. Any value other than 0 is a bug in Ringside or "+
 			"in a server.")
 	poolServer = gauge("pool_server",

@@ -78,7 +78,7 @@ func TestDrainsAtOnce(t *testing.T) {
 		a, b = b, a
 	}
 	var said serversAnswer
-	if err := json.Unmarshal(a.Body.Bytes(), &said); a.Code != 200 || err != nil || len(said.Servers) != 1 || said.Servers[0].Order != "drain" || said.Servers[0].Copies.Left != 1 {
+	if err := json.Unmarshal(a.Body.Bytes(), &said); a.Code != 200 || err != nil || len(said.Servers) != 1 || said.Servers[0].Order != "drain" || said.Servers[0].Replicas.Left != 1 {
 		t.Errorf("one is drained: %d %s", a.Code, a.Body)
 	}
 	if why := said.Servers[0].Server + " is leaving: by order"; b.Code != 409 || !strings.Contains(b.Body.String(), why) {

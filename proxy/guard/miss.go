@@ -82,7 +82,7 @@ func (l *rule) record(t *task.Task, what missed) *Miss {
 	}
 	if l.party.gone.Load() {
 		if what.won {
-			l.Learned.Count(stats.GuardGivenBack)
+			l.Learned.Count(stats.GuardLeaseCanceled)
 			g.cancelLease(l.RouteGuard, l.here(t), what.s, what.via)
 		}
 		return nil
@@ -328,7 +328,7 @@ func (g *Guard) cancel(p *clientState, m *Miss) {
 	if act != RemovePlaceholder && !expired && !(g.Ablation.CancelLease && m.CAS != 0) {
 		return
 	}
-	rt.Learned.Count(stats.GuardGivenBack)
+	rt.Learned.Count(stats.GuardLeaseCanceled)
 	if m.Win != nil && m.Win.Strike {
 		g.neverFilled.AddMiss(m.Hash, -1, rt, g.Now)
 	}

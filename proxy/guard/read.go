@@ -463,7 +463,7 @@ func (l *rule) watch(t *task.Task, r *upstream.Result, s *Item) {
 	if s.IsTombstone() || len(s.Cas) == 0 || g.Ablation.Watch || g.winners.New(t.Hash, s.Cas, g.Now) || !g.Overdue(l.RouteGuard, t.Hash, s.Cas) {
 		return
 	}
-	l.Learned.Count(stats.GuardRearmed)
+	l.Learned.Count(stats.GuardLeaseExpired)
 	g.cancelLease(l.RouteGuard, l.here(t), s, r.ConnEpoch)
 	delete(g.winners, t.Hash)
 }

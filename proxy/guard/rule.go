@@ -168,7 +168,7 @@ func (l *rule) answered(t *task.Task, r *upstream.Result) bool {
 // inspectItem reads the item without starting a rebuild. Only a soft-deleted item (X) still
 // grants its lease to this look.
 func (l *rule) inspectItem(t *task.Task, then func(s *Item, epoch upstream.ConnEpoch)) {
-	l.Learned.Count(stats.GuardLook)
+	l.Learned.Count(stats.GuardExtraRequest)
 	flags := " s f c t R0"
 	if l.tags != nil {
 		flags = " v" + flags

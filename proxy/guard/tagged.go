@@ -374,9 +374,9 @@ func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 			return
 		}
 		if late {
-			tg.Learned.Count(stats.TagUnordered)
+			tg.Learned.Count(stats.TagLateSet)
 			if b := l.bound; b != nil && b.Wins && b.Gone && b.N == 1 { // otherwise another client may fill the same item
-				l.Learned.Count(stats.GuardGivenBack)
+				l.Learned.Count(stats.GuardLeaseCanceled)
 				l.g.cancelLeaseAt(b.missOrigin.itemPlace, formatCas(b.CAS), b.missOrigin.Via, b.missOrigin.Stub, 0)
 			}
 			then(false)

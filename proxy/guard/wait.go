@@ -91,7 +91,7 @@ func (g *Guard) hold(t *task.Task, l *rule, seen missed) bool {
 func (g *Guard) isNeverFilled(t *task.Task, l *rule) bool {
 	barren := g.neverFilled.Has(t.Hash, g.Now)
 	if barren {
-		l.Learned.Count(stats.GuardBarren)
+		l.Learned.Count(stats.GuardNeverFilled)
 	}
 	return barren
 }

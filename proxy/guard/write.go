@@ -220,7 +220,7 @@ func (l *rule) storeNow(t *task.Task, mode byte, cas string, token bool, then fu
 // value with N and R, so that no get is granted that lease.
 func (l *rule) seal(t *task.Task) {
 	here := l.here(t)
-	l.Learned.Count(stats.GuardLook)
+	l.Learned.Count(stats.GuardExtraRequest)
 	told := func(r *upstream.Result) {
 		if r.Reply.Kind == wire.NoReply {
 			return
@@ -413,7 +413,7 @@ func (l *rule) erase(t *task.Task, then func(found bool)) {
 			then(found)
 		}
 	}
-	l.Learned.Count(stats.GuardLook)
+	l.Learned.Count(stats.GuardExtraRequest)
 	l.ask(t, t.Meta("mg", l.name, " s f R0", nil), func(r *upstream.Result) {
 		if r.Reply.Kind.Answered() {
 			s := parseItem(&r.Reply, r.Bytes)

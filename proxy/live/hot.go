@@ -24,15 +24,15 @@ type Hot struct {
 
 // HotKey is a key, or a prefix of keys up to the first colon.
 type HotKey struct {
-	Key     []byte   `json:"key"`             // empty for a prefix: keys without a colon
-	Rate    float64  `json:"rps"`             // requests
-	Off     float64  `json:"off"`             // maximum error of Rate
-	Share   float64  `json:"share"`           // fraction of Hot.Rate, 0 to 1
-	Hit     *float64 `json:"hit"`             // hit rate of the reads, 0 to 1; null: no reads
-	Bytes   float64  `json:"bps"`             // bytes of values read and of write requests
-	Server  *int     `json:"server"`          // index of its server in the pool; null: none, and for prefixes
-	Copies  int      `json:"copies"`          // number of replicas
-	StandIn *int     `json:"stand,omitempty"` // index of the substitute server while Server is out; null: none in this pool
+	Key        []byte   `json:"key"`                  // empty for a prefix: keys without a colon
+	Rate       float64  `json:"rps"`                  // requests
+	Off        float64  `json:"off"`                  // maximum error of Rate
+	Share      float64  `json:"share"`                // fraction of Hot.Rate, 0 to 1
+	Hit        *float64 `json:"hit"`                  // hit rate of the reads, 0 to 1; null: no reads
+	Bytes      float64  `json:"bps"`                  // bytes of values read and of write requests
+	Server     *int     `json:"server"`               // index of its server in the pool; null: none, and for prefixes
+	Replicas   int      `json:"replicas"`             // number of replicas
+	Substitute *int     `json:"substitute,omitempty"` // index of the substitute server while Server is out; null: none in this pool
 }
 
 // hotOf converts a report: the keys that belong to a pool, and all prefixes.
@@ -58,12 +58,12 @@ func hotOf(r *watch.Report, t *table.Table, pool *table.Pool) *Hot {
 		}
 		if plan := planIn(t, pool, []byte(r.Keys[i].Key)); plan != nil {
 			k := told(&r.Keys[i])
-			k.Copies = max(1, len(plan.Copies))
+			k.Replicas = max(1, len(plan.Copies))
 			if plan.Owner >= 0 {
 				k.Server = &plan.Owner
 			}
 			if len(plan.Substitutes) > 0 && plan.Substitutes[0].Pool == pool {
-				k.StandIn = &plan.Substitutes[0].Server
+				k.Substitute = &plan.Substitutes[0].Server
 			}
 			is.Keys = append(is.Keys, k)
 		}

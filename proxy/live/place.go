@@ -32,9 +32,9 @@ type TopoServer struct {
 
 // TopoRoute describes a route to a pool.
 type TopoRoute struct {
-	Prefix string `json:"prefix"`
-	Match  string `json:"match,omitempty"` // set instead of prefix
-	Copies int    `json:"copies"`
+	Prefix   string `json:"prefix"`
+	Match    string `json:"match,omitempty"` // set instead of prefix
+	Replicas int    `json:"replicas"`
 }
 
 // topoOf describes a pool of t.
@@ -51,7 +51,7 @@ func topoOf(t *table.Table, pool *table.Pool, gen uint64) *Topo {
 	for _, l := range t.Listeners {
 		for _, r := range l.Routes {
 			one := TopoRoute{r.Prefix, r.Match, replicasOf(&r, pool)}
-			if one.Copies > 0 && !seen[one] {
+			if one.Replicas > 0 && !seen[one] {
 				seen[one] = true
 				is.Routes = append(is.Routes, one)
 			}

@@ -13,24 +13,24 @@ import (
 // Roll lists the instances that serve a pool, as far as this one knows: package
 // health/roll.
 type Roll struct {
-	Text   string    `json:"text"`   // one or two sentences
-	Me     string    `json:"me"`     // this instance's name in the list
-	Of     int       `json:"of"`     // number of instances
-	Differ int       `json:"differ"` // number of listed instances with another configuration than most
-	Apart  int       `json:"apart"`  // number of listed instances that place replicas on other servers than this one
-	Bad    int       `json:"bad"`    // number of unreadable entries so far
-	List   []RollRow `json:"list"`   // this instance first; a sample if there are very many
+	Text           string    `json:"text"`            // one or two sentences
+	Me             string    `json:"me"`              // this instance's name in the list
+	Of             int       `json:"of"`              // number of instances
+	Differ         int       `json:"differ"`          // number of listed instances with another configuration than most
+	OtherPlacement int       `json:"other_placement"` // number of listed instances that place replicas on other servers than this one
+	Bad            int       `json:"bad"`             // number of unreadable entries so far
+	List           []RollRow `json:"list"`            // this instance first; a sample if there are very many
 }
 
 // RollRow describes one instance.
 type RollRow struct {
-	Name     string `json:"name"`
-	Version  string `json:"version"`
-	Config   string `json:"config"`          // hash of its pools and routes
-	Suspects string `json:"suspects"`        // servers that it suspects
-	Silent   int    `json:"silent"`          // number of rounds without a sign of life
-	Other    string `json:"other,omitempty"` // the difference from most instances: configuration or version
-	Apart    bool   `json:"apart,omitempty"` // it places replicas on other servers than this instance
+	Name           string `json:"name"`
+	Version        string `json:"version"`
+	Config         string `json:"config"`                    // hash of its pools and routes
+	Suspects       string `json:"suspects"`                  // servers that it suspects
+	Silent         int    `json:"silent"`                    // number of rounds without a sign of life
+	Other          string `json:"other,omitempty"`           // the difference from most instances: configuration or version
+	OtherPlacement bool   `json:"other_placement,omitempty"` // it places replicas on other servers than this instance
 }
 
 const mostRows = 200
@@ -45,7 +45,7 @@ func RollOf(sum *stats.Snapshot, pool string) *Roll {
 	from := &sum.Rolls[i]
 	is := &Roll{Me: from.Self.Name, Of: from.All, Bad: from.Bad, List: []RollRow{}}
 	for i, e := range slices.Insert(slices.Clone(from.Others), 0, from.Self) {
-		row := RollRow{Name: e.Name, Version: e.Version, Config: fmt.Sprintf("%016x", e.Config), Suspects: e.Suspects, Silent: e.Silent, Apart: e.Copies != from.Self.Copies}
+		row := RollRow{Name: e.Name, Version: e.Version, Config: fmt.Sprintf("%016x", e.Config), Suspects: e.Suspects, Silent: e.Silent, OtherPlacement: e.Copies != from.Self.Copies}
 		if i == 0 {
 			row.Silent = 0
 		}
@@ -55,8 +55,8 @@ func RollOf(sum *stats.Snapshot, pool string) *Roll {
 	config, version := most(is.List, func(r *RollRow) string { return r.Config }), most(is.List, func(r *RollRow) string { return r.Version })
 	for i := range is.List {
 		r := &is.List[i]
-		if r.Apart {
-			is.Apart++
+		if r.OtherPlacement {
+			is.OtherPlacement++
 		}
 		switch {
 		case r.Config != config:
@@ -83,8 +83,8 @@ func RollOf(sum *stats.Snapshot, pool string) *Roll {
 // trouble returns sentences about instances that place replicas differently from this
 // one, and about those with another configuration than most.
 func (is *Roll) trouble() (text []string) {
-	if is.Apart > 0 {
-		text = append(text, is.those(is.Apart, func(r *RollRow) bool { return r.Apart }, "keep")+
+	if is.OtherPlacement > 0 {
+		text = append(text, is.those(is.OtherPlacement, func(r *RollRow) bool { return r.OtherPlacement }, "keep")+
 			" replicas on other servers than this instance, so one may not find what another writes: give all of them the same file.")
 	}
 	if is.Differ > 0 {

@@ -16,19 +16,19 @@ import (
 // Routes describes the recent work of the routes to a pool, beyond forwarding requests.
 // Rates are per second over Window.
 type Routes struct {
-	Window float64      `json:"win"`    // in seconds; 0: there is no earlier moment to compare with
-	Guards []GuardLine  `json:"guards"` // routes with a guard
-	Tags   []TagLine    `json:"tags"`   // routes with tags
-	Near   []NearLine   `json:"near"`   // routes with a near cache
-	Voided Voided       `json:"voided"` // invalidations of tags by this process, over all pools
-	Copies *ReplicaWork `json:"copies"` // null: no route keeps replicas in the pool
-	Lacks  []LackLine   `json:"lacks"`  // servers that lack something
+	Window        float64       `json:"win"`           // in seconds; 0: there is no earlier moment to compare with
+	Guards        []GuardLine   `json:"guards"`        // routes with a guard
+	Tags          []TagLine     `json:"tags"`          // routes with tags
+	Near          []NearLine    `json:"near"`          // routes with a near cache
+	Invalidations Invalidations `json:"invalidations"` // invalidations of tags by this process, over all pools
+	Replicas      *ReplicaWork  `json:"replicas"`      // null: no route keeps replicas in the pool
+	Lacks         []LackLine    `json:"lacks"`         // servers that lack something
 }
 
 // GuardLine describes a route with a guard.
 type GuardLine struct {
 	Route   []byte   `json:"route"`   // its label; empty: the route of all other keys
-	Told    float64  `json:"told"`    // gets that made their client rebuild the value
+	Leases  float64  `json:"leases"`  // gets that made their client rebuild the value
 	Stored  float64  `json:"stored"`  // rebuilt values that were stored
 	Saved   float64  `json:"saved"`   // gets that waited and got the value: saved rebuilds
 	Old     float64  `json:"old"`     // gets that got the old value during a rebuild: also saved rebuilds
@@ -42,12 +42,12 @@ type GuardLine struct {
 
 // TagLine describes a route with tags.
 type TagLine struct {
-	Route     []byte  `json:"route"`
-	Hits      float64 `json:"hits"`      // values with unchanged tags
-	Invalid   float64 `json:"invalid"`   // values that were found, but had an invalidated tag
-	Unordered float64 `json:"unordered"` // sets not stored, because a tag may have changed since the miss
-	Broken    uint64  `json:"broken"`    // unreadable values, since the start
-	Known     int     `json:"known"`     // keys with remembered tags
+	Route    []byte  `json:"route"`
+	Hits     float64 `json:"hits"`      // values with unchanged tags
+	Invalid  float64 `json:"invalid"`   // values that were found, but had an invalidated tag
+	LateSets float64 `json:"late_sets"` // sets not stored, because a tag may have changed since the miss
+	Broken   uint64  `json:"broken"`    // unreadable values, since the start
+	Known    int     `json:"known"`     // keys with remembered tags
 }
 
 // NearLine describes a route with a near cache.
@@ -61,8 +61,8 @@ type NearLine struct {
 	Values int64    `json:"values"`
 }
 
-// Voided counts invalidations of tags.
-type Voided struct {
+// Invalidations counts invalidations of tags.
+type Invalidations struct {
 	Rate float64  `json:"rate"`
 	Ever uint64   `json:"ever"`   // since the start
 	Bad  uint64   `json:"bad"`    // of Ever, those that some server did not confirm
@@ -203,16 +203,16 @@ func routesBetween(before, now *Counts, t *table.Table, pool *table.Pool) *Route
 		}
 	}
 	took := now.voided.Since(&before.voided)
-	is.Voided = Voided{Rate: rate(took.Count(), 0), Ever: now.voided.Count(), Bad: now.bad, P99: millis(&took, .99)}
+	is.Invalidations = Invalidations{Rate: rate(took.Count(), 0), Ever: now.voided.Count(), Bad: now.bad, P99: millis(&took, .99)}
 	if pool.Copied(t) {
-		is.Copies = &ReplicaWork{rate(now.repairs[0], before.repairs[0]), rate(now.repairs[1], before.repairs[1]), rate(now.repairs[2], before.repairs[2])}
+		is.Replicas = &ReplicaWork{rate(now.repairs[0], before.repairs[0]), rate(now.repairs[1], before.repairs[1]), rate(now.repairs[2], before.repairs[2])}
 	}
 	for i := range pool.Servers {
 		if l, ok := now.lacks[[2]string{pool.Name, pool.Servers[i].Name}]; ok {
 			is.Lacks = append(is.Lacks, LackLine{i, lacking(&l), l.Filling, l.Copied, l.Missed, l.Waiting})
 		}
 	}
-	if is.Copies == nil && len(is.Guards)+len(is.Tags)+len(is.Near) == 0 {
+	if is.Replicas == nil && len(is.Guards)+len(is.Tags)+len(is.Near) == 0 {
 		return nil
 	}
 	return is
@@ -226,14 +226,14 @@ func guardLine(label string, now, then guardCounts, rate func(now, then uint64) 
 		return sum
 	}
 	took := now.rebuilt.Since(&then.rebuilt)
-	return GuardLine{Route: []byte(label), Told: by(stats.GuardWin), Stored: by(stats.GuardFill), Saved: by(stats.GuardSaved), Old: by(stats.GuardStale), Late: by(stats.GuardLate),
+	return GuardLine{Route: []byte(label), Leases: by(stats.GuardLeaseGranted), Stored: by(stats.GuardFill), Saved: by(stats.GuardSaved), Old: by(stats.GuardStale), Late: by(stats.GuardLate),
 		Refused: by(stats.GuardExists, stats.GuardGone, stats.GuardVoid), Waiting: now.waiting,
 		Ever: now.events[stats.GuardSaved] + now.events[stats.GuardStale], P50: millis(&took, .5), P99: millis(&took, .99)}
 }
 
 func tagLine(label string, now, then tagCounts, rate func(now, then uint64) float64) TagLine {
 	by := func(e stats.TagEvent) float64 { return rate(now.events[e], then.events[e]) }
-	return TagLine{[]byte(label), by(stats.TagHit), by(stats.TagInvalid), by(stats.TagUnordered), now.events[stats.TagBroken], now.known}
+	return TagLine{[]byte(label), by(stats.TagHit), by(stats.TagInvalid), by(stats.TagLateSet), now.events[stats.TagBroken], now.known}
 }
 
 func nearLine(label string, now, then stats.NearCounts, kept [2]int64, rate func(now, then uint64) float64) NearLine {

@@ -19,7 +19,7 @@ func TestRoutes(t *testing.T) {
 	took.Observe(2e6)
 	counts := func(at time.Time, n uint64) *Counts {
 		var g guardCounts
-		g.events[stats.GuardWin], g.events[stats.GuardSaved], g.events[stats.GuardStale], g.events[stats.GuardGone] = n, 2*n, n, n
+		g.events[stats.GuardLeaseGranted], g.events[stats.GuardSaved], g.events[stats.GuardStale], g.events[stats.GuardGone] = n, 2*n, n, n
 		if g.waiting = 7; n > 0 {
 			g.rebuilt = took
 		}
@@ -41,14 +41,14 @@ func TestRoutes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"win":10,"guards":[{"route":"cDo=","told":2,"stored":0,"saved":4,"old":2,"late":0,"refused":2,"waiting":7,"ever":60,"p50_ms":2.097,"p99_ms":2.097}],` +
-		`"tags":[{"route":"cDo=","hits":2,"invalid":0,"unordered":0,"broken":20,"known":0}],"near":[{"route":"cDo=","hits":6,"asked":2,"share":0.75,"age_ms":5,"bytes":4096,"values":3}],"voided":{"rate":0.1,"ever":1,"bad":1,"p99_ms":2.097},` +
-		`"copies":{"repaired":2,"dropped":0,"refilled":2},"lacks":[{"server":2,"text":"is empty until it is filled: 1234 keys copied to it so far; has missed writes of 1 key; 3 keys to be deleted there or copied to it",` +
+	const want = `{"win":10,"guards":[{"route":"cDo=","leases":2,"stored":0,"saved":4,"old":2,"late":0,"refused":2,"waiting":7,"ever":60,"p50_ms":2.097,"p99_ms":2.097}],` +
+		`"tags":[{"route":"cDo=","hits":2,"invalid":0,"late_sets":0,"broken":20,"known":0}],"near":[{"route":"cDo=","hits":6,"asked":2,"share":0.75,"age_ms":5,"bytes":4096,"values":3}],"invalidations":{"rate":0.1,"ever":1,"bad":1,"p99_ms":2.097},` +
+		`"replicas":{"repaired":2,"dropped":0,"refilled":2},"lacks":[{"server":2,"text":"is empty until it is filled: 1234 keys copied to it so far; has missed writes of 1 key; 3 keys to be deleted there or copied to it",` +
 		`"filling":true,"copied":1234,"missed":1,"waiting":3}]}`
 	if string(b) != want {
 		t.Errorf("told\n%s, want\n%s", b, want)
 	}
-	if is := routesBetween(now, now, tab, pool); is.Window != 0 || is.Guards[0].Told != 0 || is.Guards[0].Ever != 60 {
+	if is := routesBetween(now, now, tab, pool); is.Window != 0 || is.Guards[0].Leases != 0 || is.Guards[0].Ever != 60 {
 		t.Errorf("without time between, told %+v", is)
 	}
 	if is := routesBetween(counts(at, 0), now, tab, other); is != nil {

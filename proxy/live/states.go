@@ -29,8 +29,8 @@ type ServerState struct {
 	Version   string `json:"version,omitempty"`
 	Waiting   int    `json:"waiting"` // requests without a reply
 
-	// Copies is set if routes keep replicas in the pool.
-	Copies *ReplicaState `json:"copies,omitempty"`
+	// Replicas is set if routes keep replicas in the pool.
+	Replicas *ReplicaState `json:"replicas,omitempty"`
 
 	// Failover is the state of the pool's keeper for the server. It is nil if the pool
 	// never moves keys.
@@ -113,7 +113,7 @@ func States(p *proxy.Proxy, sum *stats.Snapshot) []ServerState {
 	return list
 }
 
-// addReplicas sets Copies for all servers of t, in their order. Another instance may know
+// addReplicas sets Replicas for all servers of t, in their order. Another instance may know
 // that a server is being filled although this one does not, because this one was
 // started later.
 func addReplicas(list []ServerState, t *table.Table, filling, others func(*ServerState) bool) {
@@ -127,7 +127,7 @@ func addReplicas(list []ServerState, t *table.Table, filling, others func(*Serve
 		for range pool.Servers {
 			is := &list[0]
 			list = list[1:]
-			is.Copies = replicasIn(t, pool, func(p *table.Pool) (n int, how []string) {
+			is.Replicas = replicasIn(t, pool, func(p *table.Pool) (n int, how []string) {
 				for _, other := range lacking[p.Name] {
 					if other == is {
 						continue
@@ -138,8 +138,8 @@ func addReplicas(list []ServerState, t *table.Table, filling, others func(*Serve
 				}
 				return n, how
 			})
-			if is.Copies != nil {
-				is.Copies.Filling = filling(is)
+			if is.Replicas != nil {
+				is.Replicas.Filling = filling(is)
 			}
 		}
 	}

@@ -71,7 +71,7 @@ func TestCopiesLeft(t *testing.T) {
 		addReplicas(list, &table.Table{Pools: []*table.Pool{east, west}, Listeners: []table.Listener{{Routes: c.routes}}},
 			func(is *ServerState) bool { return is.Pool+" "+is.Server == c.fills },
 			func(is *ServerState) bool { return is.Pool+" "+is.Server == c.heard })
-		if got := list[0].Copies; got == nil || *got != c.want {
+		if got := list[0].Replicas; got == nil || *got != c.want {
 			t.Errorf("%s: %+v, want %+v", c.what, got, c.want)
 		}
 	}

@@ -187,7 +187,7 @@ func failures(now, then *stats.ServerSnapshot) (sum uint64, cause string) {
 		{now.Failed - now.TimedOut, then.Failed - then.TimedOut, "lost connections; check its log and what is between"},
 		{now.Refused, then.Refused, "it is down; check that memcached runs there"},
 		{now.Errors, then.Errors, repliesError(now.Error)},
-		{now.Crowded, then.Crowded, "its queue is full; see the pool's queue"},
+		{now.QueueFull, then.QueueFull, "its queue is full; see the pool's queue"},
 		{now.Shed, then.Shed, "limits.memory is reached"},
 		{now.Overridden, then.Overridden, "an operator drained it; ringside server restore ends that"},
 	} {

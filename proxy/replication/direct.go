@@ -99,7 +99,7 @@ func (p *directReader) takeOver(c *upstream.Conn, a *upstream.Attempt, r *upstre
 	key, _ := a.Named()
 	whole := append([]byte(a.Strip), key...)
 	rt := d.Fitting(whole)
-	if rt == nil || rt.Copies.Copies == 0 { // a new routing table has removed the replicas
+	if rt == nil || rt.Copies.Copies == 0 || rt.Strip != a.Strip { // a new routing table has removed the replicas, or given the key another name at the servers
 		x.Fail(a.Share, "the configuration has just changed", stats.Unavailable)
 		return 0
 	}

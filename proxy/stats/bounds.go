@@ -33,14 +33,14 @@ func (b *Bounds) Add(c *Counters) {
 
 // AddServer adds the counters that one engine has for a server.
 func (b *Bounds) AddServer(name string, c *ServerCounters) {
-	if c.Crowded+c.Shed == 0 {
+	if c.QueueFull+c.Shed == 0 {
 		return
 	}
 	if b.Servers == nil {
 		b.Servers = map[string]ServerBounds{}
 	}
 	is := b.Servers[name]
-	is.Queue += c.Crowded
+	is.Queue += c.QueueFull
 	is.Shed += c.Shed
 	b.Servers[name] = is
 }

@@ -165,7 +165,7 @@ type ServerCounters struct {
 	Failed          uint64 // requests that got no reply
 	TimedOut        uint64 // failed requests that got no reply in time
 	Refused         uint64 // requests rejected: the server was down
-	Crowded         uint64 // requests rejected: the queue was full
+	QueueFull       uint64 // requests rejected: the queue was full
 	Shed            uint64 // requests rejected or not sent: limits.memory was reached
 	LateDeletes     uint64 // deletes sent after mutations that failed but may still run
 	LateDeletesLost uint64 // late deletes that got no reply

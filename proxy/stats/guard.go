@@ -13,24 +13,24 @@ type GuardEvent uint8
 
 // The events.
 const (
-	GuardWin       GuardEvent = iota // a client was granted a lease: its reply tells it to rebuild the value
-	GuardFill                        // a lease holder's set was stored
-	GuardExists                      // a set came too late: another client has stored another value
-	GuardGone                        // a set came too late: the key was deleted, or its lease expired
-	GuardVoid                        // a set was not stored because its miss is no longer known
-	GuardWait                        // a get was held because another client rebuilds the value
-	GuardSaved                       // a held get received a value
-	GuardLate                        // a held get timed out
-	GuardStale                       // an old value was returned
-	GuardEarly                       // a client was granted a lease before the value expired
-	GuardGivenBack                   // a lease holder disconnected, and its lease ended
-	GuardRearmed                     // a lease holder did not return within its lease, so another client got one
-	GuardPoll                        // a request to a server on behalf of waiting gets
-	GuardForgotten                   // a miss was dropped from the table because the table was full
-	GuardBarren                      // a get was not held because no client ever fills its key
-	GuardLook                        // a request to a server that only the guard needs
-	GuardWrite                       // a command other than a read
-	GuardOff                         // a command to a server without meta commands or cas, which can't be guarded
+	GuardLeaseGranted  GuardEvent = iota // a client was granted a lease: its reply tells it to rebuild the value
+	GuardFill                            // a lease holder's set was stored
+	GuardExists                          // a set came too late: another client has stored another value
+	GuardGone                            // a set came too late: the key was deleted, or its lease expired
+	GuardVoid                            // a set was not stored because its miss is no longer known
+	GuardWait                            // a get was held because another client rebuilds the value
+	GuardSaved                           // a held get received a value
+	GuardLate                            // a held get timed out
+	GuardStale                           // an old value was returned
+	GuardEarly                           // a client was granted a lease before the value expired
+	GuardLeaseCanceled                   // a lease holder disconnected, and its lease ended
+	GuardLeaseExpired                    // a lease holder did not return within its lease, so another client got one
+	GuardPoll                            // a request to a server on behalf of waiting gets
+	GuardForgotten                       // a miss was dropped from the table because the table was full
+	GuardNeverFilled                     // a get was not held because no client ever fills its key
+	GuardExtraRequest                    // a request to a server that only the guard needs
+	GuardWrite                           // a command other than a read
+	GuardOff                             // a command to a server without meta commands or cas, which can't be guarded
 	NumGuardEvents
 )
 
@@ -90,7 +90,7 @@ func (g *GuardStats) Lease(least time.Duration) time.Duration {
 
 // Won counts a granted lease. Every minute it also lowers the learned lease by a tenth.
 func (g *GuardStats) Won(now int64) {
-	g.Count(GuardWin)
+	g.Count(GuardLeaseGranted)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for now-g.fadedAt >= int64(time.Minute) {

@@ -70,7 +70,7 @@ func (t *ServerSnapshot) Report(r *Report) {
 	r.Int("timeouts_in_a_row", t.Timeouts)
 	r.Count("server_errors", t.Errors)
 	r.Count("refused", t.Refused)
-	r.Count("queue_full", t.ServerCounters.Crowded)
+	r.Count("queue_full", t.ServerCounters.QueueFull)
 	r.Count("shed", t.Shed)
 	r.Count("undone", t.LateDeletes)
 	r.Count("undo_lost", t.LateDeletesLost)

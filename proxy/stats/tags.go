@@ -17,7 +17,7 @@ const (
 	TagHit         TagEvent = iota // a value was found, and none of its tags had been invalidated
 	TagInvalid                     // a tag of the value was invalidated, or the value lacks a tag that its key must have
 	TagBroken                      // the head of a value, which lists its tags, could not be parsed
-	TagUnordered                   // a set was not stored because a tag may have been invalidated since its miss
+	TagLateSet                     // a set was not stored because a tag may have been invalidated since its miss
 	TagSecondRound                 // a value had tags that were not requested with it, so a second round was needed
 	TagTooMany                     // a client named more tags than limits.tags_per_value
 	NumTagEvents

@@ -25,7 +25,7 @@ type Plan struct {
 
 	// Copies are the servers that keep a replica, the primary first. It is nil if
 	// only the owner stores the key. Replicas have no substitute servers, so Substitutes
-	// is empty if Copies is set.
+	// is empty if Replicas is set.
 	Copies []PoolServer
 
 	// Substitutes are the substitute servers for an ejected owner, in order: the second

@@ -25,8 +25,8 @@ type Planned struct {
 	Owner       string          `json:"owner,omitempty"`
 	Address     string          `json:"address,omitempty"`
 	Successors  []string        `json:"successors,omitempty"`
-	Copies      []PlannedServer `json:"copies,omitempty"`  // replicas, the primary first
-	Substitutes []PlannedServer `json:"interim,omitempty"` // substitute servers, in order
+	Replicas    []PlannedServer `json:"replicas,omitempty"`    // replicas, the primary first
+	Substitutes []PlannedServer `json:"substitutes,omitempty"` // substitute servers, in order
 	Error       string          `json:"error,omitempty"`
 }
 
@@ -70,7 +70,7 @@ func (p *Plan) JSON(why string) Planned {
 		is.Index = &p.Hit.Index
 	}
 	is.Successors = p.SuccessorNames()
-	is.Copies, is.Substitutes = plannedServers(p.Copies), plannedServers(p.Substitutes)
+	is.Replicas, is.Substitutes = plannedServers(p.Copies), plannedServers(p.Substitutes)
 	if p.Owner >= 0 {
 		is.Owner, is.Address = p.Pool.Servers[p.Owner].Name, p.Pool.Servers[p.Owner].Address
 	}

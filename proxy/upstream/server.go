@@ -180,7 +180,7 @@ func (srv *Server) Pick(client uint64, internal bool) (c *Conn, trouble string, 
 		srv.Count.Shed++
 		return nil, link.OutOfMemory, stats.QueueFull
 	case c.Length-c.Internal >= srv.queue:
-		srv.Count.Crowded++
+		srv.Count.QueueFull++
 		return nil, srv.queueFull, stats.QueueFull
 	}
 	return c, "", 0

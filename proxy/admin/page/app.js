@@ -277,12 +277,12 @@ parts.look = {draw() {
   else if (L.hops) out.push(`. The jumps go ${L.hops.slice(-6).join(' → ')} and stop before ${L.of}: bucket ${L.index} is `, B(L.owner), '’s.');
   else if (L.of) out.push(`, ${L.hits} ${L.index} of ${L.of}: `, B(L.owner), '.');
   else out.push(`. The ${L.hits || 'rule'}${L.point ? ' ' + L.point : ''} gives it to `, B(L.owner), '.');
-  if (L.copies) out.push(` The route${L.match || L.prefix ? ' ' + plain(L.match || L.prefix) : ''} keeps ${L.copies.length} replicas: `, B(L.copies[0].server), ' is the primary, ', ...L.copies.slice(1).flatMap((m, i) => [i ? ' and ' : '', B(m.server)]), L.copies.length > 2 ? ' have the others.' : ' has the other.');
-  const others = (L.interim || []).map(m => (m.pool === t.pool ? '' : m.pool + '/') + m.server), state = st[o];
+  if (L.replicas) out.push(` The route${L.match || L.prefix ? ' ' + plain(L.match || L.prefix) : ''} keeps ${L.replicas.length} replicas: `, B(L.replicas[0].server), ' is the primary, ', ...L.replicas.slice(1).flatMap((m, i) => [i ? ' and ' : '', B(m.server)]), L.replicas.length > 2 ? ' have the others.' : ' has the other.');
+  const others = (L.substitutes || []).map(m => (m.pool === t.pool ? '' : m.pool + '/') + m.server), state = st[o];
   if (away(state)) { const s = stands(L, st); out.push(` ${t.servers[o].name} is ${stateOf(state)[0]}, so now `, s != null ? N(s) : B(others[0] && t.failover === 'gutter' && moved(state) ? others[0] : 'no server'), ' replies.', s == null && others.length && !moved(state) ? ' If it goes out, others take over.' : ''); }
   else if (back(state) && others.length) out.push(' It is rejoining: keys that it does not have yet are read from ', B(others[0]), '.');
   else if (others.length) out.push(' If it is out, ', B(others[0]), ' serves its keys', ...(others.length > 1 ? [', then ', others[1]] : []), '.');
-  else if (!L.copies) out.push(' If it is out, it has no substitute server: its keys miss.');
+  else if (!L.replicas) out.push(' If it is out, it has no substitute server: its keys miss.');
   box.replaceChildren(...out);
 }};
 function look(key) { $('key').value = key; if (!key) { S.look = null; mark('ring', 'look'); return; } BE.route(key).then(r => { if ($('key').value !== key) return; S.look = r; mark('ring', 'look'); }).catch(e => { text($('reason'), e.message); }); }
@@ -336,7 +336,7 @@ const menuBox = $('menu');
 function menu(i, at) {
   const s = S.topo.servers[i], st = S.tick.s.st[i], can = S.hello.control, item = (label, f, always) => { const b = el('button', {type: 'button', role: 'menuitem', disabled: !can && !always, title: can || always ? '' : 'This page may not give orders: see admin.control'}, label); b.onclick = () => { close(); f(); }; return b; };
   const close = () => { menuBox.hidden = true; at.focus(); }; const share_ = flat(share(s.share)), go = (what, title, words, yes) => () => ask(title, words, yes, () => BE.order(s.name, what).catch(e => tell(title, e.message)));
-  const kept = S.topo.routes.filter(r => r.copies > 1).length, all = kept > 0 && kept === S.topo.routes.length, moves = S.topo.failover !== 'fail_fast', flow = `Its ${share_} of the keys, now ${count(S.tick.s.rps[i])} requests/s,`;
+  const kept = S.topo.routes.filter(r => r.replicas > 1).length, all = kept > 0 && kept === S.topo.routes.length, moves = S.topo.failover !== 'fail_fast', flow = `Its ${share_} of the keys, now ${count(S.tick.s.rps[i])} requests/s,`;
   const one = moves ? 'move to other servers and miss once each' : 'miss, and writes to them fail, until it is restored', empties = moves || kept;
   const away_ = `${kept ? 'are served by their other replicas' : one}${kept && !all ? `, where they have some; the others ${one}` : ''}. ${empties ? 'Restore brings it back, emptied.' : 'It keeps what it holds.'}`;
   const back = !empties ? `It gets its ${share_} of the keys again, with the values that it holds: those written elsewhere meanwhile are not among them.` : `It is emptied first, then takes back its ${share_} of the keys. ${all ? 'Their other replicas serve them meanwhile.' : kept ? 'Each that has no other replica misses once.' : 'Each of them misses once.'}`;
@@ -462,8 +462,8 @@ parts.hot = {box: 'keys', draw() {
   fill($('hot').tBodies[0], d.keys.slice(0, 12), none, () => { const c = el('span', {class: 'chip'}, el('i'), el('span')); return el('tr', {}, keyCell(), barCell(), el('td', {class: 'n opt'}), el('td', {class: 'n'}), el('td', {class: 'n opt'}), el('td', {class: 'opt'}, c)); }, (k, r) => {
     const c = r.cells, bar = c[1].firstChild, chip = c[5].firstChild, o = k.server; setKey(c[0].firstChild, k.key); r.title = `± ${flat(rate(k.off))}`;
     bar.firstChild.firstChild.style.width = (100 * k.rps / top).toFixed(1) + '%'; put(bar.lastChild, rate(k.rps)); put(c[2], share(k.share)); put(c[3], k.hit == null ? ['–', ''] : share(k.hit, k.hit < .995 ? 1 : 0)); put(c[4], [flat(bytes(k.bps)), '/s']);
-    const s = o == null ? null : t.servers[o], stand = s && moved(st[o]) && k.stand != null ? t.servers[k.stand] : null; chip.firstChild.style.background = s ? hue(stand ? k.stand : o) : 'none'; chip.className = 'chip' + (s && away(st[o]) ? ' out' : '');
-    text(chip.lastChild, !s ? '–' : stand ? `${brief(s.name)} → ${stand.name}` : k.copies > 1 ? `${s.name} +${k.copies - 1}` : s.name); chip.title = stand ? `${s.name} → ${stand.name}` : chip.lastChild.textContent;
+    const s = o == null ? null : t.servers[o], stand = s && moved(st[o]) && k.substitute != null ? t.servers[k.substitute] : null; chip.firstChild.style.background = s ? hue(stand ? k.substitute : o) : 'none'; chip.className = 'chip' + (s && away(st[o]) ? ' out' : '');
+    text(chip.lastChild, !s ? '–' : stand ? `${brief(s.name)} → ${stand.name}` : k.replicas > 1 ? `${s.name} +${k.replicas - 1}` : s.name); chip.title = stand ? `${s.name} → ${stand.name}` : chip.lastChild.textContent;
   });
   text($('prefixwhat'), d.prefixes.length ? 'up to the first colon' : '');
   fill($('prefix').tBodies[0], d.prefixes.slice(0, 12), d.off ? none : 'Nothing yet.', () => el('tr', {}, el('td', {class: 'k'}), el('td', {class: 'n'}), barCell(), el('td', {class: 'n'})), (p, r) => {
@@ -497,17 +497,17 @@ parts.why = {box: 'why', draw() {
 
 // ---- what guards and tags do, and what copies are missing
 parts.guards = {box: 'guards', draw() {
-  const d = S.routes; if (!d) return; const cells = n => () => el('tr', {}, el('td', {class: 'k'}), ...Array.from({length: n}, () => el('td', {class: 'n'}))), r2 = v => d.win ? rate(v) : ['–', ''], v = d.voided;
+  const d = S.routes; if (!d) return; const cells = n => () => el('tr', {}, el('td', {class: 'k'}), ...Array.from({length: n}, () => el('td', {class: 'n'}))), r2 = v => d.win ? rate(v) : ['–', ''], v = d.invalidations;
   const route = (c, r) => { if (c._k === r.route) return; c._k = r.route; c.replaceChildren(label(r.route, '(all other keys)')); };
-  $('guardbox').hidden = !d.guards.length; $('tagbox').hidden = !d.tags.length; $('nearbox').hidden = !d.near.length; $('copybox').hidden = !d.copies;
+  $('guardbox').hidden = !d.guards.length; $('tagbox').hidden = !d.tags.length; $('nearbox').hidden = !d.near.length; $('copybox').hidden = !d.replicas;
   text($('guardwhat'), `${plural(sum(d.guards.map(g => g.ever)), 'rebuild')} saved since the start${ofAll(d.guards)}`);
-  fill($('guard').tBodies[0], busiest(d.guards, g => g.told + g.saved + g.old), '', cells(4), (g, row) => {
-    const c = row.cells; c[3].className = 'n opt'; route(c[0], g); put(c[1], r2(g.told)); put(c[2], r2(g.saved + g.old)); text(c[3], count(g.waiting)); put(c[4], g.p50_ms == null ? ['–', ''] : [`${flat(ms(g.p50_ms))}, p99 ${flat(ms(g.p99_ms))}`, '']);
-    row.title = `told to rebuild ${flat(r2(g.told))}, of which stored ${flat(r2(g.stored))}\nwaited and got the value ${flat(r2(g.saved))}, in vain ${flat(r2(g.late))}\ngot the old value ${flat(r2(g.old))}\nsets that came too late ${flat(r2(g.refused))}`;
+  fill($('guard').tBodies[0], busiest(d.guards, g => g.leases + g.saved + g.old), '', cells(4), (g, row) => {
+    const c = row.cells; c[3].className = 'n opt'; route(c[0], g); put(c[1], r2(g.leases)); put(c[2], r2(g.saved + g.old)); text(c[3], count(g.waiting)); put(c[4], g.p50_ms == null ? ['–', ''] : [`${flat(ms(g.p50_ms))}, p99 ${flat(ms(g.p99_ms))}`, '']);
+    row.title = `told to rebuild ${flat(r2(g.leases))}, of which stored ${flat(r2(g.stored))}\nwaited and got the value ${flat(r2(g.saved))}, in vain ${flat(r2(g.late))}\ngot the old value ${flat(r2(g.old))}\nsets that came too late ${flat(r2(g.refused))}`;
   });
   text($('tagwhat'), `${plural(v.ever, 'invalidation')} by this instance${v.rate ? `, now ${flat(rate(v.rate))}` : ''}${v.p99_ms != null ? `, p99 ${flat(ms(v.p99_ms))}` : ''}${v.bad ? `; ${count(v.bad)} not received by all servers` : ''}${ofAll(d.tags)}`);
   fill($('tags').tBodies[0], busiest(d.tags, x => x.hits), '', cells(3), (t, row) => {
-    const c = row.cells; c[3].className = 'n opt'; route(c[0], t); put(c[1], r2(t.hits)); put(c[2], r2(t.invalid)); put(c[3], r2(t.unordered));
+    const c = row.cells; c[3].className = 'n opt'; route(c[0], t); put(c[1], r2(t.hits)); put(c[2], r2(t.invalid)); put(c[3], r2(t.late_sets));
     row.title = `the tags of ${count(t.known)} keys are remembered${t.broken ? `\n${count(t.broken)} values could not be read: somebody else writes them` : ''}`;
   });
   text($('nearwhat'), `${flat(rate(sum(d.near.map(n => n.hits))))} that no server is asked for${ofAll(d.near)}`);
@@ -515,7 +515,7 @@ parts.guards = {box: 'guards', draw() {
     const c = row.cells; c[3].className = 'n opt'; route(c[0], n); put(c[1], r2(n.hits)); put(c[2], share(n.share)); put(c[3], ms(n.age_ms)); put(c[4], bytes(n.bytes));
     row.title = `given from what is kept here ${flat(r2(n.hits))}, a server was asked ${flat(r2(n.asked))}\n${plural(n.values, 'value')} kept now; how old they were when they were given, on average: ${flat(ms(n.age_ms))}`;
   });
-  if (!d.copies) return; const w = d.copies;
+  if (!d.replicas) return; const w = d.replicas;
   text($('copywhat'), `repaired ${flat(r2(w.repaired))}, resynced ${flat(r2(w.refilled))}${w.dropped ? `, dropped ${flat(r2(w.dropped))}` : ''}`);
   $('lacks').replaceChildren(...(d.lacks.length ? d.lacks : [null]).map(l => { const g = mkGlyph(), is = stateOf(l ? 'warm' : 'up'); glyph(g, is); g.setAttribute('class', 'st-' + is[1]); return el('li', {class: l ? '' : 'good'}, g, el('p', {}, l ? el('b', {}, S.topo.servers[l.server].name) : 'All servers have what they should, as far as this instance knows.', l && ' ' + l.text + '.')); }));
 }};
@@ -525,8 +525,8 @@ parts.roll = {box: 'ringsides', draw() {
   const d = S.roll; if (!d) return; const T = s => plain(s);
   text($('rollwhat'), d.text + (d.of > d.list.length ? ` ${count(d.list.length)} of them are listed.` : '') + (d.bad ? ` ${plural(d.bad, 'entry').replace(/ys$/, 'ies')} could not be read.` : ''));
   fill($('roll').tBodies[0], d.list, '', () => el('tr', {}, el('td', {class: 'k'}), el('td'), el('td', {class: 'k opt'}), el('td'), el('td')), (r, row, i) => {
-    const c = row.cells; row.className = r.other || r.apart ? 'differs' : ''; text(c[0], T(r.name) + (r === d.list[0] ? ' (this one)' : '')); text(c[1], T(r.version)); text(c[2], r.config); text(c[3], r.suspects ? T(r.suspects) : 'nobody');
-    text(c[4], (r.apart ? 'replicas on other servers' : r.other ? 'another ' + r.other : 'yes') + (r.silent > 1 ? `, silent for ${r.silent} rounds` : ''));
+    const c = row.cells; row.className = r.other || r.other_placement ? 'differs' : ''; text(c[0], T(r.name) + (r === d.list[0] ? ' (this one)' : '')); text(c[1], T(r.version)); text(c[2], r.config); text(c[3], r.suspects ? T(r.suspects) : 'nobody');
+    text(c[4], (r.other_placement ? 'replicas on other servers' : r.other ? 'another ' + r.other : 'yes') + (r.silent > 1 ? `, silent for ${r.silent} rounds` : ''));
   });
 }};
 
