@@ -339,7 +339,8 @@ func (l *rule) retouch(t *task.Task, tag task.Token) {
 //
 // With the versions that were read at that miss, the value is never valid if a tag has
 // changed since. Whether one has is asked in the same write as the set, only for the reply
-// to the client (changed). A tag that the client names only now has no such version.
+// to the client (changed). If the set may replace a live value, it waits for that reply,
+// because a set that is not stored must not remove anything. A tag that the client names only now has no such version.
 // For it, stamp relies on the order of the server's cas ids, which only grow. The tag
 // must be older than the miss. If the tag was created since, its bucket must be older.
 // An invalidation writes the bucket first and then deletes the tag, so stamp reads the
@@ -356,7 +357,7 @@ func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 		c0 = l.bound.missOrigin.First
 	}
 	versions := make([]stamp.Version, len(tags))
-	open, late, asked := 1, false, false
+	open, late, asked, invalidated := 1, false, false, false
 	var epoch upstream.ConnEpoch
 	done := func() {
 		if open--; open > 0 {
@@ -365,6 +366,10 @@ func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 		switch c := l.conn(t); {
 		case tg.trouble != nil:
 			l.broken(t, tg.trouble)
+			return
+		case invalidated:
+			tg.Learned.Count(stats.TagLateSet)
+			then(false)
 			return
 		case c != nil && (asked && !c.IsSameProcess(epoch) || l.bound != nil && !l.bound.missOrigin.Reachable(l.here(t), c)):
 			late = true
@@ -398,8 +403,15 @@ func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 		if l.bound != nil && !l.g.Ablation.Stamp {
 			if cas, ok := l.bound.missOrigin.Known.Of(tag); ok && cas != 0 {
 				versions[i].Cas = cas
+				waits := !l.bound.Gone
+				if waits {
+					open++
+				}
 				l.askVersion(t, l.at, tag.AppendKey(nil), func(now uint64, _ *upstream.Result) {
-					tg.changed = tg.changed || now != cas
+					if tg.changed = tg.changed || now != cas; waits {
+						invalidated = invalidated || now != cas
+						done()
+					}
 				})
 				continue
 			}
