@@ -402,5 +402,12 @@ func (d *document) checkGutter(f *File, p *Pool) {
 				return
 			}
 		}
+		for r := range f.routes() {
+			if slices.Contains(r.to(), g.Name) {
+				d.failAt(d.place(&r.Pool, &r.Pools, r), "pools.%s is the gutter of pools.%s, so no route can use it: its servers are flushed when they return, also what the route has stored by then; "+
+					"give the route a pool with other servers", g.Name, p.Name)
+				return
+			}
+		}
 	}
 }
