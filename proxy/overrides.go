@@ -137,14 +137,17 @@ func (p *Proxy) setOverride(pool, server string, o health.Override) (before heal
 // and restarts.
 func (p *Proxy) overrideByKeeper(w *failover.Agent, server string, o health.Override) error {
 	i := slices.IndexFunc(w.Servers, func(t table.Target) bool { return t.Name == server })
-	p.logOverride(o, "pool", w.Pool, "server", server, "order", o.String())
 	done := make(chan error, 1)
 	p.keeperLoop().Post(func(e *Engine) {
 		if p.published.Load().Agent(w.Pool) != w {
 			done <- errReplaced
 			return
 		}
-		done <- w.Keeper.Override(i, o, e.Now)
+		err := w.Keeper.Override(i, o, e.Now)
+		if err == nil {
+			p.logOverride(o, "pool", w.Pool, "server", server, "order", o.String())
+		}
+		done <- err
 		e.Schedule(w)
 	})
 	select {

@@ -64,7 +64,7 @@ func TestLimitOfFilesLowered(t *testing.T) {
 	eventually(t, "it is counted", func() bool {
 		return c.metric(t, `ringside_client_connections_refused_total{reason="descriptors"}`) > 0
 	})
-	c.logged(t, `clients could not be accepted: raise the limit of open files`)
+	c.logged(t, `clients not accepted: raise the limit of open files`)
 	clients[0].store(c.of(0)[0], "x")
 	if n := strings.Count(c.out.String(), "Accept error"); n > 0 {
 		t.Errorf("%d lines on what the admin interface can't accept", n)

@@ -27,7 +27,7 @@ func TestFewDescriptors(t *testing.T) {
 		if err := r.serve(t, []string{address}, "sh", "-c", `ulimit -n 256; exec "$0" "$@"`, binary); err != nil {
 			t.Fatal(err)
 		}
-		r.logged(t, `limits.clients is lowered .*clients=\d+ limits.clients=10000 open_files=256`)
+		r.logged(t, `limits.clients lowered .*clients=\d+ limits.clients=10000 open_files=256`)
 		served, told, began := 0, 0, time.Now()
 		var open []net.Conn
 		defer func() {

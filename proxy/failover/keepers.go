@@ -253,6 +253,20 @@ func (l *Published) keepUnflushed(old *Published) {
 			delete(l.unflushed, address(m))
 		}
 	}
+	for _, pool := range l.Pools {
+		if l.Agents[pool] == nil && l.hasRoute(pool) { // it serves the server as it is, so a later keeper must not take it for one that is out
+			for _, m := range pool.Servers {
+				delete(l.unflushed, address(m))
+			}
+		}
+	}
+}
+
+// hasRoute reports whether a route uses the pool. A gutter has none.
+func (l *Published) hasRoute(pool *table.Pool) bool {
+	return slices.ContainsFunc(l.Listeners, func(at table.Listener) bool {
+		return slices.ContainsFunc(at.Routes, func(r table.Route) bool { return r.Pool == pool || slices.Contains(r.Also, pool) })
+	})
 }
 
 // start creates the keeper. before is the pool's previous agent, or nil.

@@ -40,6 +40,7 @@ func pools(all ...string) *table.Table {
 			p.Servers = append(p.Servers, table.Target{Name: name, Network: "tcp", Address: address, Weight: 1 + len(weight)})
 		}
 		t.Pools = append(t.Pools, p)
+		t.Listeners = append(t.Listeners, table.Listener{Routes: []table.Route{{Pool: p}}})
 	}
 	return t
 }
@@ -134,6 +135,25 @@ func TestReloadOfRenamedServer(t *testing.T) {
 	}
 	if l = failover.Publish(pools("cache fail_fast a b c"), l, 1, ablation.Set{}); phases(l) != "cache a=8" || l.Agent("cache").View.Renamed(0) != 3 {
 		t.Errorf("%s %v", phases(l), slices.Collect(maps.Values(l.Agents)))
+	}
+}
+
+// TestReloadOfServingPool removes a pool in which a server is out while another pool serves the
+// server without a keeper. The server has what that pool has stored, so a later keeper of the
+// pool must not take it for one that is out.
+func TestReloadOfServingPool(t *testing.T) {
+	l := failover.Publish(pools("main rehash a b c"), nil, 1, ablation.Set{})
+	l.Agent("main").View.Set(0, 2, false, 0, 0)
+	l.Agent("main").View.Done(1, true)
+	l = failover.Publish(pools("main fail_fast a b c", "other fail_fast a b"), l, 1, ablation.Set{})
+	if got := phases(l); got != "main a=2, other a=2" {
+		t.Fatal(got)
+	}
+	l.Agent("main").View.Set(0, 6, false, 0, 0)
+	l.Agent("main").View.Done(1, true)
+	l = failover.Publish(pools("main fail_fast a b c"), l, 1, ablation.Set{})
+	if l = failover.Publish(pools("renamed fail_fast a b c"), l, 1, ablation.Set{}); phases(l) != "" {
+		t.Errorf("%q", phases(l))
 	}
 }
 
