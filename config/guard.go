@@ -149,11 +149,23 @@ func (d *document) checkGuard(f *File, r *Route) {
 // guarded reports whether r has a guard. Routes with tags always have one.
 func (r *Route) guarded() bool { return r.Guard.On || r.Tags.On }
 
-// checkSameGuard rejects two routes to the same key of a server if only one has a guard. The
-// other would return the guard's placeholders as empty values, and old values as current ones.
+// checkSameGuard rejects two routes to the same key of a server if only one has a guard, or if
+// they keep old values for different times. The route without a guard would return the guard's
+// placeholders as empty values. With another stale, current values count as old ones.
 func (d *document) checkSameGuard(listA, listB []Route, a, b *Route) {
 	shared := slices.ContainsFunc(a.to(), func(p string) bool { return p != "" && slices.Contains(b.to(), p) })
-	if !shared || a.guarded() == b.guarded() {
+	if !shared || a.guarded() == b.guarded() && a.Guard.Stale == b.Guard.Stale {
+		return
+	}
+	if a.guarded() && b.guarded() {
+		stale := a
+		if b.Guard.Stale > 0 {
+			stale = b
+		}
+		if key, ok := keyOfBoth(a.pattern(), b.pattern()); a.Strip || b.Strip || ok && taker(listA, key) == a && taker(listB, key) == b {
+			d.failAt(d.place(&stale.Guard.Stale, &stale.Guard, stale), "the routes for %s and %s lead to the same keys in one pool with a different guard.stale (%s and %s), so one takes current values of the other for old ones: give both the same stale, or another pool",
+				a.keys(), b.keys(), short(a.Guard.Stale), short(b.Guard.Stale))
+		}
 		return
 	}
 	guarded := a

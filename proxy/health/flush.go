@@ -90,7 +90,7 @@ func (k *Keeper) flushAnswered(a ask, answer []byte, now int64) {
 	line := firstLine(answer)
 	switch a.kind {
 	case askElect:
-		if line != "HD" {
+		if line != "HD" && !strings.HasPrefix(line, "SERVER_ERROR") { // a full server that evicts nothing (-M) can't store the token, and only the flush frees its memory
 			k.flushLater(i, now) // another proxy flushes
 			return
 		}

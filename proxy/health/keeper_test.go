@@ -316,6 +316,20 @@ func TestFlush(t *testing.T) {
 	}
 }
 
+// TestFullServerIsFlushed lets a server rejoin that has no memory for the election token. It is
+// flushed all the same.
+func TestFullServerIsFlushed(t *testing.T) {
+	w := whole(t, 2, 3, Settings{Strict: true})
+	w.nodes[0].full = true
+	w.cutAll(0, true)
+	w.until(0, Out)
+	w.cutAll(0, false)
+	w.until(0, Warming)
+	if w.nodes[0].full {
+		t.Error("the server was not flushed")
+	}
+}
+
 func TestServerThatRefusesTheFlush(t *testing.T) {
 	w := whole(t, 2, 3, Settings{Strict: true})
 	w.nodes[0].refuse = true

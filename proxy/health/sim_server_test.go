@@ -21,6 +21,7 @@ type node struct {
 	items  map[string]item
 	cas    uint64
 	refuse bool  // rejects flush_all, as with -F
+	full   bool  // has no memory for new items until it is flushed, as with -M
 	old    bool  // has no meta commands
 	began  int64 // start of the process, by the simulated clock; 0: not reported
 	down   bool  // refuses connections
@@ -70,7 +71,7 @@ func (n *node) do(line []byte, now int64) string {
 		if n.refuse {
 			return "CLIENT_ERROR flush_all not allowed\r\n"
 		}
-		n.items = make(map[string]item)
+		n.items, n.full = make(map[string]item), false
 		n.flushed()
 		return "OK\r\n"
 	case "stats":
@@ -121,6 +122,9 @@ func (n *node) store(f []string, value string, now int64) string {
 		case 'T':
 			ttl = v
 		}
+	}
+	if n.full && !exists {
+		return "SERVER_ERROR out of memory storing object\r\n"
 	}
 	n.set(f[1], value, ttl, now)
 	return "HD\r\n"
