@@ -41,13 +41,13 @@ func (r *ringside) members(t testing.TB, servers []*memcached, keys ...string) m
 	all := map[string][]*memcached{}
 	for line := range strings.Lines(string(out)) {
 		var said struct {
-			Key    string
-			Copies []struct{ Server string }
+			Key      string
+			Replicas []struct{ Server string }
 		}
 		if err := json.Unmarshal([]byte(line), &said); err != nil {
 			t.Fatalf("ringside route: %v\n%s", err, line)
 		}
-		for _, c := range said.Copies {
+		for _, c := range said.Replicas {
 			i := slices.IndexFunc(servers, func(s *memcached) bool { return s.address == c.Server })
 			if i < 0 {
 				t.Fatalf("ringside route names a server %q\n%s", c.Server, line)

@@ -53,7 +53,7 @@ func TestLimitOfFilesLowered(t *testing.T) {
 	c.servers[1].restart(t)
 	eventually(t, "the server is used again", func() bool { return clients[0].set(c.of(1)[0], "x") == "STORED" })
 	c.answers(t, "/healthz")
-	c.logged(t, fmt.Sprintf(`the limit of open files has changed" open_files=%d clients=\d+`, len(files)))
+	c.logged(t, fmt.Sprintf(`limit of open files changed" open_files=%d clients=\d+`, len(files)))
 
 	lower(100) // all descriptors below 100 are in use
 	late, err := net.Dial("tcp", c.address)

@@ -76,7 +76,7 @@ func TestTagsByPeople(t *testing.T) {
 	if out, err := invalidate("a", "--pool", "other"); err == nil || !strings.Contains(out, "other") {
 		t.Errorf("%v: %s", err, out)
 	}
-	for metric, want := range map[string]int{"hits_total": 1, "invalid_total": 1, "second_round_total": 1, "broken_total": 0, "remembered": 1, "invalidation_errors_total": 0} {
+	for metric, want := range map[string]int{"hits_total": 1, "invalid_total": 1, "second_round_total": 1, "broken_total": 0, "learned_keys": 1, "invalidation_errors_total": 0} {
 		if got := r.count(t, "ringside_tags_"+metric); got != want {
 			t.Errorf("%s is %d, want %d", metric, got, want)
 		}

@@ -23,11 +23,12 @@ pools:
   rebuilt: {distribution: ketama, servers: [c1, c2, c3, c4, c5], failover: {mode: rehash, consistency: strict}}
   spared: {distribution: ketama, servers: [d1, d2], failover: {mode: gutter, gutter: spare}}
   spare: {distribution: ketama, servers: [e1, e2]}
+  extra: {distribution: ketama, servers: [f1, f2]}
 routes:
   - {prefix: "sess:", pool: three, preset: sessions}
   - {prefix: "pair:", pool: two, preset: sessions, hedge: 20ms, repair: off, read: nearest}
   - {prefix: "all:", pool: three, replicas: all, read: fastest}
-  - {prefix: "both:", pools: [two, spare], prefer: spare}
+  - {prefix: "both:", pools: [two, extra], prefer: extra}
   - {prefix: "rebuilt:", pool: rebuilt}
   - {prefix: "spared:", pool: spared}
   - {pool: three}
@@ -56,11 +57,11 @@ func TestCheckSaysFailoverAndCopies(t *testing.T) {
 		"pool two: ketama, 2 servers\n  failover: fail_fast (the default of ketama, which stands for an existing client), but servers are ejected because keys are replicated\n  a server that returns is flushed before it serves again\n  consistency: relaxed (preset sessions is strict from three view servers on; here: 2)\n",
 		"pool rebuilt: ketama, 5 servers\n  failover: rehash (as the file says)\n  a server that returns is flushed before it serves again\n  consistency: strict (as the file says)\n",
 		"pool spared: ketama, 2 servers\n  failover: gutter spare (as the file says)\n  a server that returns is flushed before it serves again\n  consistency: relaxed (the default)\n",
-		"pool spare: ketama, 2 servers\n  failover: fail_fast (the default of ketama, which stands for an existing client), but",
+		"pool extra: ketama, 2 servers\n  failover: fail_fast (the default of ketama, which stands for an existing client), but",
 		`"sess:": pool three, 2 replicas on different hosts, read first, ack all` + "\n",
 		`"pair:": pool two, 2 replicas on different hosts, read nearest (which is first here: no server is in zone z9), ack all, hedged after 20ms, no repair`,
 		`"all:": pool three, a replica on every server, read fastest, ack all` + "\n",
-		`"both:": a replica in each of the pools two, spare (spare read first), read first, ack all` + "\n",
+		`"both:": a replica in each of the pools two, extra (extra read first), read first, ack all` + "\n",
 		"all other keys: pool three\n",
 	} {
 		if !strings.Contains(out, want) {
@@ -105,7 +106,7 @@ func TestRouteSaysCopiesAndStandIns(t *testing.T) {
 	}{
 		{"sess:1", 2, 0, "three"},
 		{"all:1", 3, 0, "three"},
-		{"both:1", 2, 0, "two spare"},
+		{"both:1", 2, 0, "two extra"},
 		{"rebuilt:1", 0, 3, "rebuilt"},
 		{"spared:1", 0, 2, "spare"},
 		{"plain", 0, 2, "three"},

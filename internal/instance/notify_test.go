@@ -39,7 +39,7 @@ func listenAsSupervisor(t *testing.T) (next func() string) {
 func TestSupervisorIsTold(t *testing.T) {
 	next := listenAsSupervisor(t)
 	t.Cleanup(func() { // after the end of Serve
-		wants(t, next(), "STOPPING=1\n", "STATUS=stopping: clients have their answers, at most 10s")
+		wants(t, next(), "STOPPING=1\n", "STATUS=stopping: requests in flight get replies, for at most 10s")
 	})
 	s := serveFile(t, filepath.Join(t.TempDir(), "ringside.yaml"), fmt.Sprintf(reloadable, "", "", ""))
 	wants(t, next(), "READY=1\n", "STATUS=serving 2 servers in 1 pool on "+s.Address()+"; generation 1")
