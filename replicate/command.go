@@ -38,7 +38,7 @@ type Command struct {
 	If     bool // has a cas condition: C of ms, ma and md. Cas always has one
 	Vivify bool // creates a missing item: N of mg, ma and ms
 	Win    bool // grants one client the right to fill: N or R of mg. Only the primary may grant it
-	Bound  bool // followers get a copy of what the primary has stored, as it is at that time, so an earlier delete wins. Only tests leave it unset
+	Bound  bool // the other replicas get a copy of what the primary has when it is read for them, not the client's set. So a delete in between wins. Only tests leave it unset
 	Stale  bool // I of md (marks the item stale) or of ms (stores as stale under an older cas)
 
 	// Conditional makes a set or a delete replace at each replica only the item that it saw

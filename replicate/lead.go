@@ -138,17 +138,17 @@ func (r *Rule) handleLead(ask int, o Outcome) {
 		r.looked = uint8(r.ask(int(r.lead), Look)) + 1
 		return
 	case look == Hit && r.rounds < maxRounds && r.roomToLook() && (k == Marked || k == ClientError && r.counts()):
-		r.rounds++ // it may have been a tombstone then, so nothing was changed
+		r.rounds++ // when the command ran at the primary the key may have been a tombstone, so the command has changed nothing
 		r.forward()
 		return
-	case k == Marked || look == Miss && k == ClientError && r.counts(): // it was a tombstone then, and is none any more
+	case k == Marked || look == Miss && k == ClientError && r.counts(): // when the command ran at the primary the key was a tombstone, but the look after it found none
 		r.marked = true
 		r.elsewhere()
 		return
 	}
 	r.reply = int8(r.main)
 	switch {
-	case k == ClientError && r.counts() && look != Hit: // it may have met a tombstone
+	case k == ClientError && r.counts() && look != Hit: // the command may have found a tombstone
 		r.abandon()
 	case r.succeeded(k) && r.joins() && look != Hit: // it is unknown what it was appended to
 		r.leadFailed(m, InDoubt)
@@ -296,7 +296,7 @@ func (r *Rule) tooLarge() bool {
 	return r.joins() && r.asks[r.main].kind == NotStored && r.copy.copied.Has(int(r.lead)) && !r.copy.hit
 }
 
-// maxLooks is how often the others are asked for a key that the primary hasn't.
+// maxLooks is how often the other replicas are asked for a key that the primary does not have.
 const maxLooks = 2
 
 // roomToLook reports whether enough asks are left for one more look, a copy of the
@@ -554,7 +554,7 @@ func (r *Rule) handleFollow(ask int, m Mask, o Outcome) {
 // followed runs when all followers have replied: those that differ get a copy.
 func (r *Rule) followed() {
 	switch {
-	case r.late: // an eviction and another proxy's repair of the primary may have removed it; neither shows in the size
+	case r.late: // a follower's reply was late. Meanwhile the primary may have evicted the item, or another instance's repair may have replaced it; the follower's reply, a size, shows neither
 		r.askFrom(int(r.lead), Check, r.main)
 	case r.differ != 0:
 		r.copyThen(closing, r.differ, 1<<r.lead, r.followerStep() != Extend || r.differ&r.stale != 0)

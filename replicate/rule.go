@@ -50,7 +50,7 @@ type Rule struct {
 	looks   int8 // how often the others were asked for a key that the primary hasn't
 	known   bool // while looking for a key that the primary hasn't: another replica had it
 	marked  bool // the primary has a tombstone: only the others can confirm a miss
-	late    bool // a follower's reply was late
+	late    bool // a reply of a replica other than the primary was late
 	unsure  bool // the value that the followers repeat, or that a review checks, may be lost since
 	peeked  bool // the primary was asked for the key before the command
 
@@ -173,21 +173,21 @@ const (
 	done stage = iota
 	reading
 	spreading // class all: the command was sent to all replicas
-	reviewing // set: check that the early replicas still have the value
-	burying   // class buries, in their order: place tombstones
+	reviewing // class all, for a set: check that the replicas that replied early still have the value
+	burying   // class buries, in the order of the replicas: store tombstones
 	verifying
 	unearthing
-	granting  // class grants, in their order: a claim at one replica after the other
-	storing   // the value replaces all claims, the primary's first
-	revoking  // the claims and values of the add are removed
+	granting  // class grants, in their order: an add stores a tombstone (claim) at one replica after the other
+	storing   // class grants: the client's value replaces the tombstones (claims) that the add has stored, the primary's first
+	revoking  // class grants: the add failed at a replica, so the tombstones (claims) and values that it has stored are removed
 	leading   // class leads or alone: the primary was asked
-	remarking // the command has changed a tombstone, which is replaced
+	remarking // the command has changed a tombstone: a fresh tombstone replaces it
 	emptying  // the dirty primary has no source for a repair, so the key is removed there
 	peeking   // check that an incomplete primary has the key, before it creates one
-	looking   // the primary hasn't the key; ask the others
+	looking   // the primary does not have the key: ask the other replicas
 	following // class leads: the followers were asked
 	sweeping  // replicas that refused a value lose their old one
-	claiming  // copying, in its order
+	claiming  // first stage of a copy of the key: store a tombstone at the replica that lacks the key
 	fetching
 	filling
 	checking

@@ -252,7 +252,7 @@ func (b *bench) comparePlacement(ctx context.Context) (string, error) {
 	}
 	s.filled = true
 	_, err := b.once(ctx, named["ringside"], s, time.Second/5)
-	if err == nil { // the same for the load, which reads from the servers
+	if err == nil { // the load generator also places keys itself: check that it finds them on the same servers
 		_, err = b.load(ctx, nil, s, time.Second/5)
 	}
 	switch {

@@ -15,14 +15,16 @@ import (
 	"ringside/internal/bench/load"
 )
 
-// Direct is the name of the peer without a proxy: the load sends its requests to the servers.
+// Direct is the name of the measurement without a proxy: the load generator sends its requests to
+// the servers.
 const Direct = "direct"
 
-// OverSocket is the suffix of a peer that runs a scenario again, over a unix socket.
+// OverSocket is the suffix of the name of a proxy that runs a scenario again, over a unix socket.
 const OverSocket = ", unix socket"
 
-// OneSlow is the suffix of a peer whose first server has some slow replies. The peer without the
-// suffix has the same forwarder before that server, without delays.
+// OneSlow is the suffix of the name of a proxy if the first of its servers delays some replies. For
+// comparison, the proxy also runs without the suffix: then the same forwarder is in front of that
+// server, but delays nothing.
 const OneSlow = ", one slow"
 
 // lateLimit is the delay of the load's timer from which a run counts as disturbed. The load shares

@@ -39,12 +39,12 @@ func (b *bench) scenario(ctx context.Context, s scenario) (*Result, error) {
 				usual = s.calm()
 				enter(p, s, OneSlow)
 			}
-			ways := []look{{}}
-			if s.looked {
-				ways = looks
+			ways := []monitor{{}}
+			if s.monitored {
+				ways = monitors
 			}
 			for _, way := range ways {
-				usual.look = way
+				usual.monitor = way
 				enter(p, usual, way.behind)
 			}
 		}

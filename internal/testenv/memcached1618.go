@@ -36,13 +36,14 @@ func For1618(data string) string {
 		}
 		said := data[:min(int64(len(data)), int64(n)+r.Swallow)]
 		data = data[len(said):]
-		out.WriteString(spell(said, line, n, &r))
+		out.WriteString(rewrite(said, line, n, &r))
 	}
 	return out.String() + data
 }
 
-// spell returns the input for 1.6.18 in place of one request.
-func spell(said, line string, n int, r *wire.Request) string {
+// rewrite returns what a test sends to memcached 1.6.18 instead of the request `said`, so that
+// 1.6.18 replies as a newer release does.
+func rewrite(said, line string, n int, r *wire.Request) string {
 	if r.Op != wire.Bad {
 		return said
 	}

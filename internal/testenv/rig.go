@@ -330,7 +330,8 @@ func Copied(t testing.TB, servers []*Memcached) {
 	})
 }
 
-// keys returns the keys on a server that have two copies.
+// keys returns the keys on the server m that begin with Two. Two servers have a copy of each such
+// key.
 func (m *Memcached) keys(t testing.TB) (keys []string) {
 	t.Helper()
 	c, err := net.DialTimeout("tcp", m.Address, Patience)

@@ -1,6 +1,7 @@
 package top
 
-// Screens that one part or one server fills, and the help for the keys.
+// The screens that show only one section of the display or only one server, and the help for the
+// keys.
 
 import (
 	"fmt"

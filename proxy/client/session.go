@@ -45,7 +45,7 @@ type Session struct {
 	ready     bool  // Out may be sent now
 	Whole     bool  // Out has the end of a reply
 	Owes      bool  // Out has the end of a reply that the client waits for: a request after it was sent without that reply
-	HoldUntil int64 // when Out must be sent even if its group is not complete; 0: it is not held
+	HoldUntil int64 // when Out must be sent even if further replies could still be sent with it in one write; 0: it does not wait
 }
 
 // Observer is notified of what a client does beside its current requests.

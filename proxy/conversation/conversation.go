@@ -248,7 +248,7 @@ func (s *Harness) Line(line string) {
 				r.GetErrors = &loud
 			case "through":
 				r.Copies.ReadThrough = true
-			case "also": // another pool, which keeps another replica
+			case "also": // another pool, which also has a replica of each key of the route
 				r.Also = append(r.Also, s.Pools[value])
 			case "prefer": // of these pools, the one for reads
 				r.Prefer = s.Pools[value]

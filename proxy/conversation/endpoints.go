@@ -35,7 +35,7 @@ type Endpoint struct {
 	Full   bool          // the socket accepts no more bytes from the engine
 	Paused bool          // the engine does not read from the connection
 	loop   *proxy.Engine // the loop that has its connection; nil: the first one
-	greet  bool          // of a server: it has not read the greeting of this connection yet
+	greet  bool          // of a server: it has not read the greeting yet, the version request with which Ringside begins each connection
 	unsent int           // number of bytes that the socket has accepted and that are still in the kernel
 	ready  bool          // it has sent a reply that the driver has not read
 
@@ -286,7 +286,7 @@ func (s *Harness) older(a *Endpoint) *Endpoint {
 }
 
 // Send sends the engine's pending output to the endpoint a. If that is a server, Send also replies
-// to the greeting.
+// to the greeting, the version request with which Ringside begins each connection.
 func (s *Harness) Send(a *Endpoint) {
 	if a == nil || a.Link == nil {
 		return

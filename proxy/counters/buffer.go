@@ -33,10 +33,10 @@ type sum struct {
 	pending  uint64 // increments after that
 	counted  uint64 // number of commands in pending
 	since    int64  // when the first of these arrived
-	at       int64  // when it is flushed, or forgotten if there is nothing to flush
+	at       int64  // when pending is sent to the server; if pending is 0, the sum is dropped then
 	index    int    // in Counters.schedule; -1: not in it
 
-	ending  bool         // the table no longer buffers it: it is flushed and forgotten
+	ending  bool         // the table no longer buffers this key: its increments are sent, and the sum is dropped
 	readers int          // number of reads in progress
 	alone   bool         // another command or a flush is in progress
 	queue   []*task.Task // commands that wait for it
@@ -154,7 +154,7 @@ func (e *Counters) newSum(id string, t *task.Task) *sum {
 	return s
 }
 
-// forget drops s. It must have nothing to flush, and no command may wait for it.
+// forget drops s. All its increments must have been sent, and no command may wait for it.
 func (e *Counters) forget(s *sum) {
 	delete(e.sums, s.id)
 	e.Buffers.Hold(-sumSize - 2*len(s.id))
@@ -293,7 +293,7 @@ func (s *sum) interval() int64 {
 // in progress.
 const busyLook = int64(time.Millisecond)
 
-// Flush flushes the sums that are due.
+// Flush sends the buffered increments that are due to their servers.
 func (e *Counters) Flush() {
 	var busy []*sum
 	for len(e.schedule) > 0 && e.schedule[0].at <= e.Now {

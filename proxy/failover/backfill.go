@@ -33,7 +33,8 @@ type fillAsk struct {
 	result upstream.Result
 }
 
-// fillOutcome is the outcome of a backfill.
+// fillOutcome is the outcome of a backfill: the copy of a key from its substitute server to its own
+// server.
 type fillOutcome uint8
 
 const (
@@ -56,8 +57,8 @@ func (l *Spot) mayFill(t *task.Task) bool {
 	return t.Route.Find(part, h, owner) == l.Route
 }
 
-// backfill begins a backfill of t's key, which must be allowed (mayFill). then is called with
-// the outcome; nil: no command waits.
+// backfill begins to copy t's key from its substitute server to its own server. The caller has
+// checked that mayFill allows it. then is called with the outcome; nil: no command waits.
 func (l *single) backfill(t *task.Task, then func(fillOutcome)) {
 	f := &backfill{t: t, l: l, then: then, rule: replicate.Mend(0, 1, false, then != nil)}
 	t.Backfilling = true
@@ -126,7 +127,7 @@ func (f *backfill) send(a replicate.Ask) {
 		line = task.FillRequest(t, key, guard, &f.asks[a.From].result, false)
 	}
 	e.Ask(c, f, a.Number, t.Limits(), line, internal)
-	c.Tail.LeavesValue = a.Step == replicate.Claim // a placeholder that is made late would be visible in any phase
+	c.Tail.LeavesValue = a.Step == replicate.Claim // if the request times out, a late delete follows: the server may still run it and create a placeholder, which reads would find in every phase
 }
 
 func (f *backfill) Client() uint64 { return f.t.Asker }

@@ -21,7 +21,7 @@ const (
 	guarded              // would use the placeholder as a value, without a sign of that in the reply: replace, append, prepend, md I
 	makes                // like guarded, and creates what is missing: ms MA with N
 	counts               // reports that a placeholder is no number: incr, decr
-	adds                 // is refused by a placeholder: add
+	adds                 // fails if the key has a placeholder: add
 	bound                // finds another cas there than its token: cas, and commands with C
 	unbinds              // like bound, and removes the key: md C
 	extends              // extends the TTL of the placeholder, and reports success: touch
@@ -168,7 +168,7 @@ func isStored(k wire.Kind) bool {
 	return true
 }
 
-// classOf returns the class of t's command.
+// classOf returns how t's command behaves if it finds a placeholder.
 func classOf(t *task.Task) class {
 	c := task.CommandOf(t)
 	switch t.Op {

@@ -40,9 +40,9 @@ type Agent struct {
 	hasWork bool  // the keeper got input since its last run
 	Began   int64 // when the loop that runs it got it
 
-	// The outcomes of the first pings, by server. While most are missing, and not all have
-	// ended, the ejected servers are unknown, and a server that replies may have old
-	// values.
+	// Whether the first ping of each server has ended. Until most servers have replied to it, or it
+	// has ended for all of them, it is unknown which servers are ejected, and a server that replies
+	// may have old values.
 	pinged         []bool
 	ended, brought int // first pings that have ended, and those of them that got a reply
 
@@ -144,7 +144,7 @@ func (d departure) whole() bool { return health.PhaseOf(d.n) == health.In && d.r
 // inheritance is the state of a server before the reload that creates a keeper.
 type inheritance struct {
 	departure
-	elsewhere bool // the pool or the server had another name
+	elsewhere bool // before the reload, the pool or the server had another name
 }
 
 // inherit finds the states of the servers before a reload: by their names at the pool's

@@ -17,10 +17,10 @@ import (
 	"ringside/replicate"
 )
 
-// SingleCopy is the leader of commands on unreplicated keys.
+// SingleCopy is the handler of commands on unreplicated keys.
 type SingleCopy struct{}
 
-// Handle serves t, or parks it. It accepts every task that no other leader has accepted.
+// Handle serves t, or parks it. It accepts every task that no other handler has accepted.
 func (SingleCopy) Handle(t *task.Task) bool {
 	l := &single{read: t.Op <= wire.Gats || t.Op == wire.Debug}
 	if trouble, parked := l.Locate(t, l.read); trouble.Why != "" {
@@ -157,7 +157,7 @@ const (
 	mainAsk    = iota
 	sideAsk    // delete at the other server
 	interimAsk // read at the substitute server, after a miss at the key's own
-	lookAsk    // look at the key's own server: before a delete or an me, or for a command that depends on the existing value
+	lookAsk    // read at the key's own server: before a delete or an me, or before a command that depends on the existing value
 	undoAsk    // delete of a value that the main ask has stored and no client may see
 	dropAsk    // removes a placeholder that was found
 )

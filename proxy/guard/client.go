@@ -45,8 +45,8 @@ type tagsRead struct {
 	First uint64      // the cas that this miss has seen
 }
 
-// itemPlace is the server of a key and the key's name there, in one health phase of its
-// servers.
+// itemPlace is the server of a key and the key's name there. It is valid until the phase of that
+// server, or of the key's own server, changes.
 type itemPlace struct {
 	Server *upstream.Server
 	Name   string // name of the key on the server

@@ -200,7 +200,7 @@ func (l *rule) locate(t *task.Task, read bool) (trouble upstream.Failure, parked
 	return trouble, parked
 }
 
-// startReplicated is Lead for a key with several replicas.
+// startReplicated is Guard.Handle for a key with several replicas.
 func (l *rule) startReplicated(t *task.Task) bool {
 	l.name, l.copies = t.Key, replicaReplyFor(t.Route, t.Key)
 	return l.copies != nil && l.start(t, false)
@@ -265,7 +265,7 @@ func unfit(t *task.Task) string {
 	case t.Route.Tags != nil && (t.Op <= wire.Gats && (has('N') || has('R')) || t.Op.Stores() && has('I')):
 		return "flags N, R and I run the guard by hand, which can't be on a route with tags: leave them out"
 	case !t.Req.UnknownFlags():
-	case t.Op == wire.Delete || t.Op == wire.Incr || t.Op == wire.Decr: // the guard does not always send the client's words, so the server can't decide
+	case t.Op == wire.Delete || t.Op == wire.Incr || t.Op == wire.Decr: // the guard may send another command than the client's, so the server would not check the client's flags
 		return "invalid or duplicate flag"
 	case t.Op == wire.Append || t.Op == wire.Prepend:
 		return "invalid flag"

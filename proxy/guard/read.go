@@ -1,6 +1,6 @@
 package guard
 
-// Reads of guarded keys that need a task. Package fast serves plain hits without one.
+// Reads of guarded keys that need a task. Plain hits need none: see reader.go.
 
 import (
 	"bytes"
@@ -325,8 +325,8 @@ func (l *rule) miss(t *task.Task, what missed) *Miss {
 	return m
 }
 
-// onLease handles a reply that grants the lease. While the server of the key is warming
-// up, won first looks for the value on the interim server.
+// onLease handles a reply that grants the lease. While the server of the key is in WARM, onLease
+// first reads the value from the substitute server.
 func (l *rule) onLease(t *task.Task, r *upstream.Result, s *Item) {
 	seen := s.Clone()
 	what := missed{s: &seen, via: r.ConnEpoch, at: r.Asked, won: true}

@@ -203,11 +203,11 @@ func (k *Keeper) pingAllNow(now int64) {
 
 // advanceHandover moves a handover to its next stage if that is due.
 func (k *Keeper) advanceHandover(now int64) {
-	stood := func() bool {
+	replicated := func() bool {
 		done, _ := k.replicated(-1, k.barrier.Since, k.barrier.Held, k.wait(), now)
 		return done
 	}
-	if k.barrier.Step(k.hash, now, now >= k.foreignUntil, stood, k.pace()) {
+	if k.barrier.Step(k.hash, now, now >= k.foreignUntil, replicated, k.pace()) {
 		k.pingAllNow(now)
 	}
 }

@@ -39,7 +39,7 @@ const (
 	askDiscard                  // md: remove a counter that is no number
 	askElect                    // ms: may this proxy flush about
 	askThreads                  // stats settings: how many threads about has
-	askFence                    // mn: wait for one of these threads
+	askFence                    // mn: wait for one of the threads that askThreads has counted. Sent once for each, on its own connection
 	askFlush                    // flush_all
 	askToken                    // ms: the election token again, after the flush
 	askRecord                   // ms: the record again, after the flush

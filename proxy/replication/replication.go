@@ -116,7 +116,7 @@ func (e *Replicator) run(t *task.Task) {
 		return
 	}
 	if c.writes && !e.Claim(t, task.KeyLine(t.Hash)) {
-		return // Lead is called again when t is first in the line of the key
+		return // Handle is called again when t is first in the line of the key
 	}
 	if e.Now >= t.Deadline {
 		t.Fail(cmp.Or(t.WaitReason, task.TooLong), stats.TimedOut)
@@ -495,7 +495,7 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 // releases the key's line and requests repairs. The command has no open asks then.
 func (c *command) finish(t *task.Task, s replicate.Settlement) {
 	e := c.e
-	if !t.ClientDone { // the task is parked or runnable: Lead starts it again
+	if !t.ClientDone { // the task is parked or runnable: Handle starts it again
 		return
 	}
 	through := t.Route.Copies.ReadThrough
@@ -504,7 +504,7 @@ func (c *command) finish(t *task.Task, s replicate.Settlement) {
 		e.Count.DeleteRounds[min(n, stats.MaxDeleteRounds)-1]++
 	}
 	handed := c.rule.Asked() && c.handedOver(t)
-	if handed { // a replica before c.authority is the primary now, and c.authority is repaired from it; the replicas after c.authority keep what they missed
+	if handed { // a replica before c.primary is the primary now, and c.primary is repaired from it. The replicas after c.primary stay dirty if they missed the write
 		behind := ^(replicate.Mask(1)<<c.primary - 1)
 		s = replicate.Settlement{Verdict: replicate.Unmet, Dirty: s.Dirty & behind, Undo: s.Undo & behind, Overwrite: s.Overwrite&behind | 1<<c.primary, Source: -1}
 	}

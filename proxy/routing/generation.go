@@ -67,7 +67,8 @@ type Route struct {
 	mayTask bool // false if special can't return true: a cheap first check for NeedsTask, which runs for every command
 }
 
-// RouteTags is the tag settings of a route, with its tag counters and learned tags.
+// RouteTags is the tag settings of a route, with its tag counters, and those tags that keys have
+// got from clients and not from a pattern.
 type RouteTags struct {
 	*table.TagSettings
 	Learned *stats.TagStats

@@ -87,7 +87,7 @@ const (
 	MarkMet                        // found instead of a value: another command is working on the key, or its process died
 	MarkTaken                      // found, and replaced by a value after its owner had time to finish
 	MarkReplaced                   // found by an append or touch that could not see it, and replaced by a fresh tombstone
-	MarkDisturbed                  // no longer there when its owner wanted to remove it: the command was repeated or failed
+	MarkDisturbed                  // the tombstone was gone when the command that had stored it wanted to remove it: the command was repeated or failed
 	NumMarkEvents
 )
 

@@ -162,8 +162,9 @@ func (e *Tasks) EndReads(s *client.Session) {
 	}
 }
 
-// InProgress reports whether a command of s on the key with that hash is in a line, or is a
-// read that needs no task and has no reply yet.
+// InProgress reports whether the client s has a command on the key with that hash that has no reply
+// yet: a task that runs or waits in the queue of the client's commands on the key, or a read
+// without a task.
 func (e *Tasks) InProgress(s *client.Session, hash uint64) bool {
 	return e.Works(s.ID, hash) || slices.Contains(s.Reads, hash)
 }
@@ -359,7 +360,7 @@ func (t *Task) moveToLoop(o *Tasks) {
 	t.Loop.Buffers.Hold(-t.held)
 	t.Route = nil
 	o.Post(func(o *Tasks) {
-		t.Loop, t.leader = o, nil
+		t.Loop, t.handler = o, nil
 		o.Buffers.Hold(t.held)
 		t.Deadline = deadline
 		if l := o.Listeners[listener]; l != nil {

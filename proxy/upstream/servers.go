@@ -22,7 +22,7 @@ type Servers struct {
 	List        []*Server          // those that the table names, in its order
 	Closing     []*Conn            // connections of servers that no table names any more
 	Lingering   []*Conn            // connections that only wait for late replies
-	ToTranslate []*Conn            // connections with held requests on which the release is known now
+	ToTranslate []*Conn            // connections whose server's memcached version is now known, with requests that waited for that
 
 	LateDeletes int    // number of late deletes in the queues of all connections
 	Outstanding int    // requests in the queues without a complete reply

@@ -146,7 +146,7 @@ func (l *loop) pace() error {
 	return nil
 }
 
-// release adds a free entry for k.
+// release records that client k may send one more request.
 func (l *loop) release(k *client) {
 	l.free[(l.freeAt+l.freeLen)%len(l.free)] = int32(k.id)
 	l.freeLen++

@@ -58,7 +58,7 @@ type Status struct {
 	N           uint32
 	Settled     bool   // all proxies are done, or the time limit has passed
 	top         uint32 // the highest number seen in any record
-	list        uint64 // the server list of the record with top
+	list        uint64 // hash of the server list in the record that had the highest number (top)
 }
 
 // Open reports whether a new arrangement may start. While a handover is moving keys it
@@ -141,13 +141,13 @@ func (b *Barrier) Hold(server int, says bool, now int64) {
 }
 
 // Step moves to the next stage if it is time, and reports whether it did. The parameter
-// agreed means that no other server list was seen recently. The function stood reports
+// agreed means that no other server list was seen recently. The function replicated reports
 // whether N has been in enough records for as long as the keeper's waits last. A
 // process without replicas only follows the others, because it does not know how long
 // commands on them last. But it does return to Waiting when it sees another list,
 // because it may be the only one that has seen it.
-func (b *Barrier) Step(list uint64, now int64, agreed bool, stood func() bool, ping time.Duration) bool {
-	if b.Since == 0 { // a new keeper continues with N, but does not know yet whether a proxy has another list
+func (b *Barrier) Step(list uint64, now int64, agreed bool, replicated func() bool, ping time.Duration) bool {
+	if b.Since == 0 { // a new keeper continues the handover with the number N, but does not know yet whether another instance has another server list
 		b.Since = now
 	}
 	next := b.N + 1
@@ -161,16 +161,16 @@ func (b *Barrier) Step(list uint64, now int64, agreed bool, stood func() bool, p
 	case stage == Pausing:
 		if !agreed {
 			next = b.again()
-		} else if !stood() {
+		} else if !replicated() {
 			next = 0
 		}
 	case stage == Decided:
-		if now < b.Since+b.deadline || !stood() {
+		if now < b.Since+b.deadline || !replicated() {
 			next = 0
 		}
 	default:
 		next = 0
-		b.Settled = b.Settled || stood()
+		b.Settled = b.Settled || replicated()
 	}
 	if next != 0 {
 		b.set(next, list, now)
@@ -184,7 +184,7 @@ func (b *Barrier) Step(list uint64, now int64, agreed bool, stood func() bool, p
 // pool.
 type Published struct {
 	wanted atomic.Pointer[wanted]
-	stands atomic.Pointer[Status]
+	status atomic.Pointer[Status]
 }
 
 // wanted is what the routes of this process require of the handover.
@@ -200,7 +200,7 @@ func (o *Published) Arrange(arrangement uint64, deadline time.Duration) {
 }
 
 // Status returns the state that the keeper has published; nil: none yet.
-func (o *Published) Status() *Status { return o.stands.Load() }
+func (o *Published) Status() *Status { return o.status.Load() }
 
 // Tell passes the values of Arrange to the keeper's b, and reports whether they are
 // new.
@@ -216,8 +216,8 @@ func (o *Published) Tell(b *Barrier, list uint64, now int64) bool {
 
 // Publish publishes the state of b to the loops.
 func (o *Published) Publish(b *Barrier) {
-	if was := o.stands.Load(); was == nil || *was != b.Status {
+	if was := o.status.Load(); was == nil || *was != b.Status {
 		is := b.Status
-		o.stands.Store(&is)
+		o.status.Store(&is)
 	}
 }

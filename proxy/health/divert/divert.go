@@ -37,10 +37,11 @@ const (
 	divertedLimit = 186
 )
 
-// AppendKey appends the name under which a server stores key for a number:
-// `__rs~<number in base 36>~<key>`, or the plain key for 0. If that would be too long,
-// it is `__rs=<number>~<SHA-256 of the key>`. The key can't be derived from such a
-// name, so a refill from the server skips it.
+// AppendKey appends the name under which a substitute server stores key. The parameter number
+// identifies the outage of the key's own server; 0 means the key's own server. The name is
+// `__rs~<number in base 36>~<key>`, or the plain key for 0. If that would be too long, it is
+// `__rs=<number>~<SHA-256 of the key>`. The key can't be derived from such a name, so a refill from
+// the server skips it.
 func AppendKey(dst []byte, number uint64, key []byte) []byte {
 	if number == 0 {
 		return append(dst, key...)
@@ -89,9 +90,9 @@ func Undivert(key []byte) []byte {
 	return rest[i+1:]
 }
 
-// Servers may use the same cas values, so the value that a client gets contains the
-// key's number in its 12 highest bits. memcached counts cas values up from 1. At a
-// million writes a second they would reach these bits after 142 years.
+// Two servers may use the same cas values. So the cas token that a client gets contains the number
+// of the outage (see AppendKey; 0 on the key's own server) in its 12 highest bits. memcached counts
+// cas values up from 1. At a million writes a second they would reach these bits after 142 years.
 const (
 	casBits = 52
 	tagMask = 1<<(64-casBits) - 1

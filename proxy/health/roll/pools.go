@@ -67,10 +67,10 @@ func (p *Pools) Hear(value []byte, own []string) {
 	}
 }
 
-// Others returns the sorted names of other instances' entries that differ from this
-// instance: pools that eject the server, or, with the prefix Keeps, pools that do not
-// eject it. An entry counts only if its number has changed since the first read, so
-// left-over entries do not.
+// Others returns the sorted names of pools of other instances that treat the server differently.
+// They eject it, or, with the prefix Keeps, they do not eject it although this instance does. An
+// entry counts only if its number has grown since the first read: then another instance still
+// writes it.
 func (p *Pools) Others() (names []string) {
 	for name, e := range p.others {
 		if e.grows && e.silent <= silent {

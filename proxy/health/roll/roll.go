@@ -33,7 +33,7 @@ const (
 	Life      = 600 // expiry of an item in seconds
 	MostBytes = 64 << 10
 
-	usual      = 50 // maximum number of entries for the shortest round
+	usual      = 50 // up to this number of instances, rounds have their shortest length, 5 s
 	mostName   = 64
 	mostText   = 24 // maximum length of a version
 	mostNames  = 96 // maximum length of the list of suspects, and of the servers that lack replicas
@@ -41,12 +41,14 @@ const (
 	remembered = 10 // rounds for which a gone instance is remembered
 )
 
-// Pause returns the time until the next round if this many instances are known.
+// Pause returns the time until this instance next reads and writes the list of instances (one
+// round). heard is the number of known instances.
 func Pause(heard int) time.Duration {
 	return 5*time.Second + time.Duration(max(0, heard-usual))*100*time.Millisecond
 }
 
-// Place returns the rank of a server. The servers with the lowest ranks have the item.
+// Place returns the rank of a server. The servers with the lowest ranks store the list of
+// instances.
 func Place(server string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(server))
