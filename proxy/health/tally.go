@@ -1,9 +1,8 @@
 package health
 
-// This file counts proxies, votes and reads. A tally follows a counter that every
-// proxy increments at the same interval, so its growth per interval is the number of
-// proxies. A voteCount is a majority vote of the proxies. A warmth measures the hit rate of
-// a server.
+// This file counts proxies, votes and reads. A tally follows a counter that every proxy increments
+// at the same interval, so its growth per interval is the number of proxies. A voteCount adds up
+// such counters of several servers to a majority vote. A warmth measures the hit rate of a server.
 
 // tally follows one counter on one server. Times are in nanoseconds.
 type tally struct {

@@ -6,8 +6,9 @@
 //	cas         c               c with 7 in its 12 highest bits
 //	exptime     as requested    at most the pool's limit
 //
-// So data that an earlier outage left there is never read, and a cas value of one
-// server is not accepted on another. Package health determines the numbers.
+// So values that an earlier outage left on the substitute server are never read, and a cas token of
+// one server is not accepted on another. The number is the epoch of the outage: package health
+// determines it (Generation).
 package divert
 
 import (
@@ -21,7 +22,7 @@ import (
 // with such keys must be rejected.
 const Reserved = "__rs"
 
-// IsReserved reports whether a key has that prefix.
+// IsReserved reports whether a key has the prefix Reserved.
 func IsReserved(key []byte) bool {
 	return len(key) >= len(Reserved) && string(key[:len(Reserved)]) == Reserved
 }
@@ -40,8 +41,8 @@ const (
 // AppendKey appends the name under which a substitute server stores key. The parameter number
 // identifies the outage of the key's own server; 0 means the key's own server. The name is
 // `__rs~<number in base 36>~<key>`, or the plain key for 0. If that would be too long, it is
-// `__rs=<number>~<SHA-256 of the key>`. The key can't be derived from such a name, so a refill from
-// the server skips it.
+// `__rs=<number>~<SHA-256 of the key>`. The key can't be derived from such a name, so such keys are
+// skipped when keys are copied back from the substitute server.
 func AppendKey(dst []byte, number uint64, key []byte) []byte {
 	if number == 0 {
 		return append(dst, key...)
@@ -58,7 +59,7 @@ func AppendKey(dst []byte, number uint64, key []byte) []byte {
 	return hex.AppendEncode(dst, sum[:])
 }
 
-// IsNameOf reports whether name is key, or a name that AppendKey makes from key.
+// IsNameOf reports whether name is key, or a name that AppendKey returns for key.
 func IsNameOf(name, key []byte) bool {
 	rest, ok := bytes.CutPrefix(name, []byte(hashedPrefix))
 	if !ok {
@@ -103,12 +104,12 @@ func TagCas(cas, number uint64) uint64 {
 	return cas | (number&tagMask)<<casBits
 }
 
-// UntagCas returns the server's cas value for a client's token. It returns false if the
-// token is from another location of the key: reply EXISTS then, without asking a
+// UntagCas returns the server's cas value for a client's token. It returns false if the token is
+// from another server or another outage. The caller then replies EXISTS without a request to the
 // server.
 func UntagCas(token, number uint64) (cas uint64, ok bool) {
 	if number == 0 {
-		return token, true // a token of another location is larger than any cas value of this server, so it never matches
+		return token, true // a token of another server or outage is larger than any cas value of this server, so the server finds no match
 	}
 	if token>>casBits != number&tagMask {
 		return 0, false

@@ -20,7 +20,7 @@ type Instance struct {
 	Config   uint64 // hash of its pools and routes
 	Copies   uint64 // hash of its placement of replicas; 0: keys have no replicas
 	Suspects string // names of the servers that it suspects, separated by spaces; truncated if too long
-	Lacks    string // names of the servers that lack replicas, in the same format
+	Lacks    string // names of the servers that lack replicas, in the format of Suspects
 	Round    uint64 // grows with each round
 	Silent   int    // number of the reader's rounds in which Round has not grown; not in the item
 }
@@ -28,7 +28,7 @@ type Instance struct {
 // Limits, and times of rounds.
 const (
 	Homes     = 2   // number of servers that have the item
-	Tries     = 3   // attempts in a round, if other instances are faster
+	Tries     = 3   // attempts to write the item in a round, if other instances write it in between
 	Most      = 200 // maximum entries of an item
 	Life      = 600 // expiry of an item in seconds
 	MostBytes = 64 << 10
@@ -55,8 +55,8 @@ func Place(server string) uint64 {
 	return h.Sum64()
 }
 
-// Call is what one instance has read of the list of instances of a pool. The zero value
-// has read nothing.
+// Call is the list of the instances of a pool, as one instance has read it. The zero value is an
+// empty list.
 type Call struct {
 	Bad   int // items and entries that could not be parsed, so far
 	heard map[uint64]*Instance
@@ -108,7 +108,7 @@ func (c *Call) NextRound() {
 	}
 }
 
-// Here returns the entries of the instances that are not gone, sorted by name.
+// Here returns the entries of the instances that still write their entries, sorted by name.
 func (c *Call) Here() (list []Instance) {
 	for _, e := range c.heard {
 		if e.Silent <= silent {
@@ -119,8 +119,8 @@ func (c *Call) Here() (list []Instance) {
 	return list
 }
 
-// Apart returns the name of an instance with another placement of replicas than copies,
-// or "" if there is none.
+// Apart returns the name of an instance whose hash of the placement of replicas differs from
+// copies, or "" if there is none.
 func (c *Call) Apart(copies uint64) string {
 	for _, e := range c.Here() {
 		if e.Copies != copies {
