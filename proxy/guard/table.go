@@ -18,8 +18,8 @@ import (
 type missTable struct {
 	misses         map[key]*Miss
 	clients        map[*missClient]owned
-	oldest, newest *Miss          // of the entries that are not Busy
-	wins           []*leaseRecord // leases in the order in which they were granted; they may have ended
+	oldest, newest *Miss          // ends of the list of the entries that are not Busy
+	wins           []*leaseRecord // leases in the order in which they were granted; some of them may have ended
 	visits         int            // entries that drop and DropClient have visited, for tests
 }
 
@@ -139,7 +139,7 @@ func (t *missTable) Apply(s Scope, m *Miss, ev Event) (act Act, cas uint64) {
 // Await queues a set until the set that is in flight is done.
 func (m *Miss) Await(f func()) { m.waiting = append(m.waiting, f) }
 
-// boundSet is a set that was sent bound to a miss.
+// boundSet is a set that was sent with the cas of a miss.
 type boundSet struct {
 	*Miss
 	missOrigin
@@ -285,10 +285,10 @@ func (t *missTable) age(now int64) {
 	}
 }
 
-// DropClient drops misses of a client that has gone, and returns them. It visits at most
-// `most` misses; more reports that it must be called again, for the others. It keeps a
-// miss if a set of the key is in flight, or is pending because its hash is in the
-// parameter `sets`, which is sorted. If that set does not end the miss, lease_max does.
+// DropClient drops misses of a client that has gone, and returns them. It visits at most `most`
+// misses; more reports that it must be called again, for the others. It keeps a miss if a set of
+// the key is in flight, or is pending because its hash is in the parameter `sets`, which is sorted.
+// If that set does not end the miss, the miss ends after lease_max.
 func (t *missTable) DropClient(c *missClient, sets []uint64, most int) (list []*Miss, more bool) {
 	for range most {
 		m := t.clients[c].first
