@@ -14,8 +14,9 @@ type Servers struct {
 	*link.IO
 	Observer Observer
 
-	// Prompt holds requests back only if a queue is so long that it was filled in batches.
-	// Without it they are held from Tune.HoldDue on. The driver sets it.
+	// If Prompt is set, requests wait for a larger batch only if the queue is so long that it was
+	// filled by pipelines or multi-key reads. Otherwise they wait from Tune.HoldDue requests on.
+	// The driver sets Prompt.
 	Prompt bool
 
 	ByAddress   map[string]*Server // by network and address; survives reloads of the table
