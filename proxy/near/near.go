@@ -88,7 +88,7 @@ type Lookup struct {
 	n     *Near
 	asked int64   // when the command arrived, in nanoseconds of the loop's clock
 	all   bool    // the command writes all keys
-	keys  []held  // in the order in which they were added
+	keys  []held  // the keys, in the order in which they were added
 	at    int     // index in keys where the key of the next reply is expected
 	next  *Lookup // in the list of unused Lookups
 }
@@ -113,10 +113,9 @@ func (n *Near) NewLookup() *Lookup {
 	return k
 }
 
-// Asks records that the command requests a key, and s may keep its value. hash is the hash of
-// the key as servers know it. alone means that the command has no other key. Only then may
-// other reads wait for it: a part of the same command could otherwise wait for the command
-// itself.
+// Asks records that the command requests a key whose value the store s may keep. hash is the hash
+// of the key as servers know it. alone means that the command has no other key. Only then may other
+// reads wait for it: a part of the same command could otherwise wait for the command itself.
 func (k *Lookup) Asks(s *Store, hash uint64, share int32, alone bool) {
 	m := s.marks.of(hash)
 	if !m.quiet() {
