@@ -60,14 +60,14 @@ type Config struct {
 	Command string // the command line, for the report
 	Self    string // path of the ringbench binary, which is also the load generator
 	Binaries
-	NoFloor bool // do not measure the load directly on a server
+	NoFloor bool // do not run the scenarios on plain memcached, without a proxy
 
 	Scenarios string        // letters of the scenarios to run
 	Rounds    int           // rounds of each scenario
 	Window    time.Duration // measured time of a run
 	Warm      time.Duration // time of the load before the window
 	Memory    bool          // also measure memory
-	Tries     int           // how often a disturbed run is made at most
+	Tries     int           // maximum number of attempts of a run that is disturbed
 	Disturbed float64       // share of a CPU that other processes may use before a run counts as disturbed
 	ProxyCPU  int           // CPU of the proxy under test; -1: the last one
 	LoadCPUs  []int         // CPUs of the load and the servers; empty: the first one

@@ -22,9 +22,9 @@ type scenario struct {
 	socket    bool                    // the load connects to a unix socket
 	slow      *Server                 // delays before the first server; nil: none
 	hoard     bool                    // other clients send large requests and read no replies
-	cut       bool                    // the window ends even if replies are due
+	cut       bool                    // the measurement ends after its time, even if some requests have no reply yet
 	only      string                  // name of the only peer that runs it; empty: all
-	floor     bool                    // with only: run it on plain memcached, too
+	floor     bool                    // if only is set: run the scenario on plain memcached, too
 	filled    bool                    // the keys are already written
 	check     func(load.Result) error // additional check of the result; nil: none
 	monitored bool                    // the scenario runs once with each kind of monitoring in monitors
@@ -71,7 +71,7 @@ type monitor struct {
 	asks   []string // paths of the admin interface that are read during the load
 }
 
-// blind is the suffix of a run in which Ringside counts only what metrics need.
+// blind is the suffix of a run in which Ringside records no hot keys and no reasons of misses.
 const blind = ", no hot keys, no misses"
 
 // monitors are the ways that are compared: from no monitoring to live tracing.
