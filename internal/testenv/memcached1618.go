@@ -1,10 +1,9 @@
 package testenv
 
-// For1618 rewrites a client's stream for comparison with memcached 1.6.18. In
-// some cases package wire behaves like 1.6.45 instead. This package replaces the input
-// of these cases by other input. To that input 1.6.18 sends the reply that package wire
-// sends to the original input. Everything else in the stream is unchanged, so it can be
-// compared with 1.6.18, which the tests run.
+// For1618 rewrites a client's stream for comparison with memcached 1.6.18. In some cases package
+// wire replies like 1.6.45. For these cases, For1618 replaces the request by another one, to which
+// 1.6.18 sends the reply that package wire sends to the original request. Everything else in the
+// stream is unchanged, so it can be compared with 1.6.18, which the tests run.
 
 import (
 	"strings"
@@ -12,7 +11,7 @@ import (
 	"ringside/proxy/wire"
 )
 
-// standIn maps a reply to input for which 1.6.18 sends exactly that reply.
+// standIn maps a reply to a request to which 1.6.18 sends exactly that reply.
 var standIn = map[string]string{
 	"": "",
 	"CLIENT_ERROR bad command line format\r\n":    "touch " + strings.Repeat("k", 251) + " 0\r\n",
@@ -48,7 +47,7 @@ func rewrite(said, line string, n int, r *wire.Request) string {
 		return said
 	}
 	if r.Flags&wire.CloseAfter != 0 && r.Answer == nil {
-		if n == len(line)+1 { // else the line has no end
+		if n == len(line)+1 { // the line is complete
 			return "xx HTTP/\r\n"
 		}
 		return said
