@@ -52,7 +52,7 @@ func (r *Rule) copyThen(then next, targets, sources Mask, overwrite bool) {
 	r.copyRound(targets)
 }
 
-// maxRounds is how often a step is tried while others write the same key.
+// maxRounds is the maximum number of attempts of a step while other commands write the same key.
 const maxRounds = 3
 
 // countRounds is maxRounds for the repair of a counter. (Tests that explore all outcomes

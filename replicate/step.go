@@ -27,7 +27,7 @@ const (
 	Fill                         // ms k C F T: stores what ask From fetched, if nothing has changed since ask Guard
 	Store                        // ms k C F T c: stores the client's value, if nothing has changed since ask Guard, and returns its reply; for its md I: md k I C
 	Drop                         // md k C: removes what ask Guard found or placed, if nothing has changed since
-	Wait                         // no request: a delay, so that the owner of a tombstone can finish
+	Wait                         // no request: a delay, so that the command that has stored a tombstone can finish
 	NumSteps
 )
 

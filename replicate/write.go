@@ -40,9 +40,9 @@ func (r *Rule) conditional() bool {
 // the tombstone, and a delete leaves it. approach reports whether it has sent another
 // request to the replica.
 //
-// If another proxy has written in between, the replica is looked at again. After maxRounds
-// times it is asked without a condition: see Late writes in the package doc. A set that has
-// failed for its client stops, because a look may show a newer value by now.
+// If another proxy has written in between, the replica gets another look. After maxRounds times it
+// is asked without a condition: see Late writes in the package doc. A set that has failed for its
+// client stops, because a look may show a newer value by now.
 func (r *Rule) approach(ask int) bool {
 	if r.settled {
 		return false

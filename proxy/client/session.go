@@ -25,7 +25,7 @@ type Session struct {
 
 	identity
 
-	Head, Tail *Exchange // its commands, in request order; only Head writes to Out
+	Head, Tail *Exchange // the client's commands without a complete reply, in request order; only the reply to Head is written to Out
 	InFlight   int       // number of exchanges in that list
 	Tasks      int       // number of parts in that list that tasks answer
 	Reads      []uint64  // key hashes of reads in flight that need no task, on routes where other commands use tasks: see package task

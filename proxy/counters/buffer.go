@@ -363,7 +363,8 @@ func (s *sum) flush(e *Counters, then func()) {
 	})
 }
 
-// lose counts increments that no server has received, or maybe none.
+// lose counts n increments that are lost for the reason why: no server has received them, or it is
+// unknown whether one has.
 func (e *Counters) lose(s *sum, why stats.LostCount, n uint64) {
 	if n > 0 {
 		e.Count.Buffer.Lost[why] += n

@@ -110,7 +110,7 @@ func (f *backfill) send(a replicate.Ask) {
 	case a.Step == replicate.Wait:
 		e.After(e.Now+int64(task.MarkWait), func() { f.handleReply(a.Number, replicate.OK) })
 		return
-	case guarded && f.asks[a.Guard].result.HasEnded(): // another process may have assigned the same cas to another item
+	case guarded && f.asks[a.Guard].result.HasEnded(): // a new process of the server may have assigned the same cas to another item
 		f.rule.HandleOutcome(a.Number, replicate.Outcome{Kind: replicate.Exists})
 		return
 	}

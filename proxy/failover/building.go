@@ -275,7 +275,7 @@ func (l *single) perform(t *task.Task) {
 			t.CatchUp()
 		})
 	case sendDrop:
-		if l.look.HasEnded() { // the same cas may be another item's by now
+		if l.look.HasEnded() { // a new process of the server may have assigned the same cas to another item
 			l.next = l.dropped()
 			l.perform(t)
 			return

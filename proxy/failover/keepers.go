@@ -198,8 +198,8 @@ func address(m table.Target) string { return m.Network + " " + m.Address }
 func together(a, b table.Target) bool { return a.Address == b.Address && a.Network == b.Network }
 
 // at returns the state of the server with the address of where, and the agent that has it, or nil.
-// If several agents have the server, at returns the state from an agent for which the server is not
-// simply in use. l may be nil.
+// If several agents have the server, at prefers the state from an agent in which the server is out,
+// rejoining or renamed. l may be nil.
 func (l *Published) at(where table.Target) (is departure, by *Agent) {
 	if l == nil {
 		return is, nil

@@ -148,7 +148,8 @@ func (e *Tasks) endRead(s *client.Session, hash uint64) {
 	}
 }
 
-// readsLess removes one of the reads of s that need no task.
+// readsLess removes one read of the key with that hash from s.Reads, the client's reads in flight
+// that need no task.
 func (e *Tasks) readsLess(s *client.Session, hash uint64) {
 	i := slices.Index(s.Reads, hash)
 	s.Reads = slices.Delete(s.Reads, i, i+1)

@@ -235,8 +235,8 @@ func (t *Task) Refuse(why string) {
 	t.Op = t.Req.Op
 }
 
-// Run begins the rule (r is nil), or reports the outcome of ask id to it. Then it reports
-// the asks that found no connection in the meantime.
+// Run begins the rule (r is nil), or reports to the rule the outcome of the request with the number
+// id. Then it reports the requests that could not be sent because there was no connection.
 func (t *Task) Run(id int, r *upstream.Result) {
 	if r == nil {
 		t.Rule.Begin(t)

@@ -6,7 +6,7 @@
 // value mod 4 is the stage of all proxies with that list:
 //
 //	n mod 4  stage    keys are served                         the next stage begins
-//	1        Waiting  by the old arrangement                  when a proxy has waited long enough and has seen no other list
+//	1        Waiting  by the old arrangement                  when a proxy has waited long enough and has seen no other server list
 //	                                                          recently
 //	2        Pausing  by the old arrangement; keys that       when the number has been on all servers for a WAIT; but a proxy
 //	                  move are not written                    that has recently seen another list starts with Waiting again (5)
@@ -185,7 +185,7 @@ type Published struct {
 	status atomic.Pointer[Status]
 }
 
-// wanted is what the routes of this process require of the handover.
+// wanted is what the loops of this process have set by Published.Arrange.
 type wanted struct {
 	arrangement uint64
 	deadline    int64

@@ -37,8 +37,8 @@ const (
 	mostName   = 64
 	mostText   = 24 // maximum length of a version
 	mostNames  = 96 // maximum length of the list of suspects, and of the servers that lack replicas
-	silent     = 3  // rounds without growth after which an instance is gone
-	remembered = 10 // rounds for which a gone instance is remembered
+	silent     = 3  // an instance counts as gone if its Round has not grown for this many rounds
+	remembered = 10 // number of rounds for which an instance that is gone is remembered
 )
 
 // Pause returns the time until this instance next reads and writes the list of instances (one
