@@ -291,7 +291,7 @@ func (r *Rule) handleCheck(k Kind) {
 	r.copyEnd()
 }
 
-// copyEnd ends a round. Replicas that others have changed in between are copied to again.
+// copyEnd ends a round. Replicas that other commands have changed in between get another copy.
 //
 // Counters are written by many proxies at once. If those count without a pause, one of them is
 // always first: three rounds were not enough for one client in a hundred, nor were twenty for one

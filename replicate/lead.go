@@ -493,7 +493,7 @@ func (r *Rule) step(i int) {
 		r.dirty |= m
 		r.overwrite |= m
 	case seen.kind == Hit && r.foreseen[i] == r.number && r.counts():
-		if r.ready == 0 || r.later < r.given { // one fetch for all steps that are sent together
+		if r.ready == 0 || r.later < r.given { // all steps that are sent together need only one fetch
 			r.later = uint8(r.ask(int(r.lead), Fetch))
 		}
 		r.ready |= m

@@ -100,7 +100,7 @@ func (x *Exchange) textRead(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply
 	case wire.End:
 	case wire.ServerError:
 		x.FailByServer(a.Share, c.Server.Label(), string(r.Line.Of(b)))
-	default: // the client gets only one such line, even if several parts have one
+	default: // the client gets only one line of this kind, even if several parts of the reply have one
 		x.ErrLine = append(x.ErrLine[:0], b...)
 		x.Outcome = stats.ClientFault
 	}

@@ -32,7 +32,7 @@ type sum struct {
 	inFlight uint64 // increments in a flush without a reply so far
 	pending  uint64 // increments after that
 	counted  uint64 // number of commands in pending
-	since    int64  // when the first of these arrived
+	since    int64  // when the first increment in pending arrived
 	at       int64  // when pending is sent to the server; if pending is 0, the sum is dropped then
 	index    int    // in Counters.schedule; -1: not in it
 
@@ -49,7 +49,7 @@ const (
 	// maxWaiting is the maximum number of commands that wait for one sum.
 	maxWaiting = 1000
 
-	// most is the value of a sum from which it is flushed at once.
+	// most is the value from which a sum is sent to the server at once.
 	most = 1 << 63
 )
 
@@ -375,7 +375,7 @@ func (e *Counters) lose(s *sum, why stats.LostCount, n uint64) {
 // FlushAll makes all sums due, and from then on every new increment, because the process ends.
 func (e *Counters) FlushAll() {
 	e.Draining = true
-	for _, id := range slices.Sorted(maps.Keys(e.sums)) { // the same calls result in the same requests
+	for _, id := range slices.Sorted(maps.Keys(e.sums)) { // sorted, so that the same events always cause the same requests
 		e.plan(e.sums[id], e.Now)
 	}
 }

@@ -304,7 +304,7 @@ func (l *rule) lent(t *task.Task, what missed) {
 // key again.
 func (l *rule) retouch(t *task.Task, tag task.Token) {
 	flags := l.more(t, nil)
-	if l.copies != nil && t.Op != wire.Gats && !t.Req.Letters.Has('c') { // package replication distinguishes reads of a cas
+	if l.copies != nil && t.Op != wire.Gats && !t.Req.Letters.Has('c') { // package replication serves reads that request a cas differently, so c is sent only if the client has requested it
 		flags = strings.Replace(flags, " c", "", 1)
 	}
 	line := t.WithKey(l.name, appendToLine(t, flags))

@@ -31,8 +31,8 @@ type Replicator struct {
 
 	Ledgers    map[string]*ledger  // by the name of the pool
 	Copying    int                 // number of copies in progress, at most maxCopies
-	Doubtful   *atomic.Int32       // number of loops with doubts; shared by all loops
-	Moving     *atomic.Int32       // number of loops with a handover; shared by all loops
+	Doubtful   *atomic.Int32       // number of loops whose field doubts is true; shared by all loops
+	Moving     *atomic.Int32       // number of loops whose handover is not complete; shared by all loops
 	doubts     bool                // a replica may have missed a write, or may run one late: see disableDirectReads
 	turn       uint64              // counts commands; replicas are read in turn if reads are spread
 	lastChosen uint64              // the last cas that was chosen for all replicas of a value; it only grows

@@ -188,8 +188,8 @@ func (e *Tasks) releaseLine(t *Task) {
 	}
 }
 
-// Backfilled is called when t's backfill has ended. Its placeholder may have been in the
-// way of the client's next command on the key.
+// Backfilled is called when t's backfill has ended. The client's next command on the key may have
+// waited, because it could have found the placeholder of the backfill.
 func (t *Task) Backfilled() {
 	t.Backfilling = false
 	switch {

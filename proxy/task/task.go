@@ -183,7 +183,7 @@ func (e *Tasks) NewTask(x *client.Exchange, share int32, rt *routing.Route, r *w
 	t.Deadline = x.Start + int64(rt.Timeouts.Deadline)
 	if r.NumKeys > 1 {
 		command := raw[r.Line.Start:r.Keys.Start]
-		if r.Op == wire.Get { // it may be a bget, which not every server supports
+		if r.Op == wire.Get { // the client's command may be bget, which not every server supports: it is sent as get
 			command = []byte("get ")
 		}
 		t.Raw = append(t.Raw, command...)
