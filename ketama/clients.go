@@ -30,9 +30,9 @@ var (
 
 	// Libketama is the original libketama in C, and go-ketama.
 	Libketama = Rule{Label: long, Count: floatLibketama, Spread: fourOfMD5}
-	// Goketama is rckclmbr/goketama with Memory set.
+	// Goketama is rckclmbr/goketama with the field Memory of its servers (their weight) set.
 	Goketama = Rule{Label: long, Count: double, Spread: fourOfMD5}
-	// GoketamaUnweighted is goketama with Memory 0.
+	// GoketamaUnweighted is rckclmbr/goketama with Memory 0 (no weight) for all servers.
 	GoketamaUnweighted = Rule{Label: long, Count: fixed(100), Spread: one(ring.MD5)}
 	// UhashringKetama is Python's uhashring with HashRing(hash_fn="ketama").
 	UhashringKetama = Rule{Label: long, Count: integer(40), Spread: fourOfMD5, Seek: ring.After, LastWins: true}

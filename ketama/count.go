@@ -52,7 +52,8 @@ func integer(labels int) Count {
 	return func(w, total, n int) int { return labels * n * w / total }
 }
 
-// dalli also divides last, in float64.
+// dalli computes the number of points with the formula of the Ruby client dalli. It divides last,
+// as integer does, but in float64.
 func dalli(w, total, n int) int {
 	return int(math.Floor(float64(n*160*w) / float64(total)))
 }

@@ -49,7 +49,8 @@ func (e *nearReads) Keep(lst *routing.Listener, learned func(label string) *stat
 }
 
 // Serve answers a read of key from the near cache, or makes it wait for a refresh. It returns false
-// if the server must answer. In that case it has recorded in x.Lookup what the request does.
+// if the server must answer. In that case it has recorded in x.Lookup whether the reply may be
+// stored in the near cache.
 func (e *nearReads) Serve(x *client.Exchange, share int32, rt *routing.Route, raw, key []byte) bool {
 	r := &e.clients.Req
 	switch {

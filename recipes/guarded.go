@@ -266,7 +266,7 @@ func (g *guardedGet) fill(item *memcache.Item, e envelope, old bool) error {
 	}
 	g.value = value
 	g.trace('W')
-	g.trace('U') // the same command releases the claim
+	g.trace('U') // the CompareAndSwap below also releases the claim
 	item.Value = envelope{expires: g.s.now().Add(g.o.Expires), value: value}.write()
 	item.Expiration, _ = expiry("expiry", g.o.Expires+g.o.Stale+g.o.Lease)
 	// If a Delete came first or the value cannot be stored, the caller gets it all

@@ -38,12 +38,12 @@ type Command struct {
 	If     bool // has a cas condition: C of ms, ma and md. Cas always has one
 	Vivify bool // creates a missing item: N of mg, ma and ms
 	Win    bool // grants one client the right to fill: N or R of mg. Only the primary may grant it
-	Bound  bool // followers get a copy of what the primary has stored, as it is at that time, so an earlier delete wins. Only tests leave it unset
+	Bound  bool // the other replicas get a copy of what the primary has when it is read for them, not the client's set. So a delete in between wins. Only tests leave it unset
 	Stale  bool // I of md (marks the item stale) or of ms (stores as stale under an older cas)
 
-	// Conditional makes a set or a delete replace at each replica only the item that it saw
-	// there, so it removes nothing newer if it runs late. Other commands ignore it, and so
-	// does a set that is acknowledged before all replicas have it.
+	// Conditional makes a set or a delete replace at each replica only the item that it saw there,
+	// so it removes nothing newer if it runs late. Other commands ignore Conditional, and so does a
+	// set that is acknowledged before all replicas have the value.
 	Conditional bool
 }
 
@@ -60,14 +60,14 @@ type State uint8
 const (
 	In        State = iota // gets reads and writes
 	Returning              // gets all writes and no reads; it will be flushed
-	Filling                // In, and restarted or not identified yet: like Warming, but other proxies may see it as In, so the primary does not change
-	Warming                // gets writes and reads; a miss there decides nothing
-	Settling               // like Warming, and the next state is In: if that makes it the primary, commands that the primary decides are held until then
-	Leaving                // soon Out: others get its reads, and writes are held
+	Filling                // In, but restarted or not identified yet: used like Warming. Other proxies may still see it as In, so another replica does not become the primary
+	Warming                // gets writes and reads; its miss alone does not prove that the key is missing
+	Settling               // like Warming, and its next state is In. If it then becomes the primary, commands that the primary decides wait until then (Held)
+	Leaving                // soon Out: other replicas get its reads, and writes wait (Held)
 	Out                    // skipped
-	Suspect                // this instance can't reach it, but others may: others get its reads, and writes are held
+	Suspect                // this instance can't reach it, but other instances may: other replicas get its reads, and writes wait (Held)
 	Dirty                  // In, but missed a write to this key: not read until it is repaired
-	Gone                   // Out for this instance alone, which reaches no server of its pool: skipped, and Dirty after a write
+	Gone                   // this instance reaches no server of the replica's pool: it is skipped like Out, and Dirty after a write
 	NumStates
 )
 
@@ -88,7 +88,7 @@ const (
 	pending     Kind = iota
 	Hit              // a value; HD to mg
 	Miss             // END, EN
-	Marked           // a tombstone, recognized by its flags: a command is in progress, and this replica does not know the value
+	Marked           // a tombstone, recognized by its flags: a command on the key is in progress, and the replica has no value
 	Stored           // STORED, HD to ms
 	NotStored        // NOT_STORED, NS
 	Exists           // EXISTS, EX
@@ -114,5 +114,5 @@ type Outcome struct {
 	//   - Fetch: for incr and decr the item's number; for others 1 if the value is the one that the
 	//     command stores, or if there is nothing because that value has expired.
 	Value uint64
-	Late  bool // arrived so long after the others that another command may have run in between
+	Late  bool // the reply arrived so long after those of the other replicas that another command may have run in between
 }

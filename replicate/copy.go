@@ -10,10 +10,10 @@ package replicate
 type copying struct {
 	then      next
 	overwrite bool // an existing item is replaced
-	keep      bool // with overwrite: an existing item stays if the source has nothing. It may be the last copy, and a delete reaches this replica by itself. An item that a store has replaced is removed all the same
-	take      bool // another command's tombstone is taken over, after a while
+	keep      bool // with overwrite: an existing item stays if the source has no item. The existing item may be the last copy, and a delete would have reached this replica, too. But if the command's store replaced the item, it is removed
+	take      bool // after a delay (Wait), another command's tombstone is replaced
 	hit       bool // a source has the key
-	missed    bool // a source hasn't the key
+	missed    bool // a source does not have the key
 	other     bool // the value fetched last is not the one that the command has stored
 
 	rounds  uint8
@@ -21,18 +21,18 @@ type copying struct {
 	from    Mask  // the sources
 	sources Mask  // are sources not asked yet
 	guarded Mask  // are to be filled or dropped
-	made    Mask  // are guarded, and have nothing but our tombstone
-	taken   Mask  // are guarded, and have nothing but another command's tombstone, which we must not drop
-	waited  Mask  // had a tombstone whose owner got time (Wait)
-	claimed Mask  // have refused a claim in this round
+	made    Mask  // are in guarded, and have only the tombstone of this copy
+	taken   Mask  // are in guarded, and have only another command's tombstone, which this copy must not remove
+	waited  Mask  // had a tombstone of another command, which has got time to finish (Wait)
+	claimed Mask  // have refused a Claim in this round, because they have an item
 
 	copied   Mask // are like the source
 	left     Mask // have another command's tombstone, which was left alone
-	lost     Mask // were changed by another command in between
-	replaced Mask // have got the value in the place of another one
+	lost     Mask // were changed by another command between the look and the store
+	replaced Mask // have got the value, which has replaced another value
 	empty    Mask // have nothing, although the source may have the key
-	bad      Mask // are as before, or unknown
-	doubt    Mask // are bad, and may get the value, perhaps later
+	bad      Mask // have not got the value, or it is unknown whether they have
+	doubt    Mask // are in bad, and may still get the value, because a request to them has no reply
 
 	levelling
 }
@@ -42,8 +42,8 @@ type copying struct {
 type levelling struct {
 	targets Mask  // replicas to repair in this round
 	first   uint8 // the first ask of the first round with these targets
-	ahead   uint8 // the ask that fetched the source's number while the targets were looked at
-	level   bool  // the stored value is the one that was there already
+	ahead   uint8 // the ask that fetched the source's number while the looks at the targets were in flight
+	level   bool  // the value stored at the targets is the one that they already had
 }
 
 func (r *Rule) copyThen(then next, targets, sources Mask, overwrite bool) {
@@ -52,7 +52,7 @@ func (r *Rule) copyThen(then next, targets, sources Mask, overwrite bool) {
 	r.copyRound(targets)
 }
 
-// maxRounds is how often a step is tried while others write the same key.
+// maxRounds is the maximum number of attempts of a step while other commands write the same key.
 const maxRounds = 3
 
 // countRounds is maxRounds for the repair of a counter. (Tests that explore all outcomes
@@ -78,11 +78,12 @@ func (r *Rule) copyRound(targets Mask) {
 	r.askAll(targets, first)
 }
 
-// levels reports whether followers are compared with the primary by their numbers. A
-// follower with the primary's number has all that the primary had counted then. It is only
-// written once more, if nothing has changed in between, so that looks of other proxies
-// there become void. This needs one look and one write, like a step. A fetch after the look
-// takes longer, and would lose against a proxy that counts without a pause.
+// levels reports whether followers are compared with the primary by their numbers (a counter). If a
+// follower has the primary's number, it has all increments that the primary had at that time. Its
+// value is only written again, on the condition that it has not changed. That gives it a new cas,
+// so requests of other proxies that depend on the old cas fail. This needs one look and one write.
+// A copy, which fetches after the look, takes longer, and would never succeed beside a proxy that
+// counts without a pause.
 func (r *Rule) levels() bool { return r.counts() && r.copy.then == closing }
 
 func (r *Rule) handleCopy(ask int, m Mask) {
@@ -136,9 +137,9 @@ func (r *Rule) handleClaim(ask int, e asked, m Mask) {
 		c.left |= m
 	case e.step == Look && k == Miss && c.claimed&m == 0:
 		r.ask(i, Claim)
-	case e.step == Look && k == Miss: // there was an item when we claimed
+	case e.step == Look && k == Miss: // the replica had an item when it refused the Claim
 		c.lost |= m
-	default: // a late claim expires by itself
+	default: // if the Claim runs late, its tombstone expires
 		c.bad |= m
 	}
 	switch {
@@ -170,7 +171,7 @@ func (r *Rule) level() {
 	}
 }
 
-// fetch asks the next source, complete ones first.
+// fetch reads the value from the next source; complete replicas come first.
 func (r *Rule) fetch() {
 	c := &r.copy
 	if c.guarded == 0 {
@@ -210,8 +211,9 @@ func (r *Rule) handleFetch(ask int, k Kind) {
 	}
 }
 
-// drop removes what is guarded, because the source has nothing or none has replied. A value
-// that was there before is removed only in the first case.
+// drop removes the items of the replicas in guarded. The reason is that the source does not have
+// the key, or that no source has replied. A value that existed before this copy is removed only in
+// the first case.
 func (r *Rule) drop() {
 	c := &r.copy
 	gone := c.guarded &^ c.taken
@@ -219,7 +221,7 @@ func (r *Rule) drop() {
 		gone = c.made
 	}
 	switch kept := c.guarded &^ gone; {
-	case !c.missed || c.keep && c.then == starting: // a source that is not filled may lack what another proxy has written
+	case !c.missed || c.keep && c.then == starting: // a source that is not filled may lack a value that another proxy has written
 		c.bad |= kept
 	case c.then == closing:
 		r.needsCopy |= kept
@@ -245,11 +247,11 @@ func (r *Rule) handleFill(e asked, m Mask) {
 			c.doubt |= m
 		}
 	case k.refused() && e.step == Fill:
-		r.askFrom(int(e.replica), Drop, r.guard[e.replica]) // it refuses the value: having none is better than having another one
+		r.askFrom(int(e.replica), Drop, r.guard[e.replica]) // the replica refuses the value: having no value is better than having another value
 	case k.refused():
 		c.bad |= m
 	case k != Stored && k != Deleted:
-		// The command that changed it may have had an older value than ours.
+		// The command that changed the replica may have stored an older value than this copy would.
 		c.lost |= m
 		c.replaced &^= m
 	case e.step == Fill && c.replaced&m != 0:
@@ -266,8 +268,8 @@ func (r *Rule) handleFill(e asked, m Mask) {
 	case c.level:
 		c.copied |= c.replaced
 	case c.hit && c.replaced != 0:
-		// The replaced value may have been newer than the fetched one. The replica has no
-		// tombstone, so that the last copy is not lost with the source.
+		// The replaced value may have been newer than the fetched one. The replica gets no
+		// tombstone instead of its value: if the source then failed, the last copy would be lost.
 		r.stage = checking
 		r.askFrom(int(r.asks[c.fetched].replica), Check, c.fetched)
 		return
@@ -275,7 +277,7 @@ func (r *Rule) handleFill(e asked, m Mask) {
 	r.copyEnd()
 }
 
-// handleCheck records whether the source still has what was copied.
+// handleCheck records whether the source still has the value that was copied.
 func (r *Rule) handleCheck(k Kind) {
 	c := &r.copy
 	switch {
@@ -289,13 +291,12 @@ func (r *Rule) handleCheck(k Kind) {
 	r.copyEnd()
 }
 
-// copyEnd ends a round. Replicas that others have changed in between are copied to again.
+// copyEnd ends a round. Replicas that other commands have changed in between get another copy.
 //
-// Counters are written by many proxies at once. If those count without a pause, one of them
-// is always first: three rounds were not enough for one client in a hundred, nor were
-// twenty for one in ten thousand. Each lost round is a count of another proxy that
-// succeeded, so there are many rounds. The asks of a round without a result are discarded,
-// because only so many asks fit.
+// Counters are written by many proxies at once. If those count without a pause, one of them is
+// always first: three rounds were not enough for one client in a hundred, nor were twenty for one
+// in ten thousand. Each lost round is an increment by another proxy that succeeded, so many rounds
+// are allowed. The asks of a round without a result are discarded, because only so many asks fit.
 func (r *Rule) copyEnd() {
 	c := &r.copy
 	switch {
@@ -327,7 +328,7 @@ func (r *Rule) roomForARound() bool {
 	return int(r.n)+5*n+1+r.copy.from.Len()+after <= maxAsks
 }
 
-// copyDone continues with the step that the copying was for.
+// copyDone continues the command after a copy: see next.
 func (r *Rule) copyDone() {
 	c := &r.copy
 	r.stage = done
@@ -349,7 +350,7 @@ func (r *Rule) copyDone() {
 	case asking:
 		switch {
 		case c.lost != 0:
-			r.forward() // another command has stored one there, or has removed it again
+			r.forward() // another command has stored a value there, or has removed the value again
 		case c.copied == 0:
 			r.abandon()
 		case c.missed && !c.hit:
@@ -358,7 +359,7 @@ func (r *Rule) copyDone() {
 			r.forward()
 		}
 	case closing:
-		r.unsure = r.unsure || c.other && r.binds() // the value is newer, or an older one that was restored from a follower that never had ours
+		r.unsure = r.unsure || c.other && r.binds() // the primary has a newer value, or an older value that was restored from a follower without this command's value
 		r.stored |= c.copied
 		r.clean |= c.copied & r.stale
 		r.without |= c.empty
@@ -379,7 +380,7 @@ func (r *Rule) copyDone() {
 	case moving:
 		r.clean |= c.copied
 		switch {
-		case c.missed && !c.hit: // another proxy has moved it
+		case c.missed && !c.hit: // another proxy has moved the key
 			r.settle(Answered, -1)
 		case c.copied != r.takes&^(1<<r.lead) || r.away != 0:
 			r.abandon()

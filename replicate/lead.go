@@ -19,7 +19,7 @@ func (r *Rule) prepare() {
 		r.start()
 		return
 	}
-	if r.through { // another proxy may have written it since, so it may be the only copy
+	if r.through { // another proxy may have written the value since, so it may be the only copy
 		r.abandon()
 		return
 	}
@@ -86,16 +86,16 @@ func (r *Rule) forward() {
 	}
 }
 
-// preview asks what the command would make of the value at follower i.
+// preview asks follower i for the size or number that the command would produce there.
 func (r *Rule) preview(i int) { r.guard[i] = uint8(r.ask(i, Preview)) }
 
 // rest returns the followers, which repeat what the primary has done.
 func (r *Rule) rest() Mask { return r.takes &^ (1 << r.lead) &^ r.dirty &^ r.failedLeads }
 
-// others returns the replicas that may have a key that the primary hasn't.
+// others returns the replicas that may have a key that the primary does not have.
 func (r *Rule) others() Mask { return (r.in | r.warm) &^ (1 << r.lead) &^ r.failedLeads }
 
-// see looks at the item that a replace, or a command that leaves the item stale, would
+// see sends a Look at the item that a replace, or a command that leaves the item stale, would
 // change.
 func (r *Rule) see() {
 	r.stage = leading
@@ -138,19 +138,19 @@ func (r *Rule) handleLead(ask int, o Outcome) {
 		r.looked = uint8(r.ask(int(r.lead), Look)) + 1
 		return
 	case look == Hit && r.rounds < maxRounds && r.roomToLook() && (k == Marked || k == ClientError && r.counts()):
-		r.rounds++ // it may have been a tombstone then, so nothing was changed
+		r.rounds++ // when the command ran at the primary the key may have been a tombstone, so the command has changed nothing
 		r.forward()
 		return
-	case k == Marked || look == Miss && k == ClientError && r.counts(): // it was a tombstone then, and is none any more
+	case k == Marked || look == Miss && k == ClientError && r.counts(): // when the command ran at the primary the key was a tombstone, but the look after it found none
 		r.marked = true
 		r.elsewhere()
 		return
 	}
 	r.reply = int8(r.main)
 	switch {
-	case k == ClientError && r.counts() && look != Hit: // it may have met a tombstone
+	case k == ClientError && r.counts() && look != Hit: // the command may have found a tombstone
 		r.abandon()
-	case r.succeeded(k) && r.joins() && look != Hit: // it is unknown what it was appended to
+	case r.succeeded(k) && r.joins() && look != Hit: // it is unknown whether the append changed a value or a tombstone
 		r.leadFailed(m, InDoubt)
 	case main.step == Swap && k == Stored:
 		r.hits, r.guard[r.lead] = m, r.main
@@ -167,7 +167,7 @@ func (r *Rule) handleLead(ask int, o Outcome) {
 			r.needsCopy |= r.failedLeads
 		}
 		r.follow()
-	case main.step == Store && k != ClientError && k != ServerError && !k.failed(): // another write came first
+	case main.step == Store && k != ClientError && k != ServerError && !k.failed(): // another write has changed the item first
 		if r.rounds++; r.rounds >= maxRounds || !r.roomToBury() {
 			r.settle(Unmet, -1)
 			r.giveBack()
@@ -180,7 +180,7 @@ func (r *Rule) handleLead(ask int, o Outcome) {
 		}
 	case k.failed():
 		r.leadFailed(m, k)
-	case r.held != 0 && r.absent(k): // it was there before, and the followers no longer have it
+	case r.held != 0 && r.absent(k): // the primary had the item at the look, and by now the followers have lost it
 		r.settle(Unmet, -1)
 		r.giveBack()
 	case r.held != 0:
@@ -209,10 +209,11 @@ func (r *Rule) giveBack() {
 // leadSeen handles the look of a replace, or of a command that leaves the item stale. If
 // such a delete finds nothing, the values of the others are removed as by any delete.
 //
-// If it finds an item, the item becomes stale when all followers have their tombstones. It
-// needs no second look, unlike theirs. A proxy that stores another value there after that
-// has looked before it fetched from the others, and they had tombstones. If the item is
-// lost, the others have nothing to restore.
+// If it finds an item, the item becomes stale when all followers have their tombstones. The primary
+// needs no second look, unlike the followers. If another proxy copies a value to the primary after
+// that, it has read the primary's cas before it fetched from the other replicas, and they had
+// tombstones. If the primary loses the item, the other replicas have no value that could be
+// restored.
 //
 // An item stored under a token is not stale if the token matches, so the command then runs
 // as a cas. It also runs as a cas, which is refused, if the token is not that of an older
@@ -224,7 +225,7 @@ func (r *Rule) leadSeen(k Kind, m Mask) {
 	case k == Hit && (r.c.Op == Delete || r.makesStale()) && rest != 0:
 		r.guard[r.lead] = r.main
 		r.bury(rest, 0)
-	case r.makesStale() && r.held != 0: // the item was there, and is gone, or the server and its cas were restarted
+	case r.makesStale() && r.held != 0: // the item is gone since the look, or the server was restarted and assigns other cas values
 		r.settle(Unmet, -1)
 		r.giveBack()
 	case k == Hit:
@@ -238,7 +239,7 @@ func (r *Rule) leadSeen(k Kind, m Mask) {
 	case k == Miss:
 		r.stage = done
 		r.settle(Absent, -1)
-	case r.c.Op == Delete && r.c.If: // the token matched, and the followers don't know
+	case r.c.Op == Delete && r.c.If: // the client's token matched at the primary, but the followers still have the value
 		r.dirty |= rest &^ r.held
 		r.settle(Unmet, -1)
 		r.giveBack()
@@ -269,10 +270,10 @@ func (r *Rule) met() {
 	r.elsewhere()
 }
 
-// elsewhere asks the others, because the primary has no value. It does not grant the right
-// to fill a key while a command is in progress on it. If another replica had the key, and
-// another proxy kept it from being copied to the primary, the others are asked again
-// instead of reporting a miss.
+// elsewhere sends the command to the other replicas, because the primary has no value. It does not
+// grant the right to fill a key while a command on the key is in progress. If another replica had
+// the key, but a write of another proxy prevented the copy to the primary, the other replicas are
+// asked again and no miss is reported.
 func (r *Rule) elsewhere() {
 	asks := r.c.Op != Debug && !r.c.Vivify && !r.c.Win
 	switch {
@@ -296,7 +297,7 @@ func (r *Rule) tooLarge() bool {
 	return r.joins() && r.asks[r.main].kind == NotStored && r.copy.copied.Has(int(r.lead)) && !r.copy.hit
 }
 
-// maxLooks is how often the others are asked for a key that the primary hasn't.
+// maxLooks is how often the other replicas are asked for a key that the primary does not have.
 const maxLooks = 2
 
 // roomToLook reports whether enough asks are left for one more look, a copy of the
@@ -347,7 +348,8 @@ func (r *Rule) leadFailed(m Mask, k Kind) {
 		switch {
 		case readsAtOne(r.c), r.c.Op == Touch:
 		default:
-			// It may run or not: the others are repaired from the primary.
+			// The command may still run at the primary or not: the other replicas are repaired from
+			// the primary.
 			r.overwrite |= r.takes &^ m
 			r.from = r.lead
 		}
@@ -369,8 +371,8 @@ func (r *Rule) handlePeek(k Kind) {
 	}
 }
 
-// lookElsewhere asks the others for a key that the primary hasn't. A replica that can't be asked, or
-// failed before, has not reported whether it has the key.
+// lookElsewhere asks the other replicas for a key that the primary does not have. For a replica
+// that can't be asked, or has failed before, it stays unknown whether it has the key.
 func (r *Rule) lookElsewhere() {
 	r.looks++
 	r.known = false
@@ -404,9 +406,9 @@ func (r *Rule) handleLook(ask int) {
 	r.lookNext()
 }
 
-// nowhere ends a look that found the key at no replica that replies. A primary that is
-// incomplete, or has a tombstone, can't decide alone that there is none. With ReadThrough
-// no primary can. A value at a stale replica then counts as for a read: see readNothing.
+// nowhere handles the case that no replica that replies has the key. A primary that is incomplete,
+// or has a tombstone, does not alone prove that the key does not exist. With ReadThrough no primary
+// can. A value at a stale replica then counts as for a read: see readNothing.
 func (r *Rule) nowhere() {
 	unasked := r.silent
 	if r.through && r.in == 0 {
@@ -439,7 +441,8 @@ func (r *Rule) followerStep() Step {
 	return Put
 }
 
-// binds reports whether the followers get what the primary has stored by a guarded copy.
+// binds reports whether the followers get the primary's value by a guarded copy, and not the
+// client's request.
 func (r *Rule) binds() bool { return r.c.Bound && r.followerStep() == Put || r.makesStale() }
 
 // makesStale reports whether the command stores a value, and leaves it stale if its token is
@@ -455,7 +458,7 @@ func (r *Rule) follow() {
 		rest = 0
 	}
 	r.stage = following
-	if r.binds() { // a delete may finish before the followers would get it
+	if r.binds() { // a delete by another proxy could finish before the followers get the client's value
 		r.differ, rest = rest, 0
 	}
 	if d == Join || d == Count || d == Extend {
@@ -475,14 +478,14 @@ func (r *Rule) follow() {
 	}
 }
 
-// step makes a follower repeat what the primary has done, if the result is the same and
-// nothing has changed since the look. So a follower never has what the primary never had,
-// even if it runs the step late. A follower that differs is looked at twice: it may only
-// lack another proxy's step that has yet to arrive.
+// step makes a follower repeat what the primary has done, if the result is the same and nothing has
+// changed since the look. So a follower never has a value that the primary never had, even if it
+// runs the step late. If a follower differs, it gets a second look: the request of another proxy
+// may not have reached it yet.
 //
-// For a counter, the same number does not prove that only this count is missing: an incr
-// and a decr of another proxy cancel out. So after the look the primary is asked first
-// whether its number has changed.
+// For a counter, the expected number does not prove that only this command is missing at the
+// follower, because an incr and a decr of another proxy cancel out. So after the look, the
+// primary's number is fetched before the step is sent.
 func (r *Rule) step(i int) {
 	m := Mask(1) << i
 	switch seen := r.asks[r.guard[i]]; {
@@ -490,7 +493,7 @@ func (r *Rule) step(i int) {
 		r.dirty |= m
 		r.overwrite |= m
 	case seen.kind == Hit && r.foreseen[i] == r.number && r.counts():
-		if r.ready == 0 || r.later < r.given { // one fetch for all steps that are sent together
+		if r.ready == 0 || r.later < r.given { // all steps that are sent together need only one fetch
 			r.later = uint8(r.ask(int(r.lead), Fetch))
 		}
 		r.ready |= m
@@ -508,7 +511,7 @@ func (r *Rule) handleFollow(ask int, m Mask, o Outcome) {
 	k, d := o.Kind, r.asks[ask].step
 	r.late = r.late || o.Late && r.joins()
 	switch {
-	case d == Fetch && ask != int(r.later): // another look came after that
+	case d == Fetch && ask != int(r.later): // a second look at the follower was sent after that fetch
 	case d == Fetch && k == Hit && o.Value == r.number:
 		for ; r.ready != 0; r.ready &= r.ready - 1 {
 			i := r.ready.first()
@@ -533,7 +536,7 @@ func (r *Rule) handleFollow(ask int, m Mask, o Outcome) {
 		switch {
 		case k == InDoubt && d == Put:
 			r.undo |= m
-		case d == Join || d == Count: // what was there is not replaced by it
+		case d == Join || d == Count: // a Join or Count does not replace the value that the follower has
 			r.overwrite |= m
 		}
 	case k == Stored && (d == Put || d == Join),
@@ -551,10 +554,10 @@ func (r *Rule) handleFollow(ask int, m Mask, o Outcome) {
 	}
 }
 
-// followed runs when all followers have replied: those that differ get a copy.
+// followed runs when all followers have replied: those with another value get a copy.
 func (r *Rule) followed() {
 	switch {
-	case r.late: // an eviction and another proxy's repair of the primary may have removed it; neither shows in the size
+	case r.late: // a follower's reply was late. Meanwhile the primary may have evicted the item, or another instance's repair may have replaced it; the follower's reply, a size, shows neither
 		r.askFrom(int(r.lead), Check, r.main)
 	case r.differ != 0:
 		r.copyThen(closing, r.differ, 1<<r.lead, r.followerStep() != Extend || r.differ&r.stale != 0)
@@ -563,8 +566,8 @@ func (r *Rule) followed() {
 	}
 }
 
-// finish settles a command that the primary has done. Refusals before that are not shown to
-// the client.
+// finish settles a command that the primary has carried out. The client does not see earlier
+// refusals.
 func (r *Rule) finish() {
 	r.stage = done
 	if r.stored.Len() >= int(r.need) && !r.unsure {

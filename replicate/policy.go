@@ -14,7 +14,7 @@ type Policy struct {
 	Apart       Apart
 	Read        Read
 	Ack         Ack
-	ReadThrough bool          // a miss at a healthy replica is confirmed by the others; while one is warming it always is
+	ReadThrough bool          // a miss at a healthy replica must be confirmed by the other replicas. While a replica is warming, this is always so
 	Hedge       time.Duration // delay after which a read without a reply also asks the next replica; 0: never
 	RepairRate  int           // keys per second that are copied to one replica; 0: no repair
 }
@@ -37,7 +37,8 @@ func (a Apart) String() string { return [...]string{"host", "zone", "server"}[a]
 // Read is the rule by which a read selects the first replica to ask.
 type Read uint8
 
-// The rules. With each of them, a hit wins over a healthy miss, and that over an error.
+// The rules. With each of them, a hit has priority over a miss of a healthy replica, and such a
+// miss over an error.
 const (
 	First   Read = iota // the first healthy replica in the key's order
 	Nearest             // one in this instance's own zone, else First

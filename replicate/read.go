@@ -5,7 +5,7 @@ package replicate
 func (r *Rule) beginRead(how Read, near Mask, spread uint64) {
 	if r.in|r.warm == 0 {
 		if r.stale != 0 && r.away == 0 && !r.through {
-			r.settle(Absent, -1) // the value that the dirty replicas missed is lost, or another proxy has written since
+			r.settle(Absent, -1) // the value that the dirty replicas have missed is lost, or another proxy has written the key since
 		} else {
 			r.settle(Refused, -1)
 		}
@@ -19,8 +19,8 @@ func (r *Rule) beginRead(how Read, near Mask, spread uint64) {
 	case Spread:
 		r.queue(r.in, spread)
 	default:
-		// A primary that is being filled has no wrong values. It may have a new value
-		// before all other replicas do.
+		// A primary that is being filled has no wrong values. It may get a new value before all
+		// other replicas.
 		filling = r.warm & (1 << r.lead)
 		r.queue(filling, 0)
 		r.queue(r.in, 0)
@@ -29,7 +29,7 @@ func (r *Rule) beginRead(how Read, near Mask, spread uint64) {
 	r.stage = reading
 	r.readNext()
 	for how == Fastest && r.at < r.last {
-		r.confirm = true // all have been asked, so wait for all
+		r.confirm = true // all replicas have been asked, so the rule waits for all replies
 		r.readNext()
 	}
 }
@@ -80,9 +80,9 @@ func (r *Rule) handleRead(ask int) {
 // one with the key. A miss at an incomplete replica, and a tombstone, count only if no
 // replica is left to ask.
 //
-// With ReadThrough a stale replica counts as failed if another has a tombstone, or if no
-// complete replica has missed. It was stale because of a value that is gone since. What it
-// has may be the only copy of another proxy's write.
+// With ReadThrough a stale replica counts as failed if another has a tombstone, or if no complete
+// replica has missed. The value that made it stale is gone by now. So its own value may be the only
+// copy of another proxy's write.
 func (r *Rule) readNothing() {
 	missed, failed, shown := -1, r.away != 0, -1
 	complete := false
@@ -114,7 +114,8 @@ func (r *Rule) readNothing() {
 	}
 }
 
-// readRepair returns the replicas that should get what was read, and the source.
+// readRepair returns the replicas that should get a copy of the value that was read, and the source
+// of that copy.
 func (r *Rule) readRepair() (Mask, int) {
 	var missed Mask
 	source, marked := -1, false

@@ -18,9 +18,9 @@ type Verdict uint8
 
 // The verdicts.
 const (
-	Answered Verdict = iota // the reply of ask Answer. If that was neither the client's request nor a Store, its meaning in the client's protocol
-	Done                    // the command is done, though no reply says so in the client's protocol: DELETED
-	Absent                  // a miss, NOT_FOUND or NOT_STORED, whatever value the replicas have or had
+	Answered Verdict = iota // the client gets the reply to the ask Answer. If that ask was neither the client's request nor a Store, the reply must be translated to the client's protocol
+	Done                    // the command is done, but no server has sent the reply for the client: DELETED
+	Absent                  // the client gets a miss, NOT_FOUND or NOT_STORED, whatever value the replicas have or had
 	Held                    // the write can be neither sent nor acknowledged now. Begin again when the replicas change; at the deadline reply SERVER_ERROR
 	Refused                 // no replica can be asked: SERVER_ERROR, or what get_errors sets
 	Unmet                   // too few replicas stored the write, or none could reply: SERVER_ERROR (the line of ask Answer if that is not -1)
@@ -32,9 +32,9 @@ type Settlement struct {
 	Answer    int  // the ask whose reply the client gets, or -1
 	Dirty     Mask // missed the write: not read for this key until repaired
 	Clean     Mask // no longer dirty for this key
-	Undo      Mask // may run a set late: a tombstone follows it on the same connection
+	Undo      Mask // may still run a set late: the caller sends a tombstone after it on the same connection
 	Repair    Mask // should be repaired from Source in the background: Mend
-	Overwrite Mask // those of Repair that may have something that the Source hasn't: the repair replaces it
+	Overwrite Mask // those of Repair that may have a value that the Source does not have: the repair replaces it
 	Source    int  // the source of the repair, or -1
 }
 
@@ -44,23 +44,23 @@ type Rule struct {
 	c       Command
 	class   class
 	stage   stage
-	confirm bool // a miss of one replica is confirmed by the others
+	confirm bool // a miss of one replica must be confirmed by the other replicas
 	through bool // a miss counts only if all replicas report it
-	chosen  bool // all replicas get one cas, by E
-	looks   int8 // how often the others were asked for a key that the primary hasn't
-	known   bool // while looking for a key that the primary hasn't: another replica had it
-	marked  bool // the primary has a tombstone: only the others can confirm a miss
-	late    bool // a follower's reply was late
-	unsure  bool // the value that the followers repeat, or that a review checks, may be lost since
-	peeked  bool // the primary was asked for the key before the command
+	chosen  bool // all replicas get the same cas, by the meta flag E
+	looks   int8 // how often the other replicas were asked for a key that the primary does not have
+	known   bool // in the stage looking: another replica had the key
+	marked  bool // the primary has a tombstone, so only the other replicas can confirm a miss
+	late    bool // a reply of a replica other than the primary was late
+	unsure  bool // the value that the followers are about to get, or that a review checks, may be lost by now
+	peeked  bool // the primary got a look before the command (stage peeking)
 
 	lead   int8   // the primary; for a read at one replica, that replica
 	need   int8   // number of replicas that must store the write
-	reply  int8   // the ask whose reply the client gets when the copies have settled
+	reply  int8   // the ask whose reply the client gets after the copies to the followers
 	number uint64 // the result at the primary: a count, or the size after an append
 
 	said
-	standing
+	groups
 	effect
 	marks
 	turns
@@ -79,11 +79,11 @@ type said struct {
 	answer  int8 // the ask whose reply the client gets, or -1
 }
 
-// standing groups the replicas by their use. The comment of a mask says what its replicas
+// groups has the replicas in groups, by their use. The comment of a mask says what its replicas
 // have in common.
-type standing struct {
-	in          Mask // have all values that they should have
-	warm        Mask // are readable, but a miss there decides nothing: Warming, Settling or Filling
+type groups struct {
+	in          Mask // are In and not dirty: have all values that they should have
+	warm        Mask // are readable, but their miss alone proves nothing: Warming, Settling or Filling
 	stale       Mask // are dirty for this key
 	away        Mask // can't be asked: Leaving or Suspect; for a Flush also Gone
 	gone        Mask // are skipped, and miss writes: Gone
@@ -95,14 +95,14 @@ type standing struct {
 // common.
 type effect struct {
 	stored    Mask // have stored the write
-	without   Mask // haven't the write, and nothing that must be replaced: they only get a copy
+	without   Mask // have not got the write, and have no value that must be replaced: they only get a copy
 	dirty     Mask // have another value, or an unknown one
-	undo      Mask // those of dirty that may run it late, or must not have it
+	undo      Mask // those of dirty that may run the write late, or must not have the written value
 	clean     Mask // were dirty and are not any more
-	tardy     Mask // replied to a set so late that others may have lost it since
-	waited    Mask // while a set is reviewed: have a tombstone, and its owner has been given some time
-	overwrite Mask // may have something that the primary hasn't: a copy replaces it
-	needsCopy Mask // are right except for their TTL, or may differ from a primary in doubt
+	tardy     Mask // replied to a set so late that other replicas may have lost the value since
+	waited    Mask // in the stage reviewing: have a tombstone of another command, which has got time to finish
+	overwrite Mask // may have a value that the primary does not have: a copy replaces it
+	needsCopy Mask // have the right value but another TTL, or may differ from a primary whose reply is missing
 	from      int8 // the replica that the repair copies from; -1: the primary
 }
 
@@ -110,26 +110,26 @@ type effect struct {
 type marks struct {
 	held   Mask       // have a tombstone of this command
 	hits   Mask       // had a value that a delete removed
-	intact Mask       // those of held where it was still there when all had theirs
-	again  Mask       // followers that were looked at a second time
-	guard  [Max]uint8 // by replica: the ask that saw or placed what is there
-	rounds uint8      // rounds of a delete, or of a replace that other writes overtake
+	intact Mask       // those of held that still had their tombstone when all replicas had one
+	again  Mask       // followers that got a second look
+	guard  [Max]uint8 // by replica: the ask that found or stored its present item
+	rounds uint8      // attempts of a delete, or of a replace, that started again because of other writes
 	races  uint8      // of a conditional command: how often another write ran between a look and the request that depends on it
-	main   uint8      // the ask by which the primary decides the command
-	looked uint8      // the Look or Review sent with main, plus 1; 0: none. For grants the number of a Look, without the 1
-	ready  Mask       // followers that will count if the primary still has its number
-	later  uint8      // the last ask that fetched that number
+	main   uint8      // the ask that carries the command to the primary
+	looked uint8      // 1 plus the number of the Look or Review sent with main; 0: none. For class grants the number of a Look, without the 1
+	ready  Mask       // followers that get the client's incr or decr if the primary's number is unchanged
+	later  uint8      // the last ask that fetched the primary's number
 
 	foreseen [Max]uint64 // by replica: the size or number that the command would produce there
 }
 
-// turns lists the replicas that are asked one after the other: by a read, or when looking
-// for a key that the primary hasn't.
+// turns lists the replicas that are asked one after the other: by a read, or in the stage looking,
+// for a key that the primary does not have.
 type turns struct {
 	order  [Max]uint8
 	at     uint8 // index of the next replica in order
 	last   uint8 // the length of order
-	silent Mask  // when looking: have not reported whether they have the key
+	silent Mask  // in the stage looking: have not reported whether they have the key
 }
 
 // askList holds all asks of the command, in the order in which they were made.
@@ -158,12 +158,12 @@ type class uint8
 
 const (
 	reads  class = iota // one replica after the other until the first hit
-	alone               // one replica; others only confirm a miss
+	alone               // one replica; other replicas are only asked to confirm a miss
 	all                 // all replicas at once
 	buries              // all replicas get a tombstone, which is then removed
-	grants              // one after the other in the key's order; all must grant
+	grants              // an add: one replica after the other must store a tombstone, and all must succeed
 	leads               // the primary, then the followers
-	mends               // no client command: a repair of one replica, or a key leaves a former holder
+	mends               // no client command: a repair of one replica, or the removal of a key from a server that had it before a reload
 )
 
 // stage is the purpose of the asks in flight.
@@ -173,37 +173,37 @@ const (
 	done stage = iota
 	reading
 	spreading // class all: the command was sent to all replicas
-	reviewing // set: check that the early replicas still have the value
-	burying   // class buries, in their order: place tombstones
+	reviewing // class all, for a set: check that the replicas that replied early still have the value
+	burying   // class buries, in the order of the replicas: store tombstones
 	verifying
 	unearthing
-	granting  // class grants, in their order: a claim at one replica after the other
-	storing   // the value replaces all claims, the primary's first
-	revoking  // the claims and values of the add are removed
+	granting  // class grants, in their order: an add stores a tombstone (claim) at one replica after the other
+	storing   // class grants: the client's value replaces the tombstones (claims) that the add has stored, the primary's first
+	revoking  // class grants: the add failed at a replica, so the tombstones (claims) and values that it has stored are removed
 	leading   // class leads or alone: the primary was asked
-	remarking // the command has changed a tombstone, which is replaced
+	remarking // the command has changed a tombstone: a fresh tombstone replaces it
 	emptying  // the dirty primary has no source for a repair, so the key is removed there
 	peeking   // check that an incomplete primary has the key, before it creates one
-	looking   // the primary hasn't the key; ask the others
+	looking   // the primary does not have the key: ask the other replicas
 	following // class leads: the followers were asked
 	sweeping  // replicas that refused a value lose their old one
-	claiming  // copying, in its order
+	claiming  // first stage of a copy of the key: store a tombstone at the replica that lacks the key
 	fetching
 	filling
 	checking
-	seeking // Move: ask the former holder for the key
-	leaving // Move: remove it there
+	seeking // Move: read the key at the server that had it before a reload
+	leaving // Move: remove the key from that server
 )
 
-// next is the step after a copying.
+// next is what follows a copy of the key.
 type next uint8
 
 const (
 	starting next = iota // run the command: its dirty primary has been repaired
-	asking               // ask the primary again: it has now what others had
+	asking               // send the command to the primary again: it now has the value of another replica
 	closing              // finish: the followers that differed are repaired
 	refusing             // reply with the refusal of the replica that refused an add
-	mending              // nothing: the repair is the whole rule
+	mending              // nothing: the copy was a repair, not part of a command
 	moving               // remove the key at the former holder
 )
 
@@ -248,7 +248,7 @@ func Begin(p Policy, c Command, replicas []Replica, spread uint64) Rule {
 	r.through = p.ReadThrough
 	r.chosen = r.chosen && changesValue(c)
 	r.need = int8(need(p.Ack, c, count))
-	if c.Op == Set && p.Ack != AckAll { // other replicas may get the value after the client has its reply
+	if c.Op == Set && p.Ack != AckAll { // with this policy other replicas may get the value after the client has its reply
 		r.c.Conditional = false
 	}
 
@@ -298,8 +298,8 @@ func Begin(p Policy, c Command, replicas []Replica, spread uint64) Rule {
 }
 
 // sortOut groups the replicas by state. near are in this instance's own zone; settling and
-// returning are in these states. calm is true if all that are not skipped are In. count is
-// the number of replicas that a write's acknowledgement counts.
+// returning are in these states. calm is true if all replicas that are not skipped are In. count is
+// the number of replicas that may count for the acknowledgement of a write.
 func (r *Rule) sortOut(replicas []Replica) (near, settling, returning Mask, calm bool, count int) {
 	calm = true
 	for i, m := range replicas {
@@ -310,7 +310,7 @@ func (r *Rule) sortOut(replicas []Replica) (near, settling, returning Mask, calm
 		switch {
 		case m.State == Out:
 			continue
-		case m.State == Gone && r.c.Op != Flush: // a flush that it misses would not be recorded anywhere
+		case m.State == Gone && r.c.Op != Flush: // if the replica missed the flush, no ledger would record that
 			r.gone |= bit
 			continue
 		}
@@ -526,7 +526,7 @@ func (r *Rule) Settled() (Settlement, bool) {
 	case r.stored != 0:
 		s.Dirty |= (r.away | r.gone) & r.behind()
 	}
-	if r.verdict == Unmet { // they may have a write that was not acknowledged, but lack none
+	if r.verdict == Unmet { // these replicas may have a write that was not acknowledged, but have missed none
 		s.Dirty &^= r.overwrite &^ r.undo
 	}
 	s.Clean &^= s.Dirty
@@ -554,7 +554,7 @@ func (r *Rule) Settled() (Settlement, bool) {
 // behind returns the replicas that become dirty if a write doesn't reach them.
 func (r *Rule) behind() Mask {
 	if r.class == alone || r.followerStep() == Extend {
-		return 0 // replicas without the write have the same value, only with a shorter TTL
+		return 0 // replicas that missed the command have the same value, only with a shorter TTL
 	}
 	return ^Mask(0)
 }

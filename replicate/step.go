@@ -12,13 +12,13 @@ const (
 	Put                          // the client's value, flags and exptime, unconditionally: set, ms without C, E, I and mode
 	Join                         // the client's append or prepend, if nothing has changed since ask Guard
 	Count                        // the client's incr or decr, if nothing has changed since ask Guard; shows its number
-	Extend                       // mg k s f c T, with the client's exptime. Marked if it has extended a tombstone
+	Extend                       // mg k s f c T, with the client's exptime. The outcome is Marked if the item is a tombstone, whose TTL it has then extended
 	Remove                       // md k
 	Fetch                        // value, flags, remaining TTL and cas: mg k v f t s c. Changes nothing
 	Look                         // mg k s f c: Hit, Marked or Miss. Changes nothing
-	CompareVersion               // like Look, and compares the client's token with the cas there: Exists if the token is newer, because nothing would be stored then
+	CompareVersion               // like Look, and compares the client's token with the item's cas. The outcome is Exists if the token is newer, because then the command would store nothing
 	Preview                      // like Look, and returns the result that the command would have: the size after an append, the number after an incr
-	Review                       // like Look, but Exists if the item differs from the state that ask Guard, right before it, left
+	Review                       // like Look, but the outcome is Exists if the item is not as the ask Guard, sent right before it, has left it
 	Check                        // like Look, but Exists if the item's cas is not the one that ask Guard returned. After a set, which returns none, Exists if the value is not the client's
 	Claim                        // ms k 0 ME F<M> T<T> c: Stored, a tombstone that guards Fill, Store and Drop; or NotStored
 	PlaceTombstone               // ms k 0 F<M> T<T> c: a tombstone that replaces whatever was there
@@ -27,7 +27,7 @@ const (
 	Fill                         // ms k C F T: stores what ask From fetched, if nothing has changed since ask Guard
 	Store                        // ms k C F T c: stores the client's value, if nothing has changed since ask Guard, and returns its reply; for its md I: md k I C
 	Drop                         // md k C: removes what ask Guard found or placed, if nothing has changed since
-	Wait                         // no request: a delay, so that the owner of a tombstone can finish
+	Wait                         // no request: a delay, so that the command that has stored a tombstone can finish
 	NumSteps
 )
 

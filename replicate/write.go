@@ -6,13 +6,13 @@ package replicate
 // bury begins a round of a delete: each replica gets a tombstone in the place of its
 // item, and when all are in place, a fresh one replaces each.
 //
-// If each tombstone was still there, there was a moment at which no replica had a value.
-// Each earlier claim of a copy was lost then, and no new claim could be made. A copy that
-// has taken over one of the tombstones since then has lost it to the fresh one. So whatever
-// is copied from then on was fetched after that moment.
+// If each tombstone was still there, there was a moment at which no replica had a value. Each
+// earlier claim of a copy was lost then, and no new claim could be made. A copy that has taken over
+// one of the tombstones since then has lost it to the fresh one. So any value that a copy stores
+// from then on was fetched after that moment.
 //
-// If one tombstone was gone, the round is repeated: what removed it may have restored a
-// value that was fetched before. The other tombstones stay in place, and an add needs a
+// If one tombstone was gone, the round is repeated: the command that removed the tombstone may have
+// restored a value that was fetched before. The other tombstones stay in place, and an add needs a
 // grant from all replicas. So a later round does not bury a lock that was granted since. The
 // replicas in held have their tombstones already.
 func (r *Rule) bury(m, held Mask) {
@@ -40,9 +40,9 @@ func (r *Rule) conditional() bool {
 // the tombstone, and a delete leaves it. approach reports whether it has sent another
 // request to the replica.
 //
-// If another proxy has written in between, the replica is looked at again. After maxRounds
-// times it is asked without a condition: see Late writes in the package doc. A set that has
-// failed for its client stops, because a look may show a newer value by now.
+// If another proxy has written in between, the replica gets another look. After maxRounds times it
+// is asked without a condition: see Late writes in the package doc. A set that has failed for its
+// client stops, because a look may show a newer value by now.
 func (r *Rule) approach(ask int) bool {
 	if r.settled {
 		return false
@@ -88,7 +88,7 @@ func (r *Rule) handleTombstones(ask int, m Mask) {
 		r.guard[e.replica] = uint8(ask)
 	case r.stage == verifying && k == Stored:
 		r.intact |= m
-	case r.stage == unearthing && (k == Deleted || r.intact&m != 0): // what is left there is our tombstone, which expires
+	case r.stage == unearthing && (k == Deleted || r.intact&m != 0): // only this command's tombstone is left there, and it expires
 		r.stored |= m
 	case r.stage == burying || k.failed() || k.refused():
 		r.dirty |= m
@@ -98,7 +98,7 @@ func (r *Rule) handleTombstones(ask int, m Mask) {
 	}
 	disturbed := r.held &^ r.intact &^ r.dirty
 	lead := Mask(1) << r.lead
-	stale := r.c.Stale && (r.held|r.dirty)&lead == 0 // the primary keeps the item, stale
+	stale := r.c.Stale && (r.held|r.dirty)&lead == 0 // the primary keeps the item, marked as stale
 	switch {
 	case r.stage == unearthing:
 		r.buried()
@@ -145,8 +145,8 @@ func (r *Rule) verify() {
 	}
 }
 
-// unearth removes the tombstones, also those of a delete that will not be acknowledged. A
-// tombstone that another command has replaced is not ours to remove.
+// unearth removes the tombstones, also those of a delete that will not be acknowledged. A tombstone
+// that another command has stored instead stays.
 func (r *Rule) unearth() {
 	r.stage = unearthing
 	if r.intact != 0 {
@@ -176,7 +176,7 @@ func (r *Rule) buried() {
 		r.settle(Answered, int(r.reply))
 	case r.hits&(r.in|r.warm) != 0: // a value at replicas that are not read does not count
 		r.settle(Done, -1)
-	case r.through && r.in == 0 && r.hits&r.stale != 0: // it may be another proxy's, written since
+	case r.through && r.in == 0 && r.hits&r.stale != 0: // another proxy may have written that value since
 		r.settle(Unmet, -1)
 	default:
 		r.settle(Absent, -1)
@@ -195,7 +195,7 @@ func (r *Rule) handleSpread(ask int, m Mask) {
 		if r.c.Op != Flush {
 			r.clean |= r.stale & m
 		}
-	case k == InDoubt && d == Store && r.stale&m == 0: // it may replace the item that it saw, and nothing else
+	case k == InDoubt && d == Store && r.stale&m == 0: // if the Store runs late, it can only replace the item that the look before it found
 		if int(m.first()) == int(r.lead) {
 			r.from = r.lead
 			r.overwrite |= r.takes &^ m
@@ -256,9 +256,9 @@ func (r *Rule) spreadSettle() {
 	}
 }
 
-// spreadEnd removes the key where a set has left a value that the primary hasn't. If the
-// primary refused the set, that is the new value; if only other replicas refused it, their
-// old one.
+// spreadEnd removes values that differ from the primary's after a set. If the primary refused the
+// set, it removes the new value from the other replicas. If other replicas refused it, it removes
+// their old value.
 func (r *Rule) spreadEnd() {
 	if !r.settled {
 		r.review()
@@ -288,7 +288,7 @@ func (r *Rule) spreadEnd() {
 		case r.overwrite != 0:
 			r.from = r.lead
 		}
-		r.dirty = r.undo // no replica has the write: those that certainly haven't run it are right
+		r.dirty = r.undo // no replica has the write, so replicas that certainly have not run it are not dirty
 		return
 	default:
 		gone = refused
@@ -309,9 +309,9 @@ func (r *Rule) review() {
 	}
 }
 
-// handleReview records the outcome of a check. A replica that has nothing has no tombstone of
-// a repair either, and the next repair copies what all have now: the value was deleted,
-// evicted, or has expired. The owner of a tombstone gets some time.
+// handleReview records the outcome of a check. A replica without an item has no tombstone of a
+// repair either: its value was deleted, evicted, or has expired. The next repair copies the value
+// that the other replicas have then. If there is a tombstone, its command gets time to finish.
 func (r *Rule) handleReview(ask int, m Mask) {
 	switch e := r.asks[ask]; {
 	case e.kind == Hit:
@@ -337,7 +337,8 @@ func (r *Rule) handleReview(ask int, m Mask) {
 	r.spreadEnd()
 }
 
-// sweep removes the key where neither the primary's value nor the old one may stay.
+// sweep removes the key from the replicas in gone, which may keep neither the new value nor their
+// old one.
 func (r *Rule) sweep(gone Mask) {
 	if gone == 0 {
 		r.swept()
@@ -365,9 +366,9 @@ func (r *Rule) swept() {
 	}
 }
 
-// grant asks the next replica to grant an add, by a tombstone where there is nothing. A
-// replica that votes can't be left out, however many the policy asks for: it may be the only
-// one that another proxy asks, too.
+// grant asks the next replica to grant an add, by a tombstone where there is nothing. No replica
+// that votes may be left out, even if the policy requires fewer: it may be the only one that
+// another proxy asks.
 //
 // The primary is asked first, then the others in the key's order. It also gets the value
 // first, and only if its claim is still there. Then no replica had the tombstone of a delete
@@ -422,8 +423,8 @@ func (r *Rule) handleGrant(m Mask) {
 		r.stage = done
 		r.settle(Answered, ask)
 	case k == NotStored:
-		// It has an item: the replicas that granted before get a copy of it, or nothing if
-		// it is a tombstone.
+		// The replica has an item. The replicas that granted before get a copy of that item, or no
+		// copy if it is a tombstone.
 		r.reply = int8(ask)
 		r.copy = copying{then: refusing, from: m, sources: m, guarded: r.held, made: r.held}
 		r.fetch()
@@ -461,16 +462,17 @@ func (r *Rule) storeRest() {
 	}
 }
 
-// store makes a replica replace what was found or placed there by the value.
+// store sends the value to a replica, where it replaces the item that an earlier ask has found or
+// stored.
 func (r *Rule) store(i int) int {
 	ask := r.askFrom(i, Store, r.guard[i])
 	r.guard[i] = uint8(ask)
 	return ask
 }
 
-// handleStore records the outcome of a store. If the add is not acknowledged, the claims that
-// are still there are removed, and the value where it was stored. Each is removed by its
-// own cas, so no other command's item is.
+// handleStore records the outcome of a store. If the add is not acknowledged, the claims that are
+// still there are removed, and the value where it was stored. Each is removed by its own cas, so
+// the items of other commands stay.
 func (r *Rule) handleStore(ask int) {
 	if ask == int(r.main) && r.asks[ask].kind == Stored {
 		r.storeRest()
@@ -493,7 +495,7 @@ func (r *Rule) handleStore(ask int) {
 			r.stored |= m
 			r.clean |= m & r.stale
 		case k == Exists || k == NotFound:
-			r.without |= m // another command was there since: it gets a copy
+			r.without |= m // another command has replaced the tombstone: the replica gets a copy
 			r.held &^= m
 		case k.refused():
 			r.dirty |= m
@@ -521,16 +523,16 @@ func (r *Rule) handleStore(ask int) {
 	default:
 		r.settle(Unmet, shown)
 	}
-	if doubt.Has(int(r.lead)) { // its reply decides when it arrives
+	if doubt.Has(int(r.lead)) { // the primary's reply decides when it arrives
 		r.from = r.lead
 		r.needsCopy = r.takes &^ (1 << r.lead)
 	}
-	r.overwrite = (doubt | r.stored&^r.held) &^ (1 << r.lead) // what the primary hasn't must not stay
+	r.overwrite = (doubt | r.stored&^r.held) &^ (1 << r.lead) // a value that the primary does not have must be replaced
 	r.dirty, r.stored, r.without, r.clean = 0, 0, 0, 0
 	r.revoke(r.held)
 }
 
-// revoke removes what an add that is not acknowledged has left.
+// revoke removes the tombstones and values of an add that is not acknowledged.
 func (r *Rule) revoke(m Mask) {
 	r.stage = done
 	for ; m != 0; m &= m - 1 {

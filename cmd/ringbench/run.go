@@ -118,8 +118,8 @@ func checkSlow(s bench.Server) error {
 	return nil
 }
 
-// slowCommand is the subcommand "slow". The subcommand "tails" starts it as a proxy for a
-// server.
+// slowCommand is the subcommand "slow": it forwards clients to one memcached and delays some of the
+// replies. The subcommand "tails" starts it in front of one of its servers.
 func slowCommand(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("ringbench slow", flag.ContinueOnError)
 	s := slowFlags(flags)

@@ -60,14 +60,14 @@ type Config struct {
 	Command string // the command line, for the report
 	Self    string // path of the ringbench binary, which is also the load generator
 	Binaries
-	NoFloor bool // do not measure the load directly on a server
+	NoFloor bool // do not run the scenarios on plain memcached, without a proxy
 
 	Scenarios string        // letters of the scenarios to run
 	Rounds    int           // rounds of each scenario
 	Window    time.Duration // measured time of a run
 	Warm      time.Duration // time of the load before the window
 	Memory    bool          // also measure memory
-	Tries     int           // how often a disturbed run is made at most
+	Tries     int           // maximum number of attempts of a run that is disturbed
 	Disturbed float64       // share of a CPU that other processes may use before a run counts as disturbed
 	ProxyCPU  int           // CPU of the proxy under test; -1: the last one
 	LoadCPUs  []int         // CPUs of the load and the servers; empty: the first one
@@ -252,7 +252,7 @@ func (b *bench) comparePlacement(ctx context.Context) (string, error) {
 	}
 	s.filled = true
 	_, err := b.once(ctx, named["ringside"], s, time.Second/5)
-	if err == nil { // the same for the load, which reads from the servers
+	if err == nil { // the load generator also places keys itself: check that it finds them on the same servers
 		_, err = b.load(ctx, nil, s, time.Second/5)
 	}
 	switch {

@@ -9,8 +9,8 @@ import (
 	"math"
 )
 
-// Limits from which a row is a cliff, as factors to the row before it. Both allow for the
-// differences between equal runs on such a machine.
+// Limits of a cliff: a row of a curve is a cliff if its figure is this many times that of the row
+// before. Both limits are larger than the differences between equal runs.
 const (
 	// cliffCost applies to CPU per request, and to the reciprocal of throughput.
 	cliffCost = 1.6

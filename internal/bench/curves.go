@@ -137,8 +137,8 @@ func downPoints(keys int) []point {
 	return points
 }
 
-// killed starts a pool, writes the scenario's keys through the first peer, and kills the first
-// servers. It makes the scenario use these keys and check which of them miss.
+// killed starts a pool, writes the scenario's keys through the first proxy of b, and kills the
+// first `dead` servers. It changes the scenario: it uses these keys and checks which of them miss.
 func (b *bench) killed(ctx context.Context, s *scenario, dead int) (Pool, error) {
 	p, err := b.startPool(ctx, downServers, 1, b.LoadCPUs)
 	if err != nil {

@@ -36,7 +36,7 @@ type hoard struct {
 	sockets []unix.PollFd
 	stop    context.CancelFunc
 	ended   sync.WaitGroup
-	back    int // how often a client reconnected
+	back    int // number of reconnects of all clients
 	err     error
 }
 

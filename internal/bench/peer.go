@@ -22,15 +22,16 @@ import (
 	"time"
 )
 
-// Peer is a program, or a setup, on which the load can run.
+// Peer is one of the compared setups: a proxy, plain memcached, or the load generator that connects
+// to the servers itself.
 type Peer struct {
 	Name         string
 	binary       string
 	Version      string
-	Note         string // what a reader of its figures must know
+	Note         string // what a reader of the setup's figures must know
 	SpeaksMeta   bool
 	SpeaksBinary bool // the binary protocol
-	Proxy        bool // it is a proxy before the servers; false for the floor and for direct
+	Proxy        bool // it is a proxy in front of the servers; false for plain memcached and for direct
 	Direct       bool // there is no program: the load connects to the servers
 	Sockets      bool // it can also listen on a unix socket
 

@@ -5,8 +5,7 @@ package bench
 // This part of the package contains the results of measurements: the data, their summaries, and their
 // presentation as Markdown.
 
-// The report as data: what was measured, on which machine, with which programs. Package bench fills
-// it in.
+// The report as data: what was measured, on which machine, with which programs.
 
 import (
 	"slices"
@@ -15,14 +14,16 @@ import (
 	"ringside/internal/bench/load"
 )
 
-// Direct is the name of the peer without a proxy: the load sends its requests to the servers.
+// Direct is the name of the measurement without a proxy: the load generator sends its requests to
+// the servers.
 const Direct = "direct"
 
-// OverSocket is the suffix of a peer that runs a scenario again, over a unix socket.
+// OverSocket is the suffix of the name of a proxy that runs a scenario again, over a unix socket.
 const OverSocket = ", unix socket"
 
-// OneSlow is the suffix of a peer whose first server has some slow replies. The peer without the
-// suffix has the same forwarder before that server, without delays.
+// OneSlow is the suffix of the name of a proxy if the first of its servers delays some replies. For
+// comparison, the proxy also runs without the suffix: then the same forwarder is in front of that
+// server, but delays nothing.
 const OneSlow = ", one slow"
 
 // lateLimit is the delay of the load's timer from which a run counts as disturbed. The load shares
@@ -63,7 +64,8 @@ type Machine struct {
 	Softirq  string `json:"softirq"` // how the kernel accounts for interrupts
 }
 
-// Program is one peer. Without a version it did not take part, and the note says why.
+// Program is one of the compared programs. If it has no version, it did not take part, and the note
+// says why.
 type Program struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
@@ -94,9 +96,9 @@ type Result struct {
 // Measured is the result of one peer in a scenario.
 type Measured struct {
 	Peer    string  `json:"peer"`
-	Failure string  `json:"failure,omitempty"` // why it has no more runs; empty: none
+	Failure string  `json:"failure,omitempty"` // why the program has no further runs; empty: no failure
 	CPU     Figure  `json:"cpu_us"`
-	Total   Figure  `json:"total_us"`                  // including its servers
+	Total   Figure  `json:"total_us"`                  // CPU time per request, of the program and its servers
 	Direct  *Spread `json:"total_to_direct,omitempty"` // Total as a ratio to that of direct
 	Rate    Figure  `json:"rate"`
 	P50     Figure  `json:"p50_us"`
@@ -128,7 +130,7 @@ type Run struct {
 	CPU      float64     `json:"cpu_us"`      // of the peer, microseconds per request
 	Servers  float64     `json:"servers_us"`  // CPU of its servers, microseconds per request
 	CoreBusy float64     `json:"core_us"`     // busy time of the proxy's CPU, microseconds per request
-	Switches float64     `json:"switches"`    // how often the peer went to sleep, per request
+	Switches float64     `json:"switches"`    // how often threads of the program went to sleep, per request
 	Rate     float64     `json:"rate"`        // requests a second
 	P50      float64     `json:"p50_us"`      //
 	P99      float64     `json:"p99_us"`      //
@@ -188,7 +190,7 @@ type Curve struct {
 type Point struct {
 	X      float64  `json:"x"`
 	Label  string   `json:"label"`
-	Cliffs []string `json:"cliffs,omitempty"` // the peers and figures that jump here
+	Cliffs []string `json:"cliffs,omitempty"` // programs and figures that are much worse than in the row before: see cliffs.go
 	Result
 }
 

@@ -39,12 +39,12 @@ func (b *bench) scenario(ctx context.Context, s scenario) (*Result, error) {
 				usual = s.calm()
 				enter(p, s, OneSlow)
 			}
-			ways := []look{{}}
-			if s.looked {
-				ways = looks
+			ways := []monitor{{}}
+			if s.monitored {
+				ways = monitors
 			}
 			for _, way := range ways {
-				usual.look = way
+				usual.monitor = way
 				enter(p, usual, way.behind)
 			}
 		}
@@ -158,8 +158,8 @@ func (b *bench) once(ctx context.Context, p *Peer, s scenario, window time.Durat
 	return result, nil
 }
 
-// besideHoard is once for a scenario with clients that do not read their replies. They start when
-// the keys of the load are written, and their cost at the start is included.
+// besideHoard is like once, for a scenario with clients that do not read their replies. They start
+// when the keys of the load are written, and their cost at the start is included.
 func (b *bench) besideHoard(ctx context.Context, target *child, s scenario, window time.Duration) (load.Result, error) {
 	fill := s
 	fill.Work.Reads, fill.Work.Rate, fill.Work.Lossy = 100, 0, false

@@ -18,17 +18,17 @@ type scenario struct {
 	Base string // the peer that others are compared with
 	Work load.Workload
 
-	routes string                  // routes of Ringside's configuration; empty: one route without settings
-	socket bool                    // the load connects to a unix socket
-	slow   *Server                 // delays before the first server; nil: none
-	hoard  bool                    // other clients send large requests and read no replies
-	cut    bool                    // the window ends even if replies are due
-	only   string                  // name of the only peer that runs it; empty: all
-	floor  bool                    // with only: run it on plain memcached, too
-	filled bool                    // the keys are already written
-	check  func(load.Result) error // additional check of the result; nil: none
-	looked bool                    // it is run once for each of looks
-	look
+	routes    string                  // routes of Ringside's configuration; empty: one route without settings
+	socket    bool                    // the load connects to a unix socket
+	slow      *Server                 // delays before the first server; nil: none
+	hoard     bool                    // other clients send large requests and read no replies
+	cut       bool                    // the measurement ends after its time, even if some requests have no reply yet
+	only      string                  // name of the only peer that runs it; empty: all
+	floor     bool                    // if only is set: run the scenario on plain memcached, too
+	filled    bool                    // the keys are already written
+	check     func(load.Result) error // additional check of the result; nil: none
+	monitored bool                    // the scenario runs once with each kind of monitoring in monitors
+	monitor
 }
 
 // text returns the workload of scenario a, which the other scenarios vary.
@@ -64,18 +64,18 @@ const (
 	notNear   = ", not near"
 )
 
-// look is a way in which Ringside is monitored during a run.
-type look struct {
+// monitor is a way in which Ringside is monitored during a run.
+type monitor struct {
 	behind string   // suffix of the name of the peer
 	admin  string   // settings of its admin interface
 	asks   []string // paths of the admin interface that are read during the load
 }
 
-// blind is the suffix of a run in which Ringside counts only what metrics need.
+// blind is the suffix of a run in which Ringside records no hot keys and no reasons of misses.
 const blind = ", no hot keys, no misses"
 
-// looks are the ways that are compared: from no monitoring to live tracing.
-var looks = []look{
+// monitors are the ways that are compared: from no monitoring to live tracing.
+var monitors = []monitor{
 	{behind: blind, admin: "hot: false, misses: false"},
 	{},
 	{behind: ", page open", asks: []string{"/api/stream"}},
@@ -114,8 +114,8 @@ func scenarios() []scenario {
 		{ID: "q", Name: "50 connections, reads of one key that is kept near", Base: "ringside" + notNear, Work: textWith(50, 1, func(w *load.Workload) { w.Reads, w.Count = 100, 1 }), routes: nearRoutes, only: "ringside", floor: true},
 		{ID: "r", Name: "50 connections, pipeline of 16, reads of one key that is kept near", Base: "ringside" + notNear, Work: textWith(50, 16, func(w *load.Workload) { w.Reads, w.Count = 100, 1 }), routes: nearRoutes, only: "ringside", floor: true},
 		{ID: "s", Name: "50 connections, reads of a guarded route with tags", Base: "ringside" + unguarded, Work: textWith(50, 1, func(w *load.Workload) { w.Reads = 100 }), routes: taggedRoutes, only: "ringside"},
-		{ID: "t", Name: "50 connections, looked at", Base: "ringside" + blind, Work: text(50, 1), looked: true, only: "ringside"},
-		{ID: "u", Name: "50 connections, paced at 10,000 a second, looked at", Base: "ringside" + blind, Work: textWith(50, 1, func(w *load.Workload) { w.Rate = 10000 }), looked: true, only: "ringside"},
+		{ID: "t", Name: "50 connections, looked at", Base: "ringside" + blind, Work: text(50, 1), monitored: true, only: "ringside"},
+		{ID: "u", Name: "50 connections, paced at 10,000 a second, looked at", Base: "ringside" + blind, Work: textWith(50, 1, func(w *load.Workload) { w.Rate = 10000 }), monitored: true, only: "ringside"},
 	}
 }
 

@@ -6,11 +6,10 @@ package bench
 //
 // It forwards bytes in both directions and detects the replies: a get's reply ends with END, a meta
 // reply is a line and its value, and any other line is a reply. Each reply is delayed with a given
-// reply is a line and its value, and any other line is a reply. Each reply is delayed with a given
 // probability by a given time, which counts from when it arrived from memcached. Later replies on
 // the same connection wait for it; other connections do not. So delays do not add up. Late network
-// packets have the same effect. A server that stalls has another one: it delays all its
-// connections.
+// packets have the same effect. A server that stalls has a different effect: it delays the replies
+// on all its connections.
 
 // The connections of clients, and how replies are detected and delayed.
 

@@ -88,7 +88,7 @@ func RunSoak(ctx context.Context, c Config, length time.Duration) (*Report, erro
 		stop()
 		s.loads.Wait()
 	}()
-	b.pool.Processes = nil // these processes are restarted, so the loads must not watch them
+	b.pool.Processes = nil // the soak restarts these processes, so the loads must not measure them
 	defer func() { Pool{Processes: s.servers}.Stop() }()
 	if s.target, err = b.start(ctx, b.peers[0], scenario{}); err != nil {
 		return nil, err
@@ -121,7 +121,7 @@ func (s *soak) run(ctx context.Context) error {
 	for leg := 0; time.Since(s.began) < s.out.Length-s.out.Leg/2; leg++ {
 		began := time.Now()
 		for _, l := range mix[1:] {
-			l.filled = leg > 0 // then it misses the keys of killed servers, even if its start takes long
+			l.filled = leg > 0 // from the second leg on the load does not write its keys first, so it counts the keys of killed servers as misses
 			s.launch(ctx, l, s.out.Leg)
 		}
 		victim := 1 + leg%(len(s.servers)-1)

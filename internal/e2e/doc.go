@@ -11,9 +11,8 @@
 // A missing program is a failure that names the package to install; nothing is skipped.
 // `make deps` installs what is needed.
 //
-// clients_test.go lists the client libraries and what each of them cannot do; their
-// programs are in testdata/clients. A headless Chromium opens the page, and ringside top
-// runs in a terminal.
+// clients_test.go lists the client libraries and what each of them cannot do; their programs are in
+// testdata/clients. A headless Chromium opens the dashboard, and ringside top runs in a terminal.
 //
 // No test asserts on time. A wait ends when the expected event happens, and fails after a
 // bound that is far above the usual time. Server timeouts are a minute unless a test

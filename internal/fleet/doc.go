@@ -1,14 +1,14 @@
-// Package fleet simulates complete Ringside instances with model servers, in one
-// process on one clock, and checks every answer.
+// Package fleet simulates complete Ringside instances with model servers, in one process on one
+// clock, and checks every reply.
 //
-// It contains only tests. A seed decides the requests of clients, the delays of packets
-// and the faults. So a failed run can be repeated, with a trace. The proxies are real
-// engines with a simulated driver. The simulation does not look inside an engine: it
-// only uses the answers, Snapshot, Decided, and whether guards hold gets.
+// It contains only tests. A seed decides the requests of clients, the delays of packets and the
+// faults. So a failed run can be repeated, with a trace. The proxies are real engines with a
+// simulated driver. The simulation does not look inside an engine: it uses only the replies,
+// Snapshot, Decided, and whether gets wait for a rebuild.
 //
-//	app ──► sidecar: Proxy, engines, clock, drivers ──► path: packets, cuts, delays ──► node: memnode, hangs, ends
+//	app ──► sidecar: Proxy, engines, clock, drivers ──► path: packets, cuts, delays ──► node: memnode, which may hang or exit
 //	 │                                                                                   ▲
-//	 └──► judge: allowed answers, given all earlier ones                faults, plots, reloads by seed
+//	 └──► judge: allowed replies, given all earlier ones                faults, sequences of faults, and reloads, by seed
 //
 // promises (cases_test.go) are the cases that must hold. herds (herds_test.go) are
 // guarded routes, on which apps rebuild missing values. Ablations disable one part of

@@ -84,7 +84,8 @@ func (h *handoverSocket) end() (given bool) {
 	return h.given
 }
 
-// give reports whether a process may have the sockets.
+// give reserves the sockets for the process that has connected. It returns false if there is no
+// further offer.
 func (h *handoverSocket) give() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

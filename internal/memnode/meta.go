@@ -35,7 +35,7 @@ type metaRequest struct {
 	newTTL   bool // T
 	hasCAS   bool // C
 	noUpdate bool // u
-	atomic   bool // whether a flag needs the item's state before this read is recorded
+	atomic   bool // a flag needs the item's state from before this read
 	mode     byte // M
 
 	expires, vivifyTTL, recache uint32 // T, N, R as seconds of the store
@@ -251,9 +251,8 @@ func (c *conn) lookup(m *metaRequest) (value []byte, ok bool) {
 	return it.value, true
 }
 
-// hit writes the flags of an mg that found or created its item. They include W for
-// the one client that should refill it. It returns false if the opaque is too
-// long.
+// hit writes the flags of an mg that found or created its item. They include W for the one client
+// that should store a new value. It returns false if the opaque is too long.
 func (c *conn) hit(it *item, m *metaRequest, created bool) bool {
 	now := c.node.store.now
 	wins := false

@@ -47,8 +47,8 @@ type marks uint8
 
 const (
 	fetched marks = 1 << iota // the item has been read
-	stale                     // md I has marked it stale
-	won                       // one client has been told to refill it (W)
+	stale                     // md I has marked the item as stale
+	won                       // one client has got the flag W, so it should store a new value
 	encoded                   // the key was sent in base64, so replies encode it
 )
 

@@ -43,10 +43,10 @@ func warnOfCopies(say cli.Remarks, out *live.ServerState) {
 // lookTime is the time between two polls of a server's state. Tests change it.
 var lookTime = 100 * time.Millisecond
 
-// A restored server is waited for as long as it makes progress, because its refill has
-// its own pace. A server without progress may wait forever. After looksUntilSaid polls
-// without progress, restore prints what the server waits for. After looksUntilOver polls
-// it returns an error.
+// A restored server is waited for as long as it makes progress, because the copying of its keys has
+// its own pace. A server without progress may wait forever. After looksUntilSaid polls without
+// progress, restore prints what the server waits for. After looksUntilOver polls it returns an
+// error.
 const (
 	looksUntilSaid = 20
 	looksUntilOver = 300

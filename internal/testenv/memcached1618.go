@@ -1,10 +1,9 @@
 package testenv
 
-// For1618 rewrites a client's stream for comparison with memcached 1.6.18. In
-// some cases package wire behaves like 1.6.45 instead. This package replaces the input
-// of these cases by other input. To that input 1.6.18 sends the reply that package wire
-// sends to the original input. Everything else in the stream is unchanged, so it can be
-// compared with 1.6.18, which the tests run.
+// For1618 rewrites a client's stream for comparison with memcached 1.6.18. In some cases package
+// wire replies like 1.6.45. For these cases, For1618 replaces the request by another one, to which
+// 1.6.18 sends the reply that package wire sends to the original request. Everything else in the
+// stream is unchanged, so it can be compared with 1.6.18, which the tests run.
 
 import (
 	"strings"
@@ -12,7 +11,7 @@ import (
 	"ringside/proxy/wire"
 )
 
-// standIn maps a reply to input for which 1.6.18 sends exactly that reply.
+// standIn maps a reply to a request to which 1.6.18 sends exactly that reply.
 var standIn = map[string]string{
 	"": "",
 	"CLIENT_ERROR bad command line format\r\n":    "touch " + strings.Repeat("k", 251) + " 0\r\n",
@@ -36,18 +35,19 @@ func For1618(data string) string {
 		}
 		said := data[:min(int64(len(data)), int64(n)+r.Swallow)]
 		data = data[len(said):]
-		out.WriteString(spell(said, line, n, &r))
+		out.WriteString(rewrite(said, line, n, &r))
 	}
 	return out.String() + data
 }
 
-// spell returns the input for 1.6.18 in place of one request.
-func spell(said, line string, n int, r *wire.Request) string {
+// rewrite returns what a test sends to memcached 1.6.18 instead of the request `said`, so that
+// 1.6.18 replies as a newer release does.
+func rewrite(said, line string, n int, r *wire.Request) string {
 	if r.Op != wire.Bad {
 		return said
 	}
 	if r.Flags&wire.CloseAfter != 0 && r.Answer == nil {
-		if n == len(line)+1 { // else the line has no end
+		if n == len(line)+1 { // the line is complete
 			return "xx HTTP/\r\n"
 		}
 		return said

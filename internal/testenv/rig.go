@@ -203,10 +203,11 @@ func Clean() {
 	}
 }
 
-// Two is the prefix of keys with two copies. All other keys have one.
+// Two is the prefix of the keys that have two replicas. All other keys have one.
 const Two = "two:"
 
-// StartRingside runs an instance with a pool that moves the keys of a lost server.
+// StartRingside runs an instance with a pool of the servers. The keys of an ejected server move to
+// the other servers.
 func StartRingside(t testing.TB, servers []*Memcached) *Ringside {
 	t.Helper()
 	for try := 0; ; try++ {
@@ -256,7 +257,7 @@ func (r *Ringside) Route(t testing.TB, keys ...string) string {
 	return string(out)
 }
 
-// Calm waits until every server is in use and none is suspected to be down.
+// Calm waits until every server is in use and none is suspect.
 func (r *Ringside) Calm(t testing.TB) {
 	t.Helper()
 	Eventually(t, "every server is in", func() bool {
@@ -306,9 +307,9 @@ func (r *Ringside) servers(t testing.TB) []serverState {
 	return all.Servers
 }
 
-// Copied waits until each key with two copies has been seen on two servers, so
-// that one of them may fail. Keys may change during the wait: a key is checked
-// until it has been right once or is gone.
+// Copied waits until each key with two replicas has been found on two servers, so that one of them
+// may fail. Keys may change during the wait: a key is checked until it was found on two servers
+// once, or is gone.
 func Copied(t testing.TB, servers []*Memcached) {
 	t.Helper()
 	right := map[string]bool{}
@@ -330,7 +331,8 @@ func Copied(t testing.TB, servers []*Memcached) {
 	})
 }
 
-// keys returns the keys on a server that have two copies.
+// keys returns the keys on the server m that begin with Two. Two servers have a copy of each such
+// key.
 func (m *Memcached) keys(t testing.TB) (keys []string) {
 	t.Helper()
 	c, err := net.DialTimeout("tcp", m.Address, Patience)

@@ -12,8 +12,8 @@ var signs = map[rune]byte{
 	'–': '-', '…': '~', '·': '-', 'µ': 'u', '±': '~', '’': '\'',
 }
 
-// ASCII returns a line with ASCII characters only. A character without a sign
-// becomes a question mark.
+// ASCII returns a line with ASCII characters only. A non-ASCII character without a replacement in
+// signs becomes a question mark.
 func ASCII(line string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

@@ -13,9 +13,8 @@
 //	from 20 lines       hot keys; below 34 lines, traced keys replace them
 //	below 60x10         only the sentence about the state of the pool
 //
-// One part, or one server, can fill the screen: see parts.go. The screen changes
-// every second, or every 2, 5 or 10 s. The stream has at most one state per
-// second.
+// One section of the screen, or one server, can fill the whole screen: see parts.go. The screen
+// changes every second, or every 2, 5 or 10 s. The stream has at most one state per second.
 //
 // On a terminal that only has ASCII, each other character is replaced by an ASCII
 // one. The Linux console is treated as such a terminal.

@@ -43,7 +43,7 @@ var levels = map[string]Style{live.Good: Good, live.Warn: Warn, live.Bad: Bad}
 // levelSigns distinguish the levels without colors.
 var levelSigns = map[Style]string{Good: "●", Warn: "△", Bad: "✗"}
 
-// Sizes from which more is shown.
+// Sizes of the terminal from which more is shown.
 const (
 	leastWidth, leastHeight = 60, 10
 	wideWidth               = 112
@@ -94,7 +94,7 @@ func (v *View) Draw(width, height int) []Line {
 	return d.lines
 }
 
-// all draws some of each part, as much as fits.
+// all draws the screen with all sections, each as far as it fits.
 func (d *drawing) all(height int) {
 	most := height - len(d.lines) - 7
 	if height >= keysHeight {
@@ -136,7 +136,7 @@ func (d *drawing) all(height int) {
 func Print(to io.Writer, now *live.Now, colours, ascii bool) error {
 	d := drawing{width: 120, View: &View{}, now: now}
 	name := ""
-	if len(now.Pools) < 2 { // otherwise the title names its pool
+	if len(now.Pools) < 2 { // if there are several pools, each title names its pool
 		name = now.Pool + ": "
 	}
 	d.lines = []Line{{fmt.Sprintf("%s%s. %s", name, now.Health.Title, now.Health.Text), levels[now.Health.Level]}}
@@ -547,7 +547,7 @@ func (d *drawing) keys() {
 	d.add(Reverse, text)
 }
 
-// bar draws part, from 0 to 1, as blocks.
+// bar draws a fraction, from 0 to 1, as a bar of blocks.
 func bar(part float64, width int) string {
 	eighths := int(min(max(part, 0), 1)*float64(width)*8 + .5)
 	text := strings.Repeat("█", eighths/8)

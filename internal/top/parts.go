@@ -1,6 +1,7 @@
 package top
 
-// Screens that one part or one server fills, and the help for the keys.
+// The screens that show only one section of the display or only one server, and the help for the
+// keys.
 
 import (
 	"fmt"
@@ -10,7 +11,7 @@ import (
 	"ringside/proxy/live"
 )
 
-// part draws the chosen part in at most room lines.
+// part draws the chosen section of the screen in at most room lines.
 func (d *drawing) part(room int) {
 	end := len(d.lines) + room
 	switch d.Part {
@@ -84,7 +85,7 @@ func (d *drawing) server(s *live.NowServer) {
 	}
 	d.add(style, text)
 	next := nextOf[s.State]
-	if s.Next != "" { // the failover knows more
+	if s.Next != "" { // the keeper has reported the next step
 		next = strings.TrimPrefix(s.Next, "next: ")
 	}
 	d.add(Plain, " next       "+next)
@@ -168,7 +169,7 @@ func (d *drawing) sentence(level Style, text string, height int) {
 	}
 }
 
-// homes returns which servers have a hot key now.
+// homes returns the servers that have the hot key k now.
 func (d *drawing) homes(k *live.HotKey) string {
 	if k.Server == nil || *k.Server >= len(d.now.List) {
 		return "–"

@@ -172,7 +172,7 @@ type screen struct {
 	traces        traces
 	before        []Line // lines on the terminal; nil if it must be redrawn
 	width, height int
-	held          bool   // the user has paused the screen
+	held          bool   // the user has stopped the updates of the screen
 	order         string // drain or restore, waiting for a y; else empty
 	escaped       bool   // the last key was escape
 }

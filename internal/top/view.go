@@ -24,7 +24,7 @@ type View struct {
 	Misses  *live.Misses
 	Routes  *live.Routes
 	Roll    *live.Roll
-	Late    *live.Health // why there are no ticks; nil if there are
+	Late    *live.Health // why the stream has no states; nil if it has
 	Trouble string       // why there is no stream; empty if there is one
 
 	Patterns []string      // patterns of keys to trace
@@ -36,7 +36,7 @@ type View struct {
 	events []event              // the newest first
 
 	Choice
-	Message string // shown instead of the key help
+	Message string // shown in place of the help for the keys
 	Typing  bool   // the user is typing Filter
 	Asking  bool   // the user is typing patterns into Asked
 	Asked   string
@@ -50,7 +50,7 @@ type Choice struct {
 	Filter   string
 	Selected string // name of a server; empty if none is selected
 	Help     bool
-	Part     byte // '1' to '6': this part fills the screen; 0: some of each part
+	Part     byte // '1' to '6': this section fills the screen; 0: all sections
 	Opened   bool // the selected server fills the screen
 	Pace     int  // index in paces
 }
@@ -58,7 +58,7 @@ type Choice struct {
 type event struct {
 	t time.Time
 	live.Description
-	crowd int // number of earlier events of the same kind, in a row, that this line replaces
+	crowd int // number of earlier events of the same kind that share this line
 }
 
 // Take applies one event of the stream.
@@ -91,7 +91,7 @@ func (v *View) Take(topic string, data []byte) error {
 			return err
 		}
 		if v.Topo == nil || len(t.S.State) != len(v.Topo.Servers) {
-			return nil // of an outdated table
+			return nil // the event belongs to an outdated table
 		}
 		v.Tick, v.Late = t, nil
 		v.note("", t.Requests())

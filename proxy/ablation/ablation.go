@@ -19,17 +19,17 @@ type Set struct {
 	// Stampede protection and tags (package guard).
 	Late        bool // a miss after a wait that timed out is not recorded
 	Failed      bool // a miss that replaces an error of the servers is not recorded
-	Life        bool // a miss binds sets to its cas, even after another process has started at the server's address
-	Phase       bool // a miss binds sets to its cas, even after the key has moved to another server
+	Life        bool // sets after a miss require the cas that the miss saw, even after another process has started at the server's address
+	Phase       bool // sets after a miss require the cas that the miss saw, even after the key has moved to another server
 	Touch       bool // touch does not check whether the item is a placeholder
 	Watch       bool // a lease holder that never fills its key is not detected
-	CancelLease bool // when a client leaves, the leases of all its misses are canceled, its own or not
+	CancelLease bool // when a client disconnects, the leases of all keys that it missed are canceled, also those that another client holds
 	Stamp       bool // a set is stamped with the tag versions of the set, not of its miss
 	Order       bool // a set does not check whether a tag that it names first is older than its miss
 
 	// Replicated keys (package replication).
-	Rest   bool // followers get a bound set as soon as the primary has it
-	Former bool // the servers that had the key before a reload are not asked
+	Rest   bool // the other replicas get the client's set as soon as the primary has stored it, not a copy of what the primary has by then
+	Former bool // the servers that had the key before a reload get no requests
 	Pause  bool // writes do not pause before keys move away from their former servers
-	Sight  bool // sets and deletes replace items that they have not seen, in strict mode too
+	Sight  bool // in strict pools, too, sets and deletes replace or remove whatever item a replica has, without reading it first
 }

@@ -20,7 +20,7 @@ var files embed.FS
 // the content, so browsers may cache the file forever.
 var pageText, pageParts = readPage()
 
-// pagePart is a file that the page loads.
+// pagePart is a file that the dashboard's HTML page loads.
 type pagePart struct{ contentType, text string }
 
 func readPage() (string, map[string]pagePart) {

@@ -119,9 +119,9 @@ func (out *output) routes(s *stats.Snapshot, listeners []table.Listener) {
 	}
 }
 
-// expected reports whether op has a series for o from its first request on, so that rate() sees
-// the first failure of a command in use. Rare outcomes (mg without v is ok, a set with its own
-// flag exists) get a series when they occur.
+// expected reports whether op has a series for o from its first request on, so that rate() sees the
+// first failure of a command in use. A rare outcome gets a series when it occurs: for example Okay
+// of an mg without v, or Exists of an ms with the flag C.
 func expected(op wire.Op, o stats.Outcome) bool {
 	switch {
 	case op < wire.Get || op > wire.Delete:

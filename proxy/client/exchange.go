@@ -195,7 +195,8 @@ func (x *Exchange) Attempt() *upstream.Attempt {
 	return a
 }
 
-// of returns what is stored of the value of the attempt a, which waits for its turn.
+// of returns the part of a's value that is stored until it is the turn of that value in the reply
+// to the client.
 func (st *streams) of(a *upstream.Attempt) *heldPart {
 	return st.Next[slices.IndexFunc(st.Next, func(b *heldPart) bool { return b.a == a })]
 }

@@ -100,7 +100,7 @@ func (x *Exchange) textRead(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply
 	case wire.End:
 	case wire.ServerError:
 		x.FailByServer(a.Share, c.Server.Label(), string(r.Line.Of(b)))
-	default: // the client gets only one such line, even if several parts have one
+	default: // the client gets only one line of this kind, even if several parts of the reply have one
 		x.ErrLine = append(x.ErrLine[:0], b...)
 		x.Outcome = stats.ClientFault
 	}
@@ -208,8 +208,9 @@ func (x *Exchange) clientForm(a *upstream.Attempt, r *wire.Reply, b []byte) []by
 	return x.e.Line
 }
 
-// Streams reports whether a value is too large to wait for all of it. A value that is stored
-// until its turn is not streamed, unless limits.memory has no room for it.
+// Streams reports whether a value is too large to wait for all of it. A value that must wait for
+// earlier values of the same reply is stored and not streamed, unless limits.memory has no room for
+// it.
 func (x *Exchange) Streams(r *wire.Reply, _ []byte) bool {
 	if x.InOrder != nil {
 		return x.e.Scarce(r.Size)

@@ -25,7 +25,7 @@ type Session struct {
 
 	identity
 
-	Head, Tail *Exchange // its commands, in request order; only Head writes to Out
+	Head, Tail *Exchange // the client's commands without a complete reply, in request order; only the reply to Head is written to Out
 	InFlight   int       // number of exchanges in that list
 	Tasks      int       // number of parts in that list that tasks answer
 	Reads      []uint64  // key hashes of reads in flight that need no task, on routes where other commands use tasks: see package task
@@ -45,7 +45,7 @@ type Session struct {
 	ready     bool  // Out may be sent now
 	Whole     bool  // Out has the end of a reply
 	Owes      bool  // Out has the end of a reply that the client waits for: a request after it was sent without that reply
-	HoldUntil int64 // when Out must be sent even if its group is not complete; 0: it is not held
+	HoldUntil int64 // when Out must be sent even if further replies could still be sent with it in one write; 0: it does not wait
 }
 
 // Observer is notified of what a client does beside its current requests.

@@ -36,7 +36,7 @@ type turn struct{ keys, bytes int }
 // over reports whether nothing is left.
 func (t *turn) over() bool { return t.keys|t.bytes < 0 }
 
-// beginTurn starts a turn of s, unless it had one in this wakeup.
+// beginTurn sets how much work the loop may do for s in this wakeup, unless that is already set.
 func (s *Session) beginTurn() {
 	if now := s.e.Count.Wakeups; s.round != now {
 		s.round, s.turn = now, turn{TurnKeys - 1, TurnBytes - 1}

@@ -248,9 +248,9 @@ func (s *Harness) Line(line string) {
 				r.GetErrors = &loud
 			case "through":
 				r.Copies.ReadThrough = true
-			case "also": // another pool, which keeps another replica
+			case "also": // another pool, which also has a replica of each key of the route
 				r.Also = append(r.Also, s.Pools[value])
-			case "prefer": // of these pools, the one for reads
+			case "prefer": // which of the pools with replicas reads prefer
 				r.Prefer = s.Pools[value]
 			case "hedge":
 				r.Copies.Hedge, _ = time.ParseDuration(value)
@@ -291,7 +291,7 @@ func (s *Harness) Line(line string) {
 		s.ready = false
 		return
 	}
-	if version, ok := strings.CutPrefix(rest, "greets "); ok { // before Begin, which may connect to the server
+	if version, ok := strings.CutPrefix(rest, "greets "); ok { // must be set before Begin, which may connect to the server
 		s.Endpoint(word).version = version
 		return
 	}
@@ -312,7 +312,7 @@ func (s *Harness) Line(line string) {
 		s.countsMarks(rest)
 		return
 	}
-	if word == "stands" { // how long the thread pauses in each wakeup, before it reads
+	if word == "stands" { // sets how long the thread pauses in each wakeup, before it reads
 		d, err := time.ParseDuration(rest)
 		if err != nil {
 			s.Fatalf("%v", err)
@@ -534,7 +534,8 @@ func (s *Harness) SetPhase(server, phase string) {
 	}
 }
 
-// comes publishes that all instances have the table and have reached stage to, as keepers would.
+// comes publishes, as keepers would, that all instances have the table and have reached the stage
+// `to` of the handover.
 func (s *Harness) comes(to stages.Stage) {
 	for _, w := range s.Proxy.Agents() {
 		b := stages.New(len(w.Servers))
@@ -544,7 +545,8 @@ func (s *Harness) comes(to stages.Stage) {
 	}
 }
 
-// servers calls f for each pool that has the server, with its view and the index of the server.
+// members calls f for each pool that has the server, with the pool's view and the index of the
+// server.
 func (s *Harness) members(server string, f func(v *health.View, i int)) {
 	for _, w := range s.Proxy.Agents() {
 		for i := range w.Servers {

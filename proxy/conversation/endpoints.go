@@ -35,7 +35,7 @@ type Endpoint struct {
 	Full   bool          // the socket accepts no more bytes from the engine
 	Paused bool          // the engine does not read from the connection
 	loop   *proxy.Engine // the loop that has its connection; nil: the first one
-	greet  bool          // of a server: it has not read the greeting of this connection yet
+	greet  bool          // of a server: it has not read the greeting yet, the version request with which Ringside begins each connection
 	unsent int           // number of bytes that the socket has accepted and that are still in the kernel
 	ready  bool          // it has sent a reply that the driver has not read
 
@@ -286,7 +286,7 @@ func (s *Harness) older(a *Endpoint) *Endpoint {
 }
 
 // Send sends the engine's pending output to the endpoint a. If that is a server, Send also replies
-// to the greeting.
+// to the greeting, the version request with which Ringside begins each connection.
 func (s *Harness) Send(a *Endpoint) {
 	if a == nil || a.Link == nil {
 		return
@@ -323,7 +323,7 @@ func (s *Harness) Send(a *Endpoint) {
 		a.Got.Next(len(upstream.AskVersion))
 		answer := "VERSION " + cmp.Or(a.version, s.Release, "1.6.18") + "\r\n"
 		in := e.Registrations[a.Link.End.(*upstream.Conn).Server]
-		copies := slices.ContainsFunc(in, func(m failover.Registration) bool { return m.Copies }) // with replicas the file itself replies to stats
+		copies := slices.ContainsFunc(in, func(m failover.Registration) bool { return m.Copies }) // if a pool has replicas, the conversation file has the reply to stats
 		if asked := []byte("stats\r\n"); bytes.HasPrefix(a.Got.Bytes(), asked) && len(in) > 0 && !copies {
 			a.Got.Next(len(asked))
 			answer += "STAT pid 1\r\nSTAT uptime 0\r\nSTAT time 1000\r\nEND\r\n"
@@ -332,7 +332,7 @@ func (s *Harness) Send(a *Endpoint) {
 	}
 }
 
-// countsMarks compares the counters of replica tombstones with those in want.
+// countsMarks compares the counters of tombstones of replicas with those in want.
 func (s *Harness) countsMarks(want string) {
 	var got []string
 	for event, users := range s.Engine.Count.Marks {

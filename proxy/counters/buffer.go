@@ -32,11 +32,11 @@ type sum struct {
 	inFlight uint64 // increments in a flush without a reply so far
 	pending  uint64 // increments after that
 	counted  uint64 // number of commands in pending
-	since    int64  // when the first of these arrived
-	at       int64  // when it is flushed, or forgotten if there is nothing to flush
+	since    int64  // when the first increment in pending arrived
+	at       int64  // when pending is sent to the server; if pending is 0, the sum is dropped then
 	index    int    // in Counters.schedule; -1: not in it
 
-	ending  bool         // the table no longer buffers it: it is flushed and forgotten
+	ending  bool         // the table no longer buffers this key: its increments are sent, and the sum is dropped
 	readers int          // number of reads in progress
 	alone   bool         // another command or a flush is in progress
 	queue   []*task.Task // commands that wait for it
@@ -49,7 +49,7 @@ const (
 	// maxWaiting is the maximum number of commands that wait for one sum.
 	maxWaiting = 1000
 
-	// most is the value of a sum from which it is flushed at once.
+	// most is the value from which a sum is sent to the server at once.
 	most = 1 << 63
 )
 
@@ -154,7 +154,7 @@ func (e *Counters) newSum(id string, t *task.Task) *sum {
 	return s
 }
 
-// forget drops s. It must have nothing to flush, and no command may wait for it.
+// forget drops s. All its increments must have been sent, and no command may wait for it.
 func (e *Counters) forget(s *sum) {
 	delete(e.sums, s.id)
 	e.Buffers.Hold(-sumSize - 2*len(s.id))
@@ -293,7 +293,7 @@ func (s *sum) interval() int64 {
 // in progress.
 const busyLook = int64(time.Millisecond)
 
-// Flush flushes the sums that are due.
+// Flush sends the buffered increments that are due to their servers.
 func (e *Counters) Flush() {
 	var busy []*sum
 	for len(e.schedule) > 0 && e.schedule[0].at <= e.Now {
@@ -363,7 +363,8 @@ func (s *sum) flush(e *Counters, then func()) {
 	})
 }
 
-// lose counts increments that no server has received, or maybe none.
+// lose counts n increments that are lost for the reason why: no server has received them, or it is
+// unknown whether one has.
 func (e *Counters) lose(s *sum, why stats.LostCount, n uint64) {
 	if n > 0 {
 		e.Count.Buffer.Lost[why] += n
@@ -374,7 +375,7 @@ func (e *Counters) lose(s *sum, why stats.LostCount, n uint64) {
 // FlushAll makes all sums due, and from then on every new increment, because the process ends.
 func (e *Counters) FlushAll() {
 	e.Draining = true
-	for _, id := range slices.Sorted(maps.Keys(e.sums)) { // the same calls result in the same requests
+	for _, id := range slices.Sorted(maps.Keys(e.sums)) { // sorted, so that the same events always cause the same requests
 		e.plan(e.sums[id], e.Now)
 	}
 }

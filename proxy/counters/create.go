@@ -42,9 +42,9 @@ func (e *Counters) Handle(t *task.Task) bool {
 	return true
 }
 
-// count executes t, an increment or decrement, and calls the function `then` with the
-// result. The key may be missing at first, and then have a value that is not a number. If
-// patient is set, it then tries again.
+// count executes t, an increment or decrement, and calls the function `then` with the result. It
+// first creates the counter if it is missing. Meanwhile another client may store or remove an item
+// of the key. If patient is set, count then tries again until the deadline of t.
 func (e *Counters) count(t *task.Task, patient bool, then func(r *upstream.Result, token task.Token)) {
 	if t.Route.Autocreate == nil {
 		t.Step(t.Raw, then)
@@ -111,7 +111,7 @@ func (c *creation) create(t *task.Task) {
 			c.add(t)
 		case r.Foreign: // only meta commands can name this key
 			c.then(r, token)
-		case rep.Kind == wire.ClientError && t.Rule != nil: // it found a value that was stored in between, or the placeholder of a repair
+		case rep.Kind == wire.ClientError && t.Rule != nil: // the request found a value that was stored in between, or the placeholder of a repair
 			c.why = "server: " + string(rep.Line.Of(r.Bytes))
 			t.Loop.Park(t, min(t.Deadline, t.Loop.Now+task.ParkedLook), func() uint64 { return 0 })
 		case task.Missed(r) && t.Rule != nil: // one of several replicas was lost while the counter was created
@@ -150,7 +150,7 @@ func (c *creation) add(t *task.Task) {
 		switch kind := r.Reply.Kind; {
 		case !kind.Answered():
 			c.then(r, token)
-		case kind != wire.Stored: // another client has created it
+		case kind != wire.Stored: // another client has created the counter in between
 			c.why = "the counter comes and goes"
 			c.Begin(t)
 		default:

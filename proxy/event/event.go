@@ -10,16 +10,17 @@ import "log/slog"
 // Event is what a log record reports.
 type Event uint8
 
-// The events, with the attributes that their descriptions use.
+// The events. Each comment ends with the attributes of the log record that the event's description
+// uses.
 const (
 	Other            Event = iota // any other record: its message is the description
 	Hidden                        // not shown
 	ServerPhase                   // failover changed the phase of a server: server, from, to, why
 	PoolState                     // failover of a whole pool changed: pool, from, to, why
-	EjectedElsewhere              // another instance ejects a server by a pool that does not eject it here: server, other, why
-	EjectedNowhere                // that has ended: server, other
-	KeptElsewhere                 // another instance does not eject a server that is ejected here: server, other, why
-	KeptNowhere                   // that has ended: server, other
+	EjectedElsewhere              // another instance has a pool (other) that ejects a server, and this instance has no such pool that ejects it: server, other, why
+	EjectedNowhere                // EjectedElsewhere has ended: server, other
+	KeptElsewhere                 // another instance has a server in a pool (other) that does not eject it, and a pool of this instance ejects it: server, other, why
+	KeptNowhere                   // KeptElsewhere has ended: server, other
 	Drained                       // an operator drained a server: server
 	TakenDown                     // an operator took a server down: server
 	Restored                      // an operator restored a server: server
@@ -28,7 +29,7 @@ const (
 	ResyncFailed                  // a server that rejoined cannot be filled now: server, why
 	TagInvalidated                // tag, count
 	ServerDown                    // a server does not reply: server, why
-	ServerUp                      // it replies again: server, out
+	ServerUp                      // a server that was down replies again: server, out
 	Started                       // this process has started: version, file
 	SlowCommand                   // command, key, keys, server, phase, error, ms
 	TraceStarted                  // keys, file

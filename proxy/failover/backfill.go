@@ -1,7 +1,7 @@
 package failover
 
-// Copies a value from the substitute server to the key's own server while that one fills up
-// (phase WARM).
+// This file copies a value from a key's substitute server to its own server, which has rejoined
+// empty (phase WARM).
 
 import (
 	"ringside/proxy/health"
@@ -10,9 +10,9 @@ import (
 	"ringside/replicate"
 )
 
-// backfill copies one key from its substitute server (Interim) to its own server (First).
-// The replication rule replicate.Mend decides its requests. The placeholder that it leaves
-// at the own server guards the copy: a delete removes it and a write replaces it. So a
+// backfill copies one key from its substitute server (Interim) to its own server (First). The
+// replication rule replicate.Mend decides its requests. It first stores a placeholder at the own
+// server, which guards the copy: a delete removes the placeholder and a write replaces it. So a
 // value stored there in between stays, and a deleted key stays deleted.
 //
 //	own         ms k 0 ME F<M> T1 c    stores a placeholder; if there is an item already: mg k s f c
@@ -21,10 +21,10 @@ import (
 type backfill struct {
 	t    *task.Task
 	l    *single
-	then func(fillOutcome) // called at the end; nil: no command waits, and the backfill leaves the placeholder of another one alone
+	then func(fillOutcome) // called at the end; nil: no command waits, and the backfill does not touch the placeholder of another backfill
 	rule replicate.Rule    // server 0 is First, server 1 is Interim
-	asks []fillAsk         // by their number
-	late bool              // a placeholder was made, or seen, when that was not allowed any more
+	asks []fillAsk         // the requests so far, by their number
+	late bool              // the reply showed a placeholder when mayFill no longer allowed the backfill
 }
 
 // fillAsk is one request of a backfill, and its reply.
@@ -33,7 +33,8 @@ type fillAsk struct {
 	result upstream.Result
 }
 
-// fillOutcome is the outcome of a backfill.
+// fillOutcome is the outcome of a backfill: the copy of a key from its substitute server to its own
+// server.
 type fillOutcome uint8
 
 const (
@@ -41,13 +42,15 @@ const (
 	fillThere                      // the key is at its own server, by this backfill or another write
 	fillNowhere                    // neither server has it
 	fillForeign                    // the substitute server has nothing, and the key's own has the placeholder of another instance
-	fillLate                       // the phases have changed meanwhile, or may have
+	fillLate                       // the phases have changed since the backfill began, or may have changed
 )
 
-// mayFill reports whether a placeholder may be made now, or one that has just been seen be
-// filled. The phases must be those of the lookup, and no other instance may be in IN yet: it
-// does not delete at the substitute server, and does not check for placeholders. With relaxed,
-// too, what this instance knows must therefore be recent. It is not if the process has slept.
+// mayFill reports whether a backfill may store a placeholder now, or replace the placeholder that
+// it has just seen by the value. The phases must be the same as when the server of the key was
+// looked up. No other instance may see the server in IN yet, because such an instance does not
+// delete at the substitute server and does not check for placeholders. So this instance's knowledge
+// of the phases must be recent, in relaxed pools too. After a pause of the process it is not
+// recent.
 func (l *Spot) mayFill(t *task.Task) bool {
 	if t.Loop.Moment() >= l.View.KnownUntil(l.First.Server) || !l.Sure(t) {
 		return false
@@ -56,16 +59,16 @@ func (l *Spot) mayFill(t *task.Task) bool {
 	return t.Route.Find(part, h, owner) == l.Route
 }
 
-// backfill begins a backfill of t's key, which must be allowed (mayFill). then is called with
-// the outcome; nil: no command waits.
+// backfill begins to copy t's key from its substitute server to its own server. The caller has
+// checked that mayFill allows it. then is called with the outcome; nil: no command waits.
 func (l *single) backfill(t *task.Task, then func(fillOutcome)) {
 	f := &backfill{t: t, l: l, then: then, rule: replicate.Mend(0, 1, false, then != nil)}
 	t.Backfilling = true
 	f.advance()
 }
 
-// advance sends the requests (asks) of the rule, and ends the backfill when the rule is
-// over. A request that can't be sent is reported to the rule at once, which may add more.
+// advance sends the requests (asks) of the rule, and ends the backfill when the rule is done. If a
+// request can't be sent, advance reports that to the rule at once, and the rule may add requests.
 func (f *backfill) advance() {
 	for next := f.rule.Next(nil); len(next) > 0; next = f.rule.Next(nil) {
 		for _, a := range next {
@@ -81,7 +84,7 @@ func (f *backfill) advance() {
 		switch f.asks[len(f.asks)-1].Step {
 		case replicate.Look, replicate.Fill:
 			what = fillThere
-		case replicate.Fetch: // the placeholder there is another instance's, and may have been replaced by a value since
+		case replicate.Fetch: // the placeholder at the own server belongs to another instance, and a value may have replaced it since
 			what = fillForeign
 		default:
 			what = fillNowhere
@@ -107,18 +110,18 @@ func (f *backfill) send(a replicate.Ask) {
 	case a.Step == replicate.Wait:
 		e.After(e.Now+int64(task.MarkWait), func() { f.handleReply(a.Number, replicate.OK) })
 		return
-	case guarded && f.asks[a.Guard].result.HasEnded(): // the same cas may be another item's by now
+	case guarded && f.asks[a.Guard].result.HasEnded(): // a new process of the server may have assigned the same cas to another item
 		f.rule.HandleOutcome(a.Number, replicate.Outcome{Kind: replicate.Exists})
 		return
 	}
-	internal := f.then == nil || guarded // no command waits, or a placeholder must not stay
+	internal := f.then == nil || guarded // no command waits, or the request removes or fills a placeholder
 	c, _, _ := t.Route.Server(f.l.Place(a.Replica).Server).Pick(t.Asker, internal)
 	if c == nil {
 		f.rule.HandleOutcome(a.Number, replicate.Outcome{Kind: replicate.Unsent})
 		return
 	}
 	key, guard := f.l.Keys[a.Replica], task.CasFlag(&f.asks[a.Guard].result)
-	if a.Step == replicate.Fill && f.late { // another instance may have deleted the value at its own server only
+	if a.Step == replicate.Fill && f.late { // another instance may have deleted the key only at the key's own server
 		a.Step = replicate.Drop
 	}
 	line := task.StepRequest(t, a.Step, key, guard, health.PlaceholderLife)
@@ -126,7 +129,7 @@ func (f *backfill) send(a replicate.Ask) {
 		line = task.FillRequest(t, key, guard, &f.asks[a.From].result, false)
 	}
 	e.Ask(c, f, a.Number, t.Limits(), line, internal)
-	c.Tail.LeavesValue = a.Step == replicate.Claim // a placeholder that is made late would be visible in any phase
+	c.Tail.LeavesValue = a.Step == replicate.Claim // if the request times out, a late delete follows: the server may still run it and create a placeholder, which reads would find in every phase
 }
 
 func (f *backfill) Client() uint64 { return f.t.Asker }
@@ -134,9 +137,9 @@ func (f *backfill) Client() uint64 { return f.t.Asker }
 func (f *backfill) Answered(id int, r *upstream.Result) {
 	f.asks[id].result = f.t.Keep(r)
 	switch step := f.asks[id].Step; {
-	case (step == replicate.Claim || step == replicate.Look) && !f.l.mayFill(f.t): // it may have run too late
+	case (step == replicate.Claim || step == replicate.Look) && !f.l.mayFill(f.t): // the request may have run when the backfill was no longer allowed
 		f.late = true
-	case step == replicate.Fill && f.late: // it was sent as a Drop
+	case step == replicate.Fill && f.late: // a Drop was sent instead of the Fill
 		f.handleReply(id, replicate.InDoubt)
 		return
 	}

@@ -17,12 +17,12 @@ import (
 type class uint8
 
 const (
-	blind   class = iota // replaces or removes what is there, or only reads it
-	guarded              // would use the placeholder as a value, without a sign of that in the reply: replace, append, prepend, md I
-	makes                // like guarded, and creates what is missing: ms MA with N
-	counts               // reports that a placeholder is no number: incr, decr
-	adds                 // is refused by a placeholder: add
-	bound                // finds another cas there than its token: cas, and commands with C
+	blind   class = iota // replaces or removes the placeholder, or only reads it
+	guarded              // would treat the placeholder as a value, and the reply would not show that: replace, append, prepend, md I
+	makes                // like guarded, and creates a missing item: ms MA with N
+	counts               // gets the error that the placeholder is no number: incr, decr
+	adds                 // fails if the key has a placeholder: add
+	bound                // fails because the cas of the placeholder differs from the client's token: cas, and commands with C
 	unbinds              // like bound, and removes the key: md C
 	extends              // extends the TTL of the placeholder, and reports success: touch
 	peeks                // like extends, and reads: gat, mg T
@@ -32,19 +32,19 @@ const (
 type step uint8
 
 const (
-	sendMain    step = iota // the client's request; a guarded command carries the cas of the last look
-	sendLook                // read what is there, and its cas
-	refill                  // copy the value from the substitute server, and begin again
-	wait                    // wait for the owner of the placeholder, and begin again
-	again                   // begin a round
+	sendMain    step = iota // send the client's request; if the class is guarded, with the cas of the last look
+	sendLook                // read the item and its cas (a look)
+	refill                  // copy the value from the substitute server, and begin the next round
+	wait                    // wait for the command that has stored the placeholder, and begin the next round
+	again                   // begin the next round
 	sendDrop                // remove the placeholder of the last look, by its cas
 	giveMain                // the client gets the reply to its request
 	giveAbsent              // the client gets the reply for a missing item
 	giveFailure             // the client gets an error
 )
 
-// mostMet is how often a command may find a placeholder before it fails. mostTries is how
-// often its request may be sent while others change the key. The model sets smaller ones.
+// mostMet is how often a command may find a placeholder before it fails. mostTries is how often its
+// request may be sent while others change the key. The model sets smaller limits.
 var mostMet, mostTries uint8 = 5, 30
 
 // building decides which requests one command sends to a server that may have a
@@ -55,11 +55,11 @@ var mostMet, mostTries uint8 = 5, 30
 // can't be its cause.
 type building struct {
 	class class
-	warm  bool // this instance is in WARM: it copies values back itself
+	warm  bool // for this instance the server is in WARM, so it copies values back itself
 
-	met, tries uint8  // how often it has found a placeholder; how often its request was not done
-	refused    bool   // the request was sent, and refused
-	seen       uint64 // the cas of the value at the last look; 0: there was none
+	met, tries uint8  // how often the command has found a placeholder; how often its request was not carried out
+	refused    bool   // the client's request was sent, and the server refused it
+	seen       uint64 // the cas of the value at the last look; 0: there was no value
 }
 
 // first returns the first step of a round.
@@ -86,7 +86,7 @@ func (b *building) answered(k wire.Kind, placeholder bool) step {
 	case bound, unbinds:
 		unclear = k == wire.Exists
 	case extends, peeks:
-		if placeholder { // it must not stay, however often that happens
+		if placeholder { // the placeholder must not stay, even if the command has found more than mostMet
 			return sendLook
 		}
 	}
@@ -100,8 +100,8 @@ func (b *building) answered(k wire.Kind, placeholder bool) step {
 	return sendLook
 }
 
-// looked returns the step after a look, which reads the item. cas is that of the value, 0
-// if there is none. placeholder reports whether the item is a placeholder.
+// looked returns the step after a look, which reads the item. cas is the cas of the value; 0: there
+// is no value. placeholder reports whether the item is a placeholder.
 func (b *building) looked(cas uint64, placeholder bool) step {
 	before := b.seen
 	b.seen = cas
@@ -122,7 +122,7 @@ func (b *building) looked(cas uint64, placeholder bool) step {
 		if b.refused {
 			return giveMain
 		}
-	case counts: // the same value before and after the refusal: it is no number, or has another cas
+	case counts: // the value was the same before and after the refusal, so the refusal was not caused by a placeholder
 		if b.refused && before == cas {
 			return giveMain
 		}
@@ -141,10 +141,11 @@ func (b *building) dropped() step {
 	return again
 }
 
-// meet returns the step after a look at the item has found a placeholder. A refill waits for
-// the owner of the placeholder and then takes it over. An instance in SETTLE does not refill.
-// It waits once, and then removes the placeholder; its owner notices that and begins again. A
-// placeholder with an extended TTL is removed at once.
+// meet returns the step after a look at the item has found a placeholder. In WARM a backfill
+// (refill) waits for the command that has stored the placeholder, and then replaces the
+// placeholder. In SETTLE there is no backfill: the command waits once, and then removes the
+// placeholder. The command that had stored it notices that and begins again. A placeholder with an
+// extended TTL is removed at once.
 func (b *building) meet() step {
 	switch b.met++; {
 	case b.class == extends:
@@ -168,7 +169,7 @@ func isStored(k wire.Kind) bool {
 	return true
 }
 
-// classOf returns the class of t's command.
+// classOf returns how t's command behaves if it finds a placeholder.
 func classOf(t *task.Task) class {
 	c := task.CommandOf(t)
 	switch t.Op {
@@ -207,9 +208,9 @@ func classOf(t *task.Task) class {
 	return blind
 }
 
-// round begins a round of a command that depends on the existing value. In WARM that value,
-// if any, is at the key's own server by now, so the substitute server gets a delete at
-// once.
+// round begins a round of a command that depends on the existing value. In WARM a backfill has
+// already copied the existing value, if any, to the key's own server. So the delete of the key is
+// sent to the substitute server at once.
 func (l *single) round(t *task.Task) {
 	if l.next = l.first(); l.warm && l.class != unbinds {
 		l.askSide(t)
@@ -227,7 +228,7 @@ func (l *single) askSide(t *task.Task) {
 func (l *single) built(t *task.Task, id int, r *upstream.Result) {
 	l.waiting--
 	switch {
-	case id == dropAsk: // in any case the placeholder is gone, or is another's now
+	case id == dropAsk: // whatever the reply, the placeholder of that look is gone
 		l.failed = nil
 		l.next = l.dropped()
 	case l.failed != nil:
@@ -274,7 +275,7 @@ func (l *single) perform(t *task.Task) {
 			t.CatchUp()
 		})
 	case sendDrop:
-		if l.look.HasEnded() { // the same cas may be another item's by now
+		if l.look.HasEnded() { // a new process of the server may have assigned the same cas to another item
 			l.next = l.dropped()
 			l.perform(t)
 			return
@@ -282,9 +283,9 @@ func (l *single) perform(t *task.Task) {
 		ask(dropAsk, task.StepRequest(t, replicate.Drop, l.Keys[0], task.CasFlag(&l.look), 0))
 	case sendMain:
 		switch {
-		case !l.Sure(t): // nothing was done yet
+		case !l.Sure(t): // no part of the command has been carried out yet
 			l.end(t)
-		case l.class == unbinds && !l.sideAsked: // see sendHalf
+		case l.class == unbinds && !l.sideAsked: // the request at the substitute server must be sent first: see sendHalf
 			l.askSide(t)
 		case l.seen != 0 && (l.class == guarded || l.class == makes) && l.look.HasEnded():
 			l.Begin(t)
@@ -319,9 +320,8 @@ func (l *single) perform(t *task.Task) {
 	}
 }
 
-// spell returns the client's request in the form for the key's own server. A touch is sent
-// so that its reply shows a placeholder. A guarded command carries the cas of the last
-// look.
+// spell returns the client's request in the form for the key's own server. A touch is sent so that
+// its reply shows a placeholder. A guarded command carries the cas of the last look.
 func (l *single) spell(t *task.Task) []byte {
 	r, key, guard := &t.Req, l.Keys[0], task.CasFlag(&l.look)
 	at := func(letter byte) (span wire.Span, ok bool) {
@@ -333,7 +333,7 @@ func (l *single) spell(t *task.Task) []byte {
 	case l.class == extends:
 		l.respelled = true
 		return t.Meta("mg", key, " s f c T"+t.Exptime(), nil)
-	case l.class == makes && l.seen == 0: // an add, because an item may be there by now
+	case l.class == makes && l.seen == 0: // sent as an add, because another client may have stored an item since the look
 		mode, _ := at('M')
 		life, _ := at('N')
 		edits := []task.Edit{{At: mode, With: []byte("ME")}, {At: life, With: append([]byte("T"), t.Raw[life.Start+1:life.End]...)}}

@@ -11,11 +11,10 @@ import (
 	"ringside/proxy/upstream"
 )
 
-// Connected asks which process replies on the new connection c, before all requests that
-// wait there. A restarted process has lost its items, and a foreign server has values that
-// no client may see. So no other request on c is sent first. The keeper asks, too, but may
-// learn of another process later: it does not notice a connection that closed while no
-// request was in flight.
+// Connected asks which process replies on the new connection c, before all requests that wait
+// there. A restarted process has lost its items, and a foreign server has values that no client may
+// see. So no other request on c is sent first. The keeper also identifies the process, but perhaps
+// later: it does not notice that a connection was closed while no request was in flight.
 func (e *Keepers) Connected(c *upstream.Conn) {
 	if srv := c.Server; e.asksIdentity(c) && srv.Identifying != c {
 		srv.Identifying = c
@@ -38,8 +37,9 @@ func identifyTimeouts(srv *upstream.Server) *table.Timeouts {
 	return &table.Timeouts{Request: srv.Greeting, Deadline: srv.Connect + srv.Greeting}
 }
 
-// asksIdentity reports whether the process that replies on c matters: if keys move or have
-// replicas. It also marks the server as possibly incomplete until the process is known.
+// asksIdentity reports whether the process that replies on c must be identified, because keys of a
+// pool move or have replicas. It also marks the server as possibly incomplete until the process is
+// known.
 func (e *Keepers) asksIdentity(c *upstream.Conn) (asks bool) {
 	if !c.Server.Keeps(c) {
 		return false
@@ -62,8 +62,8 @@ type identification struct {
 	heard int64          // when the server last replied before this connection
 }
 
-// startUnknown is the StartedAt of a server whose stats have no start time. It counts as
-// one process for ever.
+// startUnknown is the StartedAt of a server whose stats have no start time. Such a server counts as
+// the same process forever.
 const startUnknown = -1
 
 func (d *identification) Client() uint64 { return 0 }

@@ -37,12 +37,12 @@ type Agent struct {
 	inherited []inheritance // the servers' states before the reload that created the agent, by server
 
 	Keeper  *health.Keeper
-	hasWork bool  // the keeper got input since its last run
-	Began   int64 // when the loop that runs it got it
+	hasWork bool  // the keeper has got input since its last run
+	Began   int64 // when the loop that runs the keeper took over this agent
 
-	// The outcomes of the first pings, by server. While most are missing, and not all have
-	// ended, the ejected servers are unknown, and a server that replies may have old
-	// values.
+	// Whether the first ping of each server has ended. Until most servers have replied to it, or it
+	// has ended for all of them, it is unknown which servers are ejected, and a server that replies
+	// may have old values.
 	pinged         []bool
 	ended, brought int // first pings that have ended, and those of them that got a reply
 
@@ -68,8 +68,8 @@ type Keepers struct {
 	OnKeeperLoop  func(f func(*Keepers))              // runs f on the loop that runs the keepers
 	Overrides     func(w *Agent)                      // applies the operator's overrides of this process to a keeper
 	Gone          func(srv *upstream.Server)          // called for each ejected server
-	StartedAnew   func(srv *upstream.Server)          // called if another process replies, which has lost all items
-	Parted        func()                              // publishes the table without a keeper that is no longer needed
+	StartedAnew   func(srv *upstream.Server)          // called if a new process of the server replies, which has lost all items
+	Parted        func()                              // publishes the table again, without the keepers that are no longer needed
 }
 
 // Published is a table and the keepers of its pools.
@@ -79,8 +79,8 @@ type Published struct {
 	Copies map[*table.Pool]uint64 // Table.PrintCopies, for pools with a keeper
 	Agents map[*table.Pool]*Agent // agents, for pools with a keeper
 
-	// unflushed are the servers that no pool with a keeper names any more, and that were out
-	// when a reload removed them, by address. They still have their old values.
+	// unflushed are the servers, by address, that were OUT when a reload removed them, and that no
+	// pool with a keeper has now. They still have their old values.
 	unflushed map[string]departure
 }
 
@@ -101,7 +101,7 @@ func Publish(t *table.Table, old *Published, seed uint64, without ablation.Set) 
 			w = before
 		default:
 			if w.parting.Store(!needed); !needed && from != nil {
-				w.failover = from.failover // instances without this reload still have these settings
+				w.failover = from.failover // instances that have not reloaded yet still have these settings
 			}
 			w.start(pool, before, seed, without)
 		}
@@ -144,7 +144,7 @@ func (d departure) whole() bool { return health.PhaseOf(d.n) == health.In && d.r
 // inheritance is the state of a server before the reload that creates a keeper.
 type inheritance struct {
 	departure
-	elsewhere bool // the pool or the server had another name
+	elsewhere bool // before the reload, the pool or the server had another name
 }
 
 // inherit finds the states of the servers before a reload: by their names at the pool's
@@ -166,7 +166,7 @@ func (w *Agent) inherit(before *Agent, old *Published) (from *Agent, out bool) {
 			switch {
 			case j < 0:
 				*in, source = inheritance{there, true}, at
-			case !there.whole() && in.whole(): // the address had another name, and old values are there
+			case !there.whole() && in.whole(): // the server at the address had another name, and still has old values
 				*in, source = inheritance{departure{health.NextOut(max(in.n, there.n)), there.renamed}, true}, at
 			}
 		}
@@ -194,12 +194,12 @@ func (w *Agent) state(i int) departure { return departure{w.View.N(i), w.View.Re
 
 func address(m table.Target) string { return m.Network + " " + m.Address }
 
-// together reports whether two servers have the same address.
+// together reports whether a and b have the same address.
 func together(a, b table.Target) bool { return a.Address == b.Address && a.Network == b.Network }
 
-// at returns the state of the server at the address of where and the agent that knows it, or
-// nil. If several agents name the server, it is the state of one that does not use it now. l
-// may be nil.
+// at returns the state of the server with the address of where, and the agent that has it, or nil.
+// If several agents have the server, at prefers the state from an agent in which the server is out,
+// rejoining or renamed. l may be nil.
 func (l *Published) at(where table.Target) (is departure, by *Agent) {
 	if l == nil {
 		return is, nil
@@ -219,16 +219,16 @@ func (l *Published) at(where table.Target) (is departure, by *Agent) {
 	return is, by
 }
 
-// served reports whether a pool without a keeper names the server at the address of where,
-// and so has used it all the time. l may be nil.
+// served reports whether a pool without a keeper has the server with the address of where, and so
+// has used it all the time. l may be nil.
 func (l *Published) served(pool string, where table.Target) bool {
 	return l != nil && slices.ContainsFunc(l.Pools, func(p *table.Pool) bool {
 		return p.Name == pool && l.Agents[p] == nil && slices.ContainsFunc(p.Servers, func(m table.Target) bool { return together(m, where) })
 	})
 }
 
-// keepUnflushed keeps the states of the servers that were out, and that l has no keeper for.
-// They have missed writes from now on, whatever their phase was.
+// keepUnflushed keeps the states of the servers that were out, and that l has no keeper for. From
+// now on these servers miss writes, whatever their phase was.
 func (l *Published) keepUnflushed(old *Published) {
 	if old == nil {
 		return
@@ -290,8 +290,8 @@ func (w *Agent) start(pool *table.Pool, before *Agent, seed uint64, without abla
 	w.hasWork = true
 }
 
-// depart tells the keeper which servers reloads have removed from the pool. A server that
-// is added again has missed the writes in between.
+// depart tells the keeper which servers reloads have removed from the pool. A server that a reload
+// adds again has missed the writes in between.
 func (w *Agent) depart(before *Agent) {
 	if before == nil {
 		return
@@ -358,7 +358,7 @@ func (e *Keepers) RunKeepers() {
 	}
 }
 
-// Schedule makes the loop run the keeper of w: it got input.
+// Schedule makes the loop run the keeper of w, because the keeper has got input.
 func (e *Keepers) Schedule(w *Agent) {
 	w.hasWork = true
 	e.Soon(link.KeeperTimer)

@@ -17,10 +17,10 @@ import (
 	"ringside/replicate"
 )
 
-// SingleCopy is the leader of commands on unreplicated keys.
+// SingleCopy is the handler of commands on unreplicated keys.
 type SingleCopy struct{}
 
-// Handle serves t, or parks it. It accepts every task that no other leader has accepted.
+// Handle serves t, or parks it. It accepts every task that no other handler has accepted.
 func (SingleCopy) Handle(t *task.Task) bool {
 	l := &single{read: t.Op <= wire.Gats || t.Op == wire.Debug}
 	if trouble, parked := l.Locate(t, l.read); trouble.Why != "" {
@@ -31,13 +31,13 @@ func (SingleCopy) Handle(t *task.Task) bool {
 	}
 	t.Rule = l
 	t.Run(0, nil)
-	if !l.InTransition() { // all its asks are in flight, on the connection that the next command uses
+	if !l.InTransition() { // all requests of the command are in flight, on the connection that the client's next command uses
 		t.ReleaseLine()
 	}
 	return true
 }
 
-// Spot is the place that serves an unreplicated key, at the time of the lookup.
+// Spot is the result of a lookup: the servers that serve an unreplicated key at that time.
 type Spot struct {
 	health.Route
 	Owner int          // index of the key's own server
@@ -47,8 +47,8 @@ type Spot struct {
 	Keys  [2][]byte    // the key at First and at Interim
 }
 
-// Locate finds the server of t's key now. If no server serves the key, Locate returns why,
-// or parks t. A parked task is led again when that may have changed.
+// Locate finds the server of t's key now. If no server serves the key, Locate returns why, or parks
+// t. A parked task is dispatched again when that may have changed.
 func (l *Spot) Locate(t *task.Task, read bool) (trouble upstream.Failure, parked bool) {
 	e := t.Loop
 	unavailable := func(why string) (upstream.Failure, bool) {
@@ -64,7 +64,7 @@ func (l *Spot) Locate(t *task.Task, read bool) (trouble upstream.Failure, parked
 	}
 	w := t.Route.View
 	*l = Spot{Owner: owner, View: w}
-	if w == nil { // no key moves: t is a task only because it follows another one
+	if w == nil { // the pool moves no keys: t is a task only because it had to wait for an earlier task
 		l.First.Server = owner
 	} else {
 		l.Gen, l.n = w.Gen(), w.N(owner)
@@ -97,7 +97,7 @@ func (l *Spot) Locate(t *task.Task, read bool) (trouble upstream.Failure, parked
 // InTransition reports whether the key is between two servers.
 func (l *Spot) InTransition() bool { return l.Role != health.In }
 
-// Place returns the key's place: First (0) or Interim (1).
+// Place returns the server and the name of the key at First (i is 0) or Interim (i is 1).
 func (l *Spot) Place(i int) health.Place {
 	if i == 0 {
 		return l.First
@@ -105,11 +105,11 @@ func (l *Spot) Place(i int) health.Place {
 	return l.Interim
 }
 
-// Sure reports whether the client may get the replies that arrive now. In strict mode, no
-// instance may have learned since the lookup that another server serves the key. If the
-// key's own server serves it, that depends only on the server's number, which only grows.
-// Otherwise it may depend on any server of the pool. The leases are checked first, against
-// the current time: see package replication.
+// Sure reports whether the client may get the replies that arrive now. In strict mode, no instance
+// may have learned since the lookup that another server serves the key. If the key's own server
+// serves it, that depends only on the server's number, which only grows. Otherwise the result may
+// depend on any server of the pool. The leases are checked first, against the current time: see
+// package replication.
 func (l *Spot) Sure(t *task.Task) bool {
 	v := l.View
 	if v == nil || !t.Route.Pool.Failover.Strict {
@@ -124,32 +124,32 @@ func (l *Spot) Sure(t *task.Task) bool {
 	return v.N(l.Owner) == l.n
 }
 
-// single is the rule of a command on an unreplicated key. It sends several requests
-// (asks); the client gets the reply to the main ask. While the key's value may be on the
-// own or on the substitute server, a write also deletes it at the other one. The client
-// then gets its reply when both are done.
+// single is the rule of a command on an unreplicated key. It sends several requests (asks); the
+// client gets the reply to the main ask. While the value may be on the key's own server or on its
+// substitute server, a write at one of them also deletes the key at the other. The client gets its
+// reply when both are done.
 type single struct {
 	Spot
 	read bool // the command changes nothing
 
 	checked bool             // the value at the substitute server was copied back
 	removed bool             // for a delete in WARM: the substitute server had the key, which reads still found there
-	marked  bool             // the look of a delete or an me at the key's own server found a placeholder
-	look    upstream.Result  // of a command that depends on the existing value: the last look
+	marked  bool             // the read before a delete or an me found a placeholder at the key's own server
+	look    upstream.Result  // reply to the last look of a command that depends on the existing value
 	added   byte             // the meta flag that the main ask of a read adds to the client's; 0: none
-	from    int              // place of the main ask: 0 First, 1 Interim
+	from    int              // where the main ask is sent: 0 First, 1 Interim
 	waiting int              // asks in flight that the reply depends on
 	line    []byte           // request line of the main ask
-	inTurn  bool             // second is sent after the first ask has succeeded
-	second  int              // mainAsk or sideAsk
+	inTurn  bool             // the ask named in second is sent only after the other one has succeeded
+	second  int              // which ask is sent last: mainAsk or sideAsk
 	main    upstream.Result  // the reply for the client
 	failed  *upstream.Result // the first ask without a reply; nil: all got one
 
 	building            // of a command that depends on the existing value, while First may have placeholders
 	next      step      // what to do when no ask is in flight, as the embedded building has decided
-	sideAsked bool      // the substitute server was asked to delete the key
-	respelled bool      // the main ask is not spelled as the client's request
-	told      wire.Kind // the reply for the client; NoReply: that of main
+	sideAsked bool      // the delete of the key was sent to the substitute server
+	respelled bool      // the main ask differs from the client's request, so its reply is translated
+	told      wire.Kind // kind of the reply to the client; NoReply: the client gets the reply in main
 }
 
 // The numbers of the requests (asks) that a single sends.
@@ -157,8 +157,8 @@ const (
 	mainAsk    = iota
 	sideAsk    // delete at the other server
 	interimAsk // read at the substitute server, after a miss at the key's own
-	lookAsk    // look at the key's own server: before a delete or an me, or for a command that depends on the existing value
-	undoAsk    // delete of a value that the main ask has stored and no client may see
+	lookAsk    // read at the key's own server: before a delete or an me, or before a command that depends on the existing value
+	undoAsk    // deletes the value that the main ask has stored, because the command fails and no client may see the value
 	dropAsk    // removes a placeholder that was found
 )
 
@@ -177,7 +177,7 @@ func (l *single) Begin(t *task.Task) {
 			return
 		}
 		l.checked = true
-		t.Open++ // the backfill counts as an ask, so the task does not end
+		t.Open++ // the backfill counts as an open ask, so the task does not end before it
 		l.backfill(t, func(what fillOutcome) {
 			t.Open--
 			makes := t.Op == wire.Add || task.CommandOf(t).Vivify // creates a missing key
@@ -217,7 +217,7 @@ func (l *single) Begin(t *task.Task) {
 		l.sendHalf(t, mainAsk)
 		return
 	}
-	at := [2]int{sideAsk, mainAsk} // ids at Interim and at First
+	at := [2]int{sideAsk, mainAsk} // number of the ask that is sent to Interim, and of the ask that is sent to First
 	if l.from == 1 {
 		at = [2]int{mainAsk, sideAsk}
 	}
@@ -233,7 +233,7 @@ func (l *single) Begin(t *task.Task) {
 // the current phases. No part of the command has been executed yet. At its deadline it
 // fails.
 func (l *single) dispatchLater(t *task.Task) {
-	t.Open++ // the wait counts as an ask, so the task does not end
+	t.Open++ // the wait counts as an open ask, so the task does not end before it
 	t.Loop.After(t.Loop.Now+task.ParkedLook, func() {
 		t.Open--
 		t.Loop.DispatchAgain(t)
@@ -242,9 +242,9 @@ func (l *single) dispatchLater(t *task.Task) {
 
 // sendHalf sends one of the two requests of a write to a key between two servers.
 //
-// A write after which First has no key is sent to Interim first, and to First when that is
-// done. In the other order, a backfill of another instance could place its placeholder at
-// First after the delete there, and fetch from Interim before the write.
+// A write that removes the key at First is sent to Interim first, and to First when Interim has
+// replied. In the other order, a backfill of another instance could store its placeholder at First
+// after the delete there, and read the old value from Interim before the write.
 func (l *single) sendHalf(t *task.Task, id int) {
 	if id == mainAsk {
 		srv := t.Route.Server(l.Place(l.from).Server)
@@ -259,8 +259,8 @@ func (l *single) sendHalf(t *task.Task, id int) {
 	t.Ask(sideAsk, t.Route.Server(l.Place(other).Server), t.Meta("md", l.Keys[other], "", nil))
 }
 
-// request returns t's request for one of the two places. It returns false if the cas token
-// in it can't be valid there.
+// request returns t's request for First (at is 0) or Interim (1). It returns false if the cas token
+// in the request can't be valid on that server.
 func (l *single) request(t *task.Task, at int) (line []byte, ok bool) {
 	place := l.Place(at)
 	var edits []task.Edit
@@ -364,12 +364,12 @@ func (l *single) checkMiss(t *task.Task, r *upstream.Result) bool {
 	return true
 }
 
-// end sends the client its reply, if Sure.
+// end sends the client its reply if Sure returns true. Otherwise the command starts again or fails.
 func (l *single) end(t *task.Task) {
 	number := l.Place(l.from).Number
 	switch sure := l.Sure(t); {
 	case l.read && !sure && l.InTransition() && t.Open == 0 && t.Loop.Now < t.Deadline:
-		t.Loop.DispatchAgain(t) // the client's later commands on the key still wait for it
+		t.Loop.DispatchAgain(t) // the client's later commands on the key still wait for t
 	case l.read && !sure:
 		t.Fail("what the server said is not sure any more", stats.Unavailable)
 	case l.failed == nil && sure && l.told != wire.NoReply:
@@ -381,7 +381,7 @@ func (l *single) end(t *task.Task) {
 	case l.read || l.failed == nil && sure:
 		t.Answer(&l.main, func(cas uint64) uint64 { return divert.TagCas(cas, number) })
 	default:
-		if l.main.Bytes != nil && t.Op.Stores() && (l.building.class == blind || isStored(l.main.Reply.Kind)) { // without a reply the late delete does it: see upstream/latedelete.go
+		if l.main.Bytes != nil && t.Op.Stores() && (l.building.class == blind || isStored(l.main.Reply.Kind)) { // if there was no reply, the late delete removes the value: see upstream/latedelete.go
 			t.AskAs(true, undoAsk, t.Route.Server(l.Place(l.from).Server), t.Meta("md", l.Keys[l.from], "", nil))
 		}
 		if l.failed != nil {

@@ -24,8 +24,8 @@ type Miss struct {
 
 	waiting       []func() // sets that wait until Busy ends
 	older, next   *Miss    // list of the entries that are not Busy, ordered by Last or by the end of Busy
-	before, after *Miss    // list of the misses of missClient
-	listed, owned bool     // it is in the first list; in the second
+	before, after *Miss    // list of the misses of one missClient
+	listed, owned bool     // whether it is in the list older, next; and in the list before, after
 }
 
 // missOrigin is the item that a miss has seen, and the server process that it is in.
@@ -33,20 +33,20 @@ type missOrigin struct {
 	itemPlace
 	Via  upstream.ConnEpoch // connection epoch of the cas
 	Stub bool               // the item is a placeholder without an old value
-	Left int32              // on a route with stale: how long the value lived from At on, in seconds; 0: the item is deleted or a placeholder
+	Left int32              // on a route with stale: the TTL of the value at the time At, in seconds; 0: the item is deleted or a placeholder
 	At   int64              // when the get was sent
 	tagsRead
 }
 
-// tagsRead is what was known of the key's tags at the oldest outstanding miss. A
-// rebuild must not claim newer versions.
+// tagsRead is the versions of the key's tags that were known at the oldest outstanding miss. A
+// rebuild is stored with these versions, never with newer ones.
 type tagsRead struct {
-	Known stamp.Known // versions
-	First uint64      // the cas that this miss has seen
+	Known stamp.Known // versions of the key's tags
+	First uint64      // the cas of the item that this miss has seen
 }
 
-// itemPlace is the server of a key and the key's name there, in one health phase of its
-// servers.
+// itemPlace is the server of a key and the key's name there. It is valid until the phase of that
+// server, or of the key's own server, changes.
 type itemPlace struct {
 	Server *upstream.Server
 	Name   string // name of the key on the server
@@ -59,14 +59,15 @@ type itemPlace struct {
 // missClient is a client connection. All loops share it.
 type missClient struct {
 	ID     uint64
-	Shared atomic.Bool // it has sent a request before it had the reply to the one before
+	Shared atomic.Bool // the client has sent a request before it had the reply to its previous one
 
 	entries atomic.Int64  // number of its entries on all loops
 	keys    atomic.Uint64 // filter of the hashes of its keys; it may have false positives
 }
 
-// Reachable reports whether a request sent on c to here can only meet the item of o,
-// or no item.
+// Reachable reports whether a request that is sent on c to the place here, with the cas of o, can
+// only change the item that the miss has seen. It returns false if the same cas may belong to
+// another item there.
 func (o *missOrigin) Reachable(here itemPlace, c *upstream.Conn) bool {
 	if o.Copied || here.Copied { // the token identifies the server and its process
 		return o.Copied == here.Copied
@@ -74,7 +75,7 @@ func (o *missOrigin) Reachable(here itemPlace, c *upstream.Conn) bool {
 	return o.itemPlace == here && c != nil && c.IsSameProcess(o.Via)
 }
 
-// same reports whether both items were seen in the same life of the same server.
+// same reports whether both items were seen on the same server, in the same process.
 func (o *missOrigin) same(p *missOrigin) bool {
 	if o.Copied || p.Copied {
 		return o.Copied == p.Copied
@@ -82,7 +83,7 @@ func (o *missOrigin) same(p *missOrigin) bool {
 	return o.itemPlace == p.itemPlace && o.Via.Same(p.Via)
 }
 
-// differ reports whether the two misses have seen different versions of a tag.
+// differ reports whether r and o have different versions of a tag.
 func (r *tagsRead) differ(o *tagsRead) bool {
 	return slices.ContainsFunc(r.Known, func(v stamp.Version) bool {
 		cas, ok := o.Known.Of(v.Tag)
@@ -120,13 +121,13 @@ func (c *missClient) count(n int64, hash uint64) {
 
 // leaseRecord is a lease: the client of a miss is expected to rebuild.
 type leaseRecord struct {
-	Strike bool // it was counted as a strike: see neverFilledKeys.Won
+	Strike bool // the lease was counted as a strike: see neverFilledKeys.Won
 	at     int64
 	route  *routing.RouteGuard
 	over   bool
 }
 
-// End counts, once, whether a set of the key has arrived.
+// End counts, once for each lease, whether a set of the key has arrived.
 func (w *leaseRecord) End(came bool) {
 	if w != nil && !w.over {
 		w.over = true

@@ -2,12 +2,12 @@ package guard
 
 // This file connects the guard to package replication, for keys with several replicas.
 //
-// The guard runs each command of such a key as a step of the client's command, and
-// package replication carries out the step. So package replication decides which replica is the
-// primary, the one with the reply that counts, and which servers take part. It also
-// decides what must wait or be repaired first, and when a reply still counts. The
-// guard repeats none of these rules. It knows only a replicaReply: which server has answered,
-// and the token of its cas.
+// The guard runs each command of such a key as a step of the client's command, and package
+// replication carries out the step. So package replication decides which replica is the primary,
+// the one with the reply that counts, and which servers take part. It also decides which commands
+// wait, which replicas are repaired first, and when a reply still counts. The guard has none of
+// these rules. It knows only a replicaReply: the server that has answered, and the token of the cas
+// in the reply.
 //
 //	get     mg as the route reads (read:): a value that is not due is served;
 //	        otherwise mg N R, which only the primary answers
@@ -32,11 +32,10 @@ package guard
 // If a delete had finished at the follower before the first step, it would have
 // finished at the primary before the second.
 //
-// Only the primary has placeholders. They are not copied: a repair treats one as an
-// absent item. A read that meets a placeholder at another replica continues at the
-// primary. A tombstone belongs to another command: a get that meets one waits, and
-// no set is bound to it. A waiter polls until the placeholder is gone, and then reads
-// the key itself.
+// Only the primary has placeholders. They are not copied: a repair treats one as an absent item. A
+// read that finds a placeholder at another replica continues at the primary. A tombstone belongs to
+// another command: a get that finds one waits, and no set is bound to a tombstone. A waiter polls
+// until the placeholder is gone, and then reads the key itself.
 //
 // An unused lease is canceled by removing the item at the primary, even if the item is
 // a value that is due. If it were soft-deleted there, other replicas would still serve

@@ -1,6 +1,6 @@
 package guard
 
-// The replica that answered the last step of a command.
+// This file records which replica has answered the last step of a command.
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 // replicaReply is what a command on a replicated key knows of the replicas.
 type replicaReply struct {
 	Server *upstream.Server // the server that answered last
-	Looked bool             // a read has met a tombstone, or a reply that is treated as one
+	Looked bool             // a read has found a tombstone, or has got a reply that is treated as one
 
 	seal  uint64              // XOR of the last cas and its token; the guard uses tokens as cas
 	token func(uint64) uint64 // converts the cas of the last reply to a token; nil: the reply shows the token already
@@ -32,8 +32,8 @@ func replicaReplyFor(rt *routing.Route, key []byte) *replicaReply {
 	return &replicaReply{Server: list[0].Server}
 }
 
-// Heard records which server has sent the reply r to line. It replaces the cas in r by
-// its token.
+// Heard records which server has sent r, the reply to the request line. It replaces the cas in r by
+// the token of that cas.
 func (c *replicaReply) Heard(r *upstream.Result, token func(uint64) uint64, line []byte) {
 	if r.Server != nil {
 		c.Server = r.Server

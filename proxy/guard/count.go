@@ -14,8 +14,8 @@ import (
 	"ringside/proxy/wire"
 )
 
-// count serves incr and decr. It sends the command unchanged, unless the value may be
-// old or may have tags.
+// count serves incr and decr. It sends the client's command unchanged, unless the value may be old
+// or may have tags.
 func (l *rule) count(t *task.Task) {
 	if l.Stale > 0 || l.tags != nil {
 		l.countOver(t)
@@ -57,8 +57,8 @@ func (l *rule) noNumber(t *task.Task, s *Item, epoch upstream.ConnEpoch, value, 
 	}
 }
 
-// countOver reads the item, and increments or decrements it only if it is still the
-// same. So it does not change a deleted value.
+// countOver reads the item, and increments or decrements it only if the item is still the same. So
+// it does not change a value that was deleted in between.
 func (l *rule) countOver(t *task.Task) {
 	l.inspectItem(t, func(s *Item, epoch upstream.ConnEpoch) {
 		l.noNumber(t, s, epoch, func() {
@@ -122,7 +122,7 @@ func (l *rule) create(t *task.Task, again func()) {
 	}
 	number := strconv.AppendUint(nil, first, 10)
 	_, exptime := l.echo(t, forEver, true, nil)
-	l.stamp(t, func(bool) { // it is no rebuild, so it can't be too late
+	l.stamp(t, func(bool) { // the new counter is no rebuild, so it can't be too late
 		line := t.Meta("ms", l.name, " ME F"+stamp.Flags+" T"+exptime+" c", slices.Concat(l.tags.head, number))
 		l.ask(t, line, func(r *upstream.Result) {
 			switch {

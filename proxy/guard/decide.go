@@ -2,12 +2,12 @@ package guard
 
 // The rule that decides which set is stored.
 
-// Scope is what a set must share with a miss to count as its rebuild. The zero Scope
-// is one connection that sends one request at a time.
+// Scope says which sets count as the rebuild after a miss: those of the same connection, or all of
+// the process. The zero Scope is one connection that sends one request at a time.
 type Scope struct {
-	Shared    bool // the connection, on which several threads of the client may send requests
-	AfterMiss bool // the process: no client of the route sets without a miss
-	Pooled    bool // nothing: every set is a write
+	Shared    bool // the same connection, on which several threads of the client may send requests
+	AfterMiss bool // the whole process: on this route, each set follows a miss
+	Pooled    bool // none: every set is a write
 }
 
 // one reports whether the scope has at most one outstanding miss of a key.
@@ -16,9 +16,9 @@ func (s Scope) one() bool { return !s.Shared && !s.AfterMiss }
 // KeyMisses is the state of the outstanding misses of one key in one scope. The zero KeyMisses
 // has no misses.
 type KeyMisses struct {
-	CAS   uint64 // of the item that the newest miss has seen; 0: unknown, so its rebuild is refused
+	CAS   uint64 // cas of the item that the newest miss has seen; 0: unknown, so the rebuild after that miss is refused
 	N     uint32 // number of misses without a set yet
-	Mixed int64  // until this time no set is stored, because the misses may belong to different items
+	Mixed int64  // until this time no set is stored, because the outstanding misses may have seen different items
 	Last  int64  // time of the newest miss
 	Gone  bool   // the item is a placeholder or deleted, so an add may replace it
 	Won   bool   // the client of the newest miss is the lease holder
@@ -35,10 +35,10 @@ const (
 	Found                // a get was answered with a value
 	Set                  // a set has arrived
 	Add                  // an add has arrived
-	SetDone              // a set that was sent has finished
+	SetDone              // a set that was sent to the server has ended
 	Deleted              // a delete of this connection was answered
-	Changed              // another command of this connection that is no set, and has changed the item, was answered
-	Unplaced             // the cas is no longer valid: the server, its connection or its phase has changed, or the key has moved
+	Changed              // a command of this connection other than set, add and delete was answered, and has changed the item
+	Unplaced             // the cas of the entry is no longer valid: the server, its connection or its phase has changed, or the key has moved
 	Closed               // the connection is closed
 )
 
@@ -71,9 +71,9 @@ type Act uint8
 const (
 	None              Act = iota
 	Write                 // serve the command as if there were no miss
-	Bind                  // send it with the cas that Decide returns
-	Refuse                // answer NOT_STORED without sending it
-	Wait                  // wait for the set that is in flight, and decide again after it
+	Bind                  // send the set with the cas that Decide returns
+	Refuse                // answer NOT_STORED without sending the set
+	Wait                  // wait for the set of the key that is in flight, and call Decide again after it
 	RemovePlaceholder     // remove the placeholder with the cas that Decide returns
 )
 

@@ -31,7 +31,7 @@ type Guard struct {
 
 	misses  *missTable
 	leaving []leaving // clients that have gone
-	piece   int       // how many of their misses may be visited before the next Tick
+	piece   int       // how many misses of the clients in leaving may be visited before the next Tick
 
 	polls    []*poll                    // one for each key that has waiting gets
 	polling  map[string]*poll           // the same, by pool and key: see nameOf
@@ -60,14 +60,14 @@ func nameOf(t *task.Task) string { return t.Route.Pool.Name + "\x00" + string(t.
 // clientState is a client of guarded routes. All loops of the process share it.
 type clientState struct {
 	missClient
-	g         *Guard        // of the loop that has the client's connection
+	g         *Guard        // the guard of the loop that has the client's connection
 	followers atomic.Uint64 // counts requests that arrived before all earlier ones were answered
-	held      atomic.Int64  // number of its waiting gets
+	held      atomic.Int64  // number of the client's waiting gets
 	gone      atomic.Bool
-	sets      []uint64 // hashes of the keys of its pending sets that may answer a miss; used only by its own loop
+	sets      []uint64 // hashes of the keys of the client's pending sets that may be rebuilds after a miss; used only by the client's loop
 }
 
-// Enroll attaches its client to t. It must be called on the client's loop, before t is
+// Enroll attaches the client s to the task t. It must be called on the client's loop, before t is
 // admitted.
 func (g *Guard) Enroll(s *client.Session, x *client.Exchange, t *task.Task) {
 	p, _ := s.Companion.(*clientState)
@@ -90,7 +90,7 @@ func (g *Guard) Enroll(s *client.Session, x *client.Exchange, t *task.Task) {
 		p.addSet(t.Hash)
 	}
 	if x.Next != nil {
-		l.followers-- // the next request has arrived already, so the get must not wait
+		l.followers-- // the client's next request has arrived already, so the get must not wait
 	}
 }
 
@@ -123,10 +123,10 @@ func (p *clientState) Followed(s *client.Session, x *client.Exchange) {
 	}
 }
 
-// addSet records a pending set that may answer a miss.
+// addSet records a pending set that may be the rebuild after a miss.
 func (p *clientState) addSet(hash uint64) {
 	if len(p.sets) == cap(p.sets) {
-		if p.dropSets(); len(p.sets) > cap(p.sets)/2 { // otherwise few sets later it would look through all again
+		if p.dropSets(); len(p.sets) > cap(p.sets)/2 { // otherwise dropSets would run again after few sets
 			p.sets = slices.Grow(p.sets, cap(p.sets))
 		}
 	}
@@ -138,8 +138,8 @@ func (p *clientState) dropSets() {
 	p.sets = slices.DeleteFunc(p.sets, func(hash uint64) bool { return !p.g.Works(p.ID, hash) })
 }
 
-// Gone cancels the leases of the client, because its connection is closed. Requests
-// that it sent before still run: a pending set answers its miss as usual.
+// Gone cancels the leases of the client, because its connection is closed. Requests that the client
+// has sent before still run: a pending set still counts as the rebuild after its miss.
 func (p *clientState) Gone() {
 	p.gone.Store(true)
 	p.dropSets()
@@ -154,7 +154,7 @@ func (g *Guard) Handle(t *task.Task) bool {
 	if t.Route.Guard == nil {
 		return false
 	}
-	if t.IsStep() { // sent by the guard itself
+	if t.IsStep() { // t is a step that the guard itself runs
 		return t.Route.Copies.Copies == 0 && failover.SingleCopy{}.Handle(t)
 	}
 	l, _ := t.Rule.(*rule)
@@ -200,18 +200,18 @@ func (l *rule) locate(t *task.Task, read bool) (trouble upstream.Failure, parked
 	return trouble, parked
 }
 
-// startReplicated is Lead for a key with several replicas.
+// startReplicated is Guard.Handle for a key with several replicas.
 func (l *rule) startReplicated(t *task.Task) bool {
 	l.name, l.copies = t.Key, replicaReplyFor(t.Route, t.Key)
 	return l.copies != nil && l.start(t, false)
 }
 
-// start serves t after its key has been located. It returns false if t must be served
-// as on a route without a guard. That is also so for all commands on an old server,
+// start serves t after its key has been located. It returns false if t must be served as on a route
+// without a guard. It also returns false for all commands on a server without meta commands (old),
 // because such a server has no guarded items.
 func (l *rule) start(t *task.Task, old bool) bool {
 	switch why := unfit(t); {
-	case !old && l.copies == nil && passes(t) && l.takesOwn(t): // rejecting it needs no other step: it could only have changed the version that its client has seen
+	case !old && l.copies == nil && passes(t) && l.takesOwn(t): // t can be rejected without a further step, because it could only change the version that its client has seen
 		t.Reject(wire.AppendClientError(nil, ownFlags))
 	case !old && passes(t) && (compares(t) || changes(t) && l.misses(t) != nil):
 		l.rewrite(t)
@@ -265,7 +265,7 @@ func unfit(t *task.Task) string {
 	case t.Route.Tags != nil && (t.Op <= wire.Gats && (has('N') || has('R')) || t.Op.Stores() && has('I')):
 		return "flags N, R and I run the guard by hand, which can't be on a route with tags: leave them out"
 	case !t.Req.UnknownFlags():
-	case t.Op == wire.Delete || t.Op == wire.Incr || t.Op == wire.Decr: // the guard does not always send the client's words, so the server can't decide
+	case t.Op == wire.Delete || t.Op == wire.Incr || t.Op == wire.Decr: // the guard may send another command than the client's, so the server would not check the client's flags
 		return "invalid or duplicate flag"
 	case t.Op == wire.Append || t.Op == wire.Prepend:
 		return "invalid flag"
@@ -322,7 +322,7 @@ const (
 // offReason is the reason why the guard is off for a server.
 type offReason struct {
 	why string
-	via upstream.ConnEpoch // connection epoch of the reply that has shown it; zero: the connection itself reports it
+	via upstream.ConnEpoch // connection epoch of the reply that showed the missing feature; zero: the server's version shows it
 }
 
 func (g *Guard) turnOff(srv *upstream.Server, is offReason) {
@@ -333,7 +333,8 @@ func (g *Guard) turnOff(srv *upstream.Server, is offReason) {
 	}
 }
 
-// Heard turns the guard off for srv if the reply s shows that the server has no cas.
+// Heard turns the guard off for srv if s, which a server has replied, shows that the server has no
+// cas.
 func (g *Guard) Heard(srv *upstream.Server, epoch upstream.ConnEpoch, s *Item) {
 	if string(s.Cas) == "0" {
 		g.turnOff(srv, offReason{noCas, epoch})

@@ -53,7 +53,7 @@ func (l *rule) event(k Kind) Event {
 
 // missed describes a get that is about to be answered "not found".
 type missed struct {
-	s   *Item              // the item that the get has seen; nil: a set can't be bound to any
+	s   *Item              // the item that the get has seen; nil: unknown, so no set can be bound to it
 	via upstream.ConnEpoch // connection epoch of s
 	at  int64              // when the get was sent, on the loop's clock; 0: now
 	won bool
@@ -91,9 +91,9 @@ func (l *rule) record(t *task.Task, what missed) *Miss {
 	return g.misses.Record(l.scope(), &l.party.missClient, nameOf(t), seen, max(g.Clients.Limits.Tickets/max(loops, 1), 1))
 }
 
-// knows ends the miss of a client that sends one request at a time. The reason is that
-// the client gets the value (Found), the reply to its delete (Deleted), or that to another
-// command that has changed the item (Changed).
+// knows ends the outstanding miss of a client that sends one request at a time. The reason k is
+// that the client gets the value (Found), the reply to its delete (Deleted), or the reply to
+// another command that has changed the item (Changed).
 func (l *rule) knows(t *task.Task, k Kind) {
 	if l.Hide || l.party == nil {
 		return
@@ -113,8 +113,8 @@ func Expects(s *client.Session) bool {
 	return p != nil && p.HasMisses()
 }
 
-// Shown is Found for a read that is a task, on the loop that runs it. It is called when
-// another package answers it with a value.
+// Shown is like Found, for a read that is a task. It runs on the loop of that task. It is called
+// when another package answers it with a value.
 func (g *Guard) Shown(t *task.Task) {
 	if l, _ := t.Rule.(*rule); l != nil && t.Route.Guard != nil {
 		l.g, l.RouteGuard = g, t.Route.Guard
@@ -139,8 +139,8 @@ func (g *Guard) Found(s *client.Session, rt *routing.Route, key []byte) {
 	})
 }
 
-// reachable reports whether a set bound to o and sent on c can only meet the item with
-// that cas, or no item.
+// reachable reports whether a set that is bound to the miss o and sent on c can only replace the
+// item that the miss has seen: see missOrigin.Reachable.
 func (g *Guard) reachable(o *missOrigin, here itemPlace, c *upstream.Conn) bool {
 	if elsewhere := o.itemPlace != here; g.Ablation.Phase && elsewhere || g.Ablation.Life && !elsewhere {
 		return c != nil
@@ -170,9 +170,9 @@ func (l *rule) decide(t *task.Task, k Kind) (m *Miss, act Act, cas uint64) {
 	return m, act, cas
 }
 
-// rebuild serves a command that stores in the meta mode S or R, if it answers a miss
-// of its client. It also rejects a command that may not be stored without a miss.
-// Otherwise it does nothing and returns false.
+// rebuild serves a set (mode S) or replace (mode R) that follows a miss of its client. It also
+// rejects a command that may not be stored without a miss. Otherwise it does nothing and returns
+// false.
 func (l *rule) rebuild(t *task.Task, k Kind, mode byte) bool {
 	m, act, cas := l.decide(t, k)
 	switch act {
@@ -195,16 +195,16 @@ func (l *rule) rebuild(t *task.Task, k Kind, mode byte) bool {
 	return true
 }
 
-// bind stores t's value only over the item with that cas.
+// bind stores t's value only if the key still has the item with that cas.
 func (l *rule) bind(t *task.Task, m *Miss, mode byte, cas uint64) {
 	b := m.Bind(cas)
 	l.bound = b
 	l.store(t, mode, formatCas(cas), l.scope() != Scope{} || m.N > 1, func(k wire.Kind, r *upstream.Result) {
 		switch {
-		case k == wire.Stored && l.tags != nil && l.tags.trouble != nil: // it is not known whether what is stored is valid
+		case k == wire.Stored && l.tags != nil && l.tags.trouble != nil: // a tag version could not be read, so it is not known whether the stored value is valid
 			l.broken(t, l.tags.trouble)
 			return
-		case k == wire.Stored && l.tags != nil && l.tags.changed: // what is stored is invalid
+		case k == wire.Stored && l.tags != nil && l.tags.changed: // a tag has changed since the miss, so the stored value is invalid
 			k = wire.Exists
 		case k == wire.Stored:
 			s := parseItem(&r.Reply, r.Bytes)
@@ -220,8 +220,8 @@ func (l *rule) bind(t *task.Task, m *Miss, mode byte, cas uint64) {
 	})
 }
 
-// release ends the pending set of t that was bound to the cas of a miss, if there is
-// one. It then runs the sets that have waited for it.
+// release ends the pending set of t that was bound to the cas of a miss, if there is one. It then
+// runs the sets that have waited for that set.
 func (l *rule) release(o Outcome, cas uint64, epoch upstream.ConnEpoch) {
 	b := l.bound
 	if b == nil {
@@ -290,15 +290,15 @@ type leaving struct {
 // contains the hashes of the keys for which the client has a set in progress, sorted; it
 // keeps the misses of these keys.
 func (g *Guard) leave(p *clientState, sets []uint64) {
-	if p.held.Load() > 0 { // otherwise endWaits would look at all waiting gets for nothing
+	if p.held.Load() > 0 { // a check that avoids a search through all waiting gets
 		g.endWaits(p)
 	}
 	g.leaving = append(g.leaving, leaving{p, sets})
 	g.clearLeft()
 }
 
-// clearLeft cancels leases of the clients that have gone, until the piece is used up.
-// The rest follows at the next Tick, which allows another piece.
+// clearLeft cancels leases of the clients that have gone, until the piece is used up. The other
+// leases are canceled at the next Tick, which allows another piece.
 func (g *Guard) clearLeft() {
 	for len(g.leaving) > 0 && g.piece > 0 {
 		c := g.leaving[0]

@@ -1,6 +1,6 @@
 package guard
 
-// This part of the package records the misses of guarded keys that clients were shown, and
+// This part of the package records the misses of guarded keys that clients got as replies, and
 // decides which set is stored.
 //
 // A set that answers a miss is a rebuild: its client has read the data source after

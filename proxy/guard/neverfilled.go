@@ -27,8 +27,9 @@ const maxWatched = 4096
 // key.
 const Unfilled = 2
 
-// Won counts a lease of a key and reports whether it is a strike. A lease soon after
-// the last one is no strike, because the first lease holder may still be at work.
+// Won counts a granted lease of a key, and reports whether it counts as a strike: the previous
+// lease holder has stored nothing. A lease soon after the previous one is no strike, because the
+// previous lease holder may still be rebuilding.
 func (n neverFilledKeys) Won(hash uint64, rt *routing.RouteGuard, now int64) (strike bool) {
 	s := n.of(hash)
 	lease := int64(time.Second) * leaseSeconds(rt)

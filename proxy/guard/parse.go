@@ -24,7 +24,7 @@ type Item struct {
 	Letters         wire.Letters
 	Flags, Cas, TTL []byte // empty if they were not requested
 	Size            int
-	TagsChanged     bool // a tag of the value has changed since
+	TagsChanged     bool // a tag of the value has changed since the value was stored
 }
 
 // parseItem parses the reply r, with the bytes b.
@@ -94,9 +94,9 @@ func (s *Item) IsMiss() bool {
 // 0.
 func (s *Item) IsPlainEmpty() bool { return s.Size == 0 && string(s.Flags) == emptyFlags }
 
-// ClientFlags returns the client flags that the client has stored. A value with bytes has
-// emptyFlags only if its client has set them, because appending to a IsPlainEmpty value
-// stores it again.
+// ClientFlags returns the client flags that the client has stored. A value that is not empty has
+// emptyFlags only if its client has set them, because an append to an IsPlainEmpty value stores the
+// original flags.
 func (s *Item) ClientFlags() []byte {
 	if s.IsPlainEmpty() {
 		return noFlags

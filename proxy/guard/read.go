@@ -1,6 +1,6 @@
 package guard
 
-// Reads of guarded keys that need a task. Package fast serves plain hits without one.
+// Reads of guarded keys that need a task. Plain hits need none: see reader.go.
 
 import (
 	"bytes"
@@ -43,7 +43,7 @@ func (l *rule) readLine(t *task.Task, general bool) []byte {
 	return t.WithKey(l.name, appendToLine(t, l.more(t, flags)))
 }
 
-// more returns the flags that the guard needs and that the client's mg lacks.
+// more returns the meta flags that the guard needs and that the client's mg does not have.
 func (l *rule) more(t *task.Task, flags []byte) (more string) {
 	letters := "fcs"
 	if l.tags != nil {
@@ -98,9 +98,9 @@ func (l *rule) readReplicas(t *task.Task) {
 	})
 }
 
-// foundOnPrimary is found for the reply of the primary. A miss without a placeholder
-// means that the primary has a tombstone. Another client is deleting or copying the
-// key, which ends soon, so t waits the first time.
+// foundOnPrimary is like found, for the reply of the primary. A miss without a placeholder means
+// that the primary has a tombstone. Another client is deleting or copying the key, which ends soon,
+// so t waits the first time.
 func (l *rule) foundOnPrimary(t *task.Task, r *upstream.Result) {
 	if r.Reply.Kind == wire.Miss && !l.copies.Looked && !l.Hide {
 		l.copies.Looked = true
@@ -111,10 +111,10 @@ func (l *rule) foundOnPrimary(t *task.Task, r *upstream.Result) {
 	l.found(t, r)
 }
 
-// FastAnswer is the reply to a get that was sent as an ordinary exchange (package
-// fast).
+// FastAnswer is the reply to a get that was sent as an ordinary exchange, without a task
+// (reader.go).
 type FastAnswer struct {
-	*upstream.Result             // nil: there was none. The loop of the key sets Server: see arrive
+	*upstream.Result             // nil: there was no reply. The loop of the key sets Server: see arrive
 	from             string      // network and address of the server
 	Name             []byte      // the key as it was sent to the server
 	Known            stamp.Known // versions of tags that were read together with the value
@@ -130,8 +130,8 @@ func (g *Guard) Resume(x *client.Exchange, share int32, rt *routing.Route, whole
 	g.TakeOver(t)
 }
 
-// arrive sets the server of the reply to that of the loop of the key. The reply may come
-// from another loop, and each loop has its own.
+// arrive sets the server of the reply to that of the loop of the key. The reply may have arrived on
+// another loop, and each loop has its own upstream.Server for a memcached.
 func (f *FastAnswer) arrive(g *Guard) {
 	if f.Result != nil {
 		f.Server = g.ByAddress[f.from]
@@ -166,7 +166,7 @@ func (l *rule) found(t *task.Task, r *upstream.Result) {
 	l.judged(t, l.at, r, func() { l.read(t) }, func(r *upstream.Result, v stamp.Verdict) { l.judge(t, r, v) })
 }
 
-// judge handles a reply after its tags were checked; v is the result.
+// judge handles a reply after the tags of its value were checked; v is the result of that check.
 func (l *rule) judge(t *task.Task, r *upstream.Result, v stamp.Verdict) {
 	if !r.Reply.Kind.Answered() {
 		l.unanswered(t, r)
@@ -184,7 +184,7 @@ func (l *rule) judge(t *task.Task, r *upstream.Result, v stamp.Verdict) {
 		return
 	}
 	switch {
-	case s.IsAbsent(): // the server had no memory for a placeholder
+	case s.IsAbsent(): // the server had no memory for a placeholder, so it stored none
 		l.miss(t, missed{})
 	case s.IsTombstone():
 		l.late(t, r, &s)
@@ -240,8 +240,8 @@ func (l *rule) mayServe(s *Item) bool {
 	return l.Stale > 0 && !s.IsPlaceholder() && (!s.IsInvalidated() || s.SecondsLeft() > spare(l.RouteGuard))
 }
 
-// ends reports whether the old value s, whose lease was granted, would end before its
-// rebuild may.
+// ends reports whether the old value s, whose lease was granted, may expire before the rebuild is
+// done.
 func (l *rule) ends(s *Item) bool {
 	return l.Stale > 0 && l.copies == nil && !s.IsPlaceholder() && l.isGone(s) && s.SecondsLeft() < spare(l.RouteGuard)
 }
@@ -262,7 +262,7 @@ func (l *rule) mark(t *task.Task, r *upstream.Result, s *Item, keep int64, show 
 	kept := t.Keep(r)
 	old := parseItem(&kept.Reply, kept.Bytes)
 	restore := func() {}
-	if tg := l.tags; tg != nil { // read before the rebuild begins
+	if tg := l.tags; tg != nil { // the versions of the tags must be read before the rebuild begins
 		known, epoch := slices.Clone(tg.known), tg.via
 		restore = func() { tg.known, tg.via = known, epoch }
 	}
@@ -298,7 +298,7 @@ func (l *rule) unanswered(t *task.Task, r *upstream.Result) {
 	t.Answer(r, nil)
 }
 
-// failed is unanswered for a read with a reply that can't be used.
+// failed is like unanswered, for a read with a reply that can't be used.
 func (l *rule) failed(t *task.Task, why string, o stats.Outcome) {
 	l.unanswered(t, &upstream.Result{Failure: upstream.Failure{Why: why, Outcome: o}})
 }
@@ -325,8 +325,8 @@ func (l *rule) miss(t *task.Task, what missed) *Miss {
 	return m
 }
 
-// onLease handles a reply that grants the lease. While the server of the key is warming
-// up, won first looks for the value on the interim server.
+// onLease handles a reply that grants the lease. While the server of the key is in WARM, onLease
+// first reads the value from the substitute server.
 func (l *rule) onLease(t *task.Task, r *upstream.Result, s *Item) {
 	seen := s.Clone()
 	what := missed{s: &seen, via: r.ConnEpoch, at: r.Asked, won: true}
@@ -344,8 +344,8 @@ func (l *rule) onLease(t *task.Task, r *upstream.Result, s *Item) {
 	l.checkLease(t, what)
 }
 
-// checkLease grants the lease to t, if a set can be bound to the item. Otherwise it reads
-// the item again first.
+// checkLease grants the lease to t. If the connection of the later set could lead to another
+// process than the one that sent the item's cas, it first reads the item again.
 func (l *rule) checkLease(t *task.Task, what missed) {
 	if l.copies != nil {
 		l.grantLease(t, what)
@@ -376,7 +376,7 @@ func (l *rule) grantLease(t *task.Task, what missed) {
 	}
 }
 
-// bring copies the value of the interim server to the key's own server, over the
+// bring copies the value of the substitute server to the key's own server. There it replaces the
 // placeholder that this get has created.
 func (l *rule) bring(t *task.Task, r *upstream.Result, what missed) {
 	rep := &r.Reply
@@ -386,7 +386,7 @@ func (l *rule) bring(t *task.Task, r *upstream.Result, what missed) {
 		return
 	}
 	s := parseItem(rep, r.Bytes)
-	if s.IsMiss() { // it was about to be rebuilt on the interim server
+	if s.IsMiss() { // the substitute server has no value either, only an item that is to be rebuilt
 		l.checkLease(t, what)
 		return
 	}
@@ -442,9 +442,9 @@ func (l *rule) missLate(t *task.Task, what missed) {
 	l.miss(t, what)
 }
 
-// rebuilds reports whether t's client already has a miss of the item s, so it is
-// expected to rebuild it. It must not wait for itself, and must not get the value that
-// it replaces.
+// rebuilds reports whether t's client already has a miss of the item s, so it is expected to
+// rebuild it. Such a client must not wait for itself, and must not get the value that it is about
+// to replace.
 func (l *rule) rebuilds(t *task.Task, s *Item) bool {
 	own, scope := l.misses(t), l.scope()
 	return own != nil && formatCas(own.CAS) == string(s.Cas) && !scope.Shared && !scope.AfterMiss
@@ -491,8 +491,8 @@ func (l *rule) serve(t *task.Task, r *upstream.Result, s *Item) {
 	}
 }
 
-// lacks reports whether the reply that t has is that of a poll, and lacks flags that t
-// asks for. A poll asks for f, v and c.
+// lacks reports whether t's reply is the reply to a poll, and does not have all meta flags that t
+// has requested. A poll requests f, v and c.
 func (l *rule) lacks(t *task.Task) bool {
 	if t.Req.Dialect != wire.Meta || l.own || touches(t) {
 		return false
@@ -508,8 +508,8 @@ func (l *rule) askAgain(t *task.Task) {
 	})
 }
 
-// serveOld is serve for an old value. The reply has no cas, so no client can store a
-// value that it derived from this one. A binary reply has the cas wire.NoMatch.
+// serveOld is like serve, for an old value. The reply has no cas, so no client can store a value
+// that is derived from the old one by a cas command. A binary reply has the cas wire.NoMatch.
 func (l *rule) serveOld(t *task.Task, r *upstream.Result, s *Item) {
 	if l.lacks(t) {
 		l.askAgain(t)

@@ -27,8 +27,9 @@ type connHandler interface {
 	Guarded() *Guard
 }
 
-// Ask sends the read of one key of x on c; share is the key's part of x. It does
-// nothing and returns false if the server has no meta commands.
+// Ask sends the read of one key of x on c. share is the index of the key's route in the shares of
+// x: see client.Exchange.Share. It does nothing and returns false if the server has no meta
+// commands.
 func Ask(g *Guard, x *client.Exchange, share int32, rt *routing.Route, c *upstream.Conn, key []byte) bool {
 	if c.Features != 0 && c.Features&wire.Metas == 0 {
 		return false
@@ -85,13 +86,14 @@ type Stamps struct {
 	flags   [10]byte // scratch space for the client flags as text
 }
 
-// Judge is Reply for a value with tags. tags is nil on routes without tags.
+// Judge is like Reply, for a value that may have tags. The parameter tags is nil on routes without
+// tags.
 func (p *Reader) Judge(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte, tags *Stamps) (taken int) {
 	var known stamp.Known
 	whole := r.Body
 	if tags == nil && r.Kind == wire.Value && !isTombstoneReply(r) && p.Op == wire.Get {
 		flags, _ := wire.FlagArg(b, r.MetaFlags, 'f')
-		if s := (Item{Flags: flags.Of(b)}); !s.IsSpecial() && r.Body.Len() > 0 { // no other part of the reply matters
+		if s := (Item{Flags: flags.Of(b)}); !s.IsSpecial() && r.Body.Len() > 0 { // the reply is a plain hit
 			p.found(a)
 			return p.exchange().Value(a, r, b, s.Flags, nil)
 		}
@@ -126,8 +128,8 @@ func (p *Reader) found(a *upstream.Attempt) {
 	}
 }
 
-// head returns the head of a value; nil if it has none. b may be only the beginning of
-// the reply. stands reports whether the value is valid by the versions known.
+// head returns the head of a value; nil if it has none. b may be only the beginning of the reply.
+// stands reports whether the value is valid according to the known versions of its tags.
 func (tags *Stamps) head(r *wire.Reply, b []byte, s *Item) (h stamp.Head, stands bool) {
 	if string(s.Flags) != stamp.Flags {
 		return nil, len(tags.Must) == 0
@@ -255,8 +257,8 @@ func (p *Reader) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failur
 // and X, so that it is streamed.
 func (p *Reader) Streams(r *wire.Reply, b []byte) bool { return p.Flows(r, b, nil) }
 
-// Flows is Streams for a value with tags. An invalid value is not streamed, because a
-// task may serve it during its rebuild.
+// Flows is like Streams, for a value with tags. An invalid value is not streamed, because a task
+// may serve it during its rebuild.
 func (p *Reader) Flows(r *wire.Reply, b []byte, tags *Stamps) (stands bool) {
 	if isTombstoneReply(r) || !p.exchange().Streams(r, b) {
 		return false
@@ -273,7 +275,7 @@ func (p *Reader) Begin(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b [
 	return p.Open(c, a, r, b, nil)
 }
 
-// Open is Begin for a value that Flows has found valid.
+// Open is like Begin, for a value for which Flows has returned true.
 func (p *Reader) Open(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte, tags *Stamps) (taken int) {
 	s := parseItem(r, b)
 	if tags != nil {

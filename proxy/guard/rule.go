@@ -25,11 +25,11 @@ type rule struct {
 	g         *Guard
 	party     *clientState
 	since     int64  // when the command arrived, on the loop's clock
-	followers uint64 // value of party.followers when the command arrived
+	followers uint64 // value of clientState.followers when the command arrived
 	many      bool   // the command is one key of a request with several keys
 	quiet     bool   // the client sends its next request without waiting for this reply
 
-	at   int    // server that is used: 0 First, 1 Interim
+	at   int    // where the command is sent: 0 First, 1 Interim (the substitute server)
 	name []byte // name of the key on the server that `at` selects
 
 	fast FastAnswer
@@ -40,13 +40,13 @@ type rule struct {
 
 	then     []func(r *upstream.Result) // callbacks of the commands sent, by their number; nil: the reply is ignored
 	tries    int
-	own      bool // the last reply is to a read with the client's own meta flags, not to a poll
+	own      bool // the last reply belongs to a read with the client's own meta flags, not to a poll
 	sealed   bool // the stored value must not be refreshed early: see storedTTL
-	wrote    bool // a server has stored something, which a failed command has to undo
+	wrote    bool // a server has stored a value of this command; if the command fails, it must remove that value
 	final    bool // the wait is over, so an old value is served now
 	outdated bool // the value served is an old one
 
-	bound *boundSet // the set that was sent bound to a miss; nil: none
+	bound *boundSet // the set that was sent with the cas of a miss; nil: none
 }
 
 // maxTries is how often a command starts again because the item has changed in
@@ -130,8 +130,8 @@ func (l *rule) undo(t *task.Task) {
 	}
 }
 
-// end calls f, which answers a write. Before, it deletes an older item on the other
-// server if the key is returning, and checks that all instances see the write.
+// end calls f, which answers a write. Before that, if the key's own server is rejoining, end
+// deletes the older item on the other server. It also checks that all instances see the write.
 func (l *rule) end(t *task.Task, f func()) {
 	l.g.wake(t)
 	safely := func() {
@@ -165,8 +165,8 @@ func (l *rule) answered(t *task.Task, r *upstream.Result) bool {
 	return false
 }
 
-// inspectItem reads the item without starting a rebuild. Only a soft-deleted item (X) still
-// grants its lease to this look.
+// inspectItem reads the item without starting a rebuild. Only a soft-deleted item (X) still grants
+// its lease to such a read.
 func (l *rule) inspectItem(t *task.Task, then func(s *Item, epoch upstream.ConnEpoch)) {
 	l.Learned.Count(stats.GuardExtraRequest)
 	flags := " s f c t R0"
@@ -185,8 +185,8 @@ func (l *rule) inspectItem(t *task.Task, then func(s *Item, epoch upstream.ConnE
 	})
 }
 
-// nothing reports whether the client sees no value, for a command that then stores
-// nothing. If the look was granted the lease of a deleted item, it cancels that lease.
+// nothing reports whether the client sees no value, for a command that then stores nothing. If the
+// read of the item was granted the lease of a deleted item, the function cancels that lease.
 func (l *rule) nothing(t *task.Task, s *Item, epoch upstream.ConnEpoch) bool {
 	if s.IsMiss() && s.HasLease() {
 		l.g.cancelLease(l.RouteGuard, l.here(t), s, epoch)
@@ -206,8 +206,8 @@ func hasExpired(rt *routing.RouteGuard, left int64) bool {
 	return rt.Stale > 0 && left <= int64(rt.Stale/time.Second)
 }
 
-// again starts the command once more by calling f, because the item has changed in
-// between. After maxTries it fails t.
+// again starts the command again by calling f, because the item has changed in between. After
+// maxTries attempts it fails t.
 func (l *rule) again(t *task.Task, f func()) {
 	if l.tries++; l.tries > maxTries {
 		const why = "others change this key all the time"
@@ -222,12 +222,12 @@ func (l *rule) again(t *task.Task, f func()) {
 	f()
 }
 
-// cancelLease cancels the lease of s, so that the next get rebuilds. A value that is
-// neither deleted nor expired stays unchanged: others may still change it.
+// cancelLease cancels the lease of s, so that the next get rebuilds. A value that is neither
+// deleted nor expired stays unchanged.
 func (g *Guard) cancelLease(rt *routing.RouteGuard, at itemPlace, s *Item, epoch upstream.ConnEpoch) {
 	if s.IsPlaceholder() || s.IsInvalidated() || hasExpired(rt, s.SecondsLeft()) {
 		keep := int64(0)
-		if rt.Stale > 0 && !s.IsInvalidated() && s.SecondsLeft() < math.MaxInt64 { // until it expires, and for a rebuild
+		if rt.Stale > 0 && !s.IsInvalidated() && s.SecondsLeft() < math.MaxInt64 { // the value is kept until it expires, and longer for a rebuild
 			keep = s.SecondsLeft() + spare(rt)
 		}
 		g.cancelLeaseAt(at, string(s.Cas), epoch, s.IsPlaceholder(), keep)
@@ -272,14 +272,14 @@ func cancelLeaseOn(c *upstream.Conn, key, cas string, stub bool, keep int64) {
 			flags += " T" + strconv.FormatInt(exptimeFor(keep, c.Server.Loop().Wall), 10)
 		}
 	}
-	c.Server.Loop().Ask(c, nobody{}, 0, &ownTimeouts, []byte(plainLine("md ", key, flags)), true)
+	c.Server.Loop().Ask(c, ignored{}, 0, &ownTimeouts, []byte(plainLine("md ", key, flags)), true)
 }
 
-// nobody ignores the replies to the guard's own commands.
-type nobody struct{}
+// ignored is the receiver of the replies to the guard's own commands. It ignores them.
+type ignored struct{}
 
-func (nobody) Client() uint64                     { return 0 }
-func (nobody) Answered(_ int, _ *upstream.Result) {}
+func (ignored) Client() uint64                     { return 0 }
+func (ignored) Answered(_ int, _ *upstream.Result) {}
 
 // appendToLine returns an edit that adds flags to the request line.
 func appendToLine(t *task.Task, flags string) task.Edit {

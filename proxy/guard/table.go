@@ -18,8 +18,8 @@ import (
 type missTable struct {
 	misses         map[key]*Miss
 	clients        map[*missClient]owned
-	oldest, newest *Miss          // of the entries that are not Busy
-	wins           []*leaseRecord // leases in the order in which they were granted; they may have ended
+	oldest, newest *Miss          // ends of the list of the entries that are not Busy
+	wins           []*leaseRecord // leases in the order in which they were granted; some of them may have ended
 	visits         int            // entries that drop and DropClient have visited, for tests
 }
 
@@ -117,13 +117,14 @@ func (t *missTable) Record(s Scope, c *missClient, name string, seen Seen, most 
 	return m
 }
 
-// Won records that the client of the newest miss is the lease holder.
+// Won records that the client with the newest miss of the key is the lease holder.
 func (t *missTable) Won(m *Miss, strike bool, now int64) {
 	m.Win = &leaseRecord{Strike: strike, at: now, route: m.Route}
 	t.wins = append(t.wins, m.Win)
 }
 
-// Apply applies an event to m, and drops m if no miss is left.
+// Apply lets Decide handle an event of m's key. It drops m if no client's miss of the key is
+// outstanding any more.
 func (t *missTable) Apply(s Scope, m *Miss, ev Event) (act Act, cas uint64) {
 	m.KeyMisses, act, cas = Decide(s, m.KeyMisses, ev)
 	switch {
@@ -138,7 +139,7 @@ func (t *missTable) Apply(s Scope, m *Miss, ev Event) (act Act, cas uint64) {
 // Await queues a set until the set that is in flight is done.
 func (m *Miss) Await(f func()) { m.waiting = append(m.waiting, f) }
 
-// boundSet is a set that was sent bound to a miss.
+// boundSet is a set that was sent with the cas of a miss.
 type boundSet struct {
 	*Miss
 	missOrigin
@@ -146,10 +147,11 @@ type boundSet struct {
 	Wins bool // the client is the lease holder
 }
 
-// Bind returns the bound set to send, after Decide has returned Bind.
+// Bind returns the set to send after Decide has returned Bind. The server stores the set only if
+// the item still has the given cas.
 func (m *Miss) Bind(cas uint64) *boundSet { return &boundSet{m, m.missOrigin, cas, m.Won} }
 
-// Done ends a bound set after its reply; via is the connection epoch of the reply. It
+// Done ends the set b after its reply. The parameter epoch is the connection epoch of the reply. It
 // returns the sets that have waited for this one.
 func (t *missTable) Done(s Scope, b *boundSet, ev Event, epoch upstream.ConnEpoch) (waiting []func()) {
 	m := b.Miss
@@ -283,10 +285,10 @@ func (t *missTable) age(now int64) {
 	}
 }
 
-// DropClient drops misses of a client that has gone, and returns them. It visits at most
-// `most` misses; more reports that it must be called again, for the others. It keeps a
-// miss if a set of the key is in flight, or is pending because its hash is in the
-// parameter `sets`, which is sorted. If that set does not end the miss, lease_max does.
+// DropClient drops misses of a client that has gone, and returns them. It visits at most `most`
+// misses; more reports that it must be called again, for the others. It keeps a miss if a set of
+// the key is in flight, or is pending because its hash is in the parameter `sets`, which is sorted.
+// If that set does not end the miss, the miss ends after lease_max.
 func (t *missTable) DropClient(c *missClient, sets []uint64, most int) (list []*Miss, more bool) {
 	for range most {
 		m := t.clients[c].first

@@ -27,7 +27,7 @@ type tagged struct {
 	named  []stamp.Tag // more tags, named by the client
 	also   []stamp.Tag // more tags, of the key's last value
 
-	known   stamp.Known        // versions, of the tags that were requested
+	known   stamp.Known        // versions of the tags that were requested
 	via     upstream.ConnEpoch // connection epoch of all versions in known
 	trouble *upstream.Result   // failed request for a version; nil: none failed
 
@@ -58,7 +58,7 @@ func (l *rule) tag(t *task.Task) {
 	l.tags = tg
 }
 
-// mine returns the tags of the value that t stores.
+// mine returns the tags that the value in t's request gets.
 func (tg *tagged) mine() []stamp.Tag {
 	list := slices.Clip(tg.always)
 	for _, tag := range tg.named {
@@ -110,8 +110,8 @@ func (l *rule) askKnown(t *task.Task, at int, tag stamp.Tag, then func()) {
 	})
 }
 
-// oneProcess reports whether two replies came from the same process of the server that
-// `at` selects. They may have arrived on the connections of different loops.
+// oneProcess reports whether two replies were sent by the same process of the server that `at`
+// selects. The replies may have arrived on connections of different loops.
 func (l *rule) oneProcess(t *task.Task, at int, v, w upstream.ConnEpoch) bool {
 	if v.Same(w) {
 		return true
@@ -120,8 +120,8 @@ func (l *rule) oneProcess(t *task.Task, at int, v, w upstream.ConnEpoch) bool {
 	return c != nil && c.IsSameProcess(v) && c.IsSameProcess(w)
 }
 
-// inspect is askAt for a read of the key's item. It requests the versions of the tags
-// first, so that judged can check the value.
+// inspect sends line, a read of the key's item, to the server that `at` selects. It requests the
+// versions of the tags first, so that judged can check the value.
 func (l *rule) inspect(t *task.Task, at int, line []byte, then func(r *upstream.Result)) {
 	if tg := l.tags; tg != nil {
 		tg.known, tg.trouble = nil, nil
@@ -208,7 +208,7 @@ func (l *rule) judged(t *task.Task, at int, r *upstream.Result, again func(), th
 			return
 		}
 		v := tg.known.Judge(h)
-		if v == stamp.Unknown { // not a version of this process
+		if v == stamp.Unknown { // the version was assigned by another process of the server
 			v = stamp.Fallen
 		}
 		tg.count(h, &v)
@@ -257,8 +257,8 @@ func (tg *tagged) without(r *upstream.Result, h stamp.Head) *upstream.Result {
 	return &bare
 }
 
-// fallen handles the reply r with an invalid value. Like a delete it marks the value
-// as stale, so that one client rebuilds it.
+// fallen handles the reply r, whose value is invalid because a tag has changed. It marks the value
+// as stale, as a delete does, so that one client rebuilds it.
 func (l *rule) fallen(t *task.Task, r *upstream.Result, s *Item, v stamp.Verdict) {
 	if l.Hide {
 		l.miss(t, missed{})
@@ -267,9 +267,9 @@ func (l *rule) fallen(t *task.Task, r *upstream.Result, s *Item, v stamp.Verdict
 	l.mark(t, r, s, l.keep(), v != unreadable)
 }
 
-// lent serves a value of the interim server, while the key's own server is warming up.
-// Values with tags are not copied between servers, because their versions do not match
-// those of another server. So lent cancels the lease.
+// lent serves the value of the substitute server, while the key's own server is in WARM. Values
+// with tags are not copied between servers, because their versions do not match those of another
+// server. So lent cancels the lease.
 func (l *rule) lent(t *task.Task, what missed) {
 	known, epoch := l.tags.known, l.tags.via // at the key's own server, on which the client will store
 	rebuild := func() {
@@ -299,12 +299,12 @@ func (l *rule) lent(t *task.Task, what missed) {
 	})
 }
 
-// retouch sets the time to live that the client asks for, after a read has found a
-// value, and serves what it then finds. If others have deleted the value in between, the
-// key is read again.
+// retouch sets the time to live that the client asks for, after a read has found a value, and
+// serves what it then finds. If another client has deleted the value in between, retouch reads the
+// key again.
 func (l *rule) retouch(t *task.Task, tag task.Token) {
 	flags := l.more(t, nil)
-	if l.copies != nil && t.Op != wire.Gats && !t.Req.Letters.Has('c') { // package replication distinguishes reads of a cas
+	if l.copies != nil && t.Op != wire.Gats && !t.Req.Letters.Has('c') { // package replication serves reads that request a cas differently, so c is sent only if the client has requested it
 		flags = strings.Replace(flags, " c", "", 1)
 	}
 	line := t.WithKey(l.name, appendToLine(t, flags))
@@ -380,7 +380,7 @@ func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 		}
 		if late {
 			tg.Learned.Count(stats.TagLateSet)
-			if b := l.bound; b != nil && b.Wins && b.Gone && b.N == 1 { // otherwise another client may fill the same item
+			if b := l.bound; b != nil && b.Wins && b.Gone && b.N == 1 { // otherwise another client may store a value over the same item
 				l.Learned.Count(stats.GuardLeaseCanceled)
 				l.g.cancelLeaseAt(b.missOrigin.itemPlace, formatCas(b.CAS), b.missOrigin.Via, b.missOrigin.Stub, 0)
 			}
@@ -452,7 +452,7 @@ func (l *rule) stamped(t *task.Task) (edits []task.Edit, flags string) {
 	return edits, " F" + stamp.Flags
 }
 
-// compare stores over the value with the client's cas.
+// compare serves a cas command: it replaces the value only if the value has the client's cas.
 func (l *rule) compare(t *task.Task) {
 	differs := func(exists func()) { // nothing is stored. If the client sees a value, exists answers it
 		l.inspectItem(t, func(s *Item, epoch upstream.ConnEpoch) {
@@ -477,7 +477,7 @@ func (l *rule) compare(t *task.Task) {
 			return
 		}
 		switch k {
-		case wire.Exists: // perhaps it is the cas of a placeholder
+		case wire.Exists: // perhaps the cas differs because the item is a placeholder
 			kept := t.Keep(r)
 			differs(func() { l.answerStore(t, k, &kept) })
 			return

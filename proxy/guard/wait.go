@@ -20,9 +20,9 @@ import (
 type poll struct {
 	g        *Guard
 	key      string              // see nameOf
-	rt       *routing.RouteGuard // of the get that has created the poll
+	rt       *routing.RouteGuard // route of the get that has created the poll
 	here     itemPlace           // server of the key, and its name there
-	held     []*held             // the waiting gets; a poll is sent for the first of them
+	held     []*held             // the waiting gets; the poll is sent in the name of the first of them
 	asking   bool                // a poll was sent, and its reply has not arrived
 	again    bool                // a command has changed the key since the last poll was sent
 	nextAt   int64               // time of the next poll, on the loop's clock
@@ -44,7 +44,8 @@ const (
 	maxPolls  = 2000 // per second and server
 )
 
-// hold makes t wait, and returns true, if it may wait.
+// hold makes t wait for the rebuild of another client and returns true. It returns false if t may
+// not wait.
 func (g *Guard) hold(t *task.Task, l *rule, seen missed) bool {
 	p := l.party
 	if l.Wait == 0 || p == nil || p.Shared.Load() || l.many && !l.HoldMany || g.isNeverFilled(t, l) || !l.Learned.Holds() {
@@ -72,7 +73,7 @@ func (g *Guard) hold(t *task.Task, l *rule, seen missed) bool {
 		q.nextAt = g.Now + int64(max(q.jitter(), l.Learned.Usual()/5))
 	}
 	switch here := l.here(t); {
-	case len(q.held) == 0 && !q.asking, here.Copied && here.Seal != 0: // each waiter reads the key itself, so the newest is good for all
+	case len(q.held) == 0 && !q.asking, here.Copied && here.Seal != 0: // each waiting get reads the key itself, so the newest state can be used for all
 		q.here = here
 	case here.Copied:
 	case q.here != here:
@@ -96,15 +97,15 @@ func (g *Guard) isNeverFilled(t *task.Task, l *rule) bool {
 	return barren
 }
 
-// jitter returns the next interval, changed at random by up to 30 %, and makes the
-// interval longer.
+// jitter returns the time until the next poll: the interval, changed at random by up to 30 %. It
+// then makes the interval longer.
 func (q *poll) jitter() time.Duration {
 	d := q.interval
 	q.interval = min(q.interval+q.interval/2, lastPoll)
 	return d*7/10 + time.Duration(q.g.chance.Int64N(int64(d)*6/10+1))
 }
 
-// next returns when tick has something to do.
+// next returns the time at which tick must run again.
 func (q *poll) next() int64 {
 	next := int64(link.Never)
 	if !q.asking && len(q.held) > 0 {
@@ -207,7 +208,7 @@ func (q *poll) Answered(_ int, r *upstream.Result) {
 				h := q.take(0)
 				h.l.Learned.Count(stats.GuardSaved)
 				if h.l.tags != nil {
-					h.l.tags.known = nil // they were requested by its own first read
+					h.l.tags.known = nil // these versions were requested by the first read of h itself
 				}
 				h.l.own = false
 				h.l.found(h.t, r)

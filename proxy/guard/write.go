@@ -253,7 +253,8 @@ func (l *rule) answerStore(t *task.Task, k wire.Kind, r *upstream.Result) {
 	l.end(t, func() { t.Answer(t.Result(l.server(t), b), l.token()) })
 }
 
-// set stores a value. If it answers a miss, it is bound to the item of that miss.
+// set stores a value. If the set follows a miss of its client, it is stored only if the key still
+// has the item of that miss.
 func (l *rule) set(t *task.Task) {
 	if l.rebuild(t, Set, 'S') {
 		return
@@ -292,7 +293,7 @@ func (l *rule) add(t *task.Task) {
 // replace stores a value if the key has one. A placeholder counts as none.
 func (l *rule) replace(t *task.Task) {
 	if m := l.misses(t); m != nil && m.N > 0 {
-		if m.Gone { // the miss has no value to replace, and the set may not replace a newer one
+		if m.Gone { // at the miss there was no value to replace, and a newer value must not be replaced
 			l.refuse(t)
 			l.say(t, wire.NotStored)
 			return
@@ -331,7 +332,7 @@ func (l *rule) extend(t *task.Task) {
 			l.change(t, s, body, more, func(r *upstream.Result) { l.extended(t, r) }, func() { l.extend(t) })
 		}
 		switch {
-		case s.IsPlainEmpty(): // if bytes are added, it keeps flags that no client has set
+		case s.IsPlainEmpty(): // the flags of an empty value are special: the longer value must get the client's flags
 			if headed {
 				l.tags.head = stamp.Head(l.tags.head).WithFlags(0)
 			}

@@ -13,7 +13,7 @@ import (
 
 const (
 	onlyTime = int64(30 * time.Second) // the maximum delay of the ejection of a silent server that may have the last copy of a key
-	tellTime = int64(2 * time.Second)  // how long after a server's return its missing replicas may still be unreported
+	tellTime = int64(2 * time.Second)  // time after a server has rejoined until all loops have reported which replicas it lacks
 	warmTime = int64(60 * time.Second) // the maximum time that a server stays WARM under OnRejoin Warm
 )
 
@@ -21,7 +21,7 @@ const (
 const (
 	poolKept     = "kept"
 	poolForeign  = "other-servers"  // instances have different lists of servers
-	poolUnlike   = "other-settings" // instances have different consistency or ping
+	poolUnlike   = "other-settings" // instances have different settings of consistency or ping
 	poolNoMeta   = "suspect-only"   // servers become suspect, and are not ejected
 	serverNoMeta = "a server doesn't know meta commands"
 )
@@ -29,7 +29,7 @@ const (
 // step runs everything that is due.
 func (k *Keeper) step(now int64) {
 	for i := range k.servers {
-		if s := &k.servers[i]; s.since == 0 && PhaseOf(s.n) != In { // since before this keeper began
+		if s := &k.servers[i]; s.since == 0 && PhaseOf(s.n) != In { // the server entered its phase before this keeper started
 			s.since = now
 		}
 	}
@@ -67,7 +67,7 @@ func (k *Keeper) schedule(now int64) {
 	}
 }
 
-// judge determines the state of the pool as a whole.
+// judge determines the state of the pool as a whole: see the constants pool….
 func (k *Keeper) judge(now int64) {
 	k.unlike = now < k.unlikeUntil
 	pool, cause := poolKept, ""
@@ -108,8 +108,8 @@ func (k *Keeper) judge(now int64) {
 	k.judgeGone(now)
 }
 
-// judgeGone determines whether none of the pool's own servers replies. Proxies can then
-// neither vote nor publish a phase, so no server is ejected, however long it lasts.
+// judgeGone determines whether none of the pool's own servers replies. Proxies can then neither
+// vote nor publish a phase, so no server is ejected, however long the outage lasts.
 func (k *Keeper) judgeGone(now int64) {
 	gone := true
 	for i := range k.servers {
@@ -170,9 +170,9 @@ func (k *Keeper) become(i int, e entry, why string, now int64) {
 	s.flush, s.warm = flushing{}, warmth{}
 	s.held = nil
 	here := k.present(i)
-	s.stranger = s.stranger && here // a stranger is flushed before it rejoins
+	s.stranger = s.stranger && here // a stranger (see identity.go) is flushed before the server rejoins
 	s.inherited = s.inherited && unflushed(PhaseOf(e.n))
-	s.known = s.known && here // identify it again: a process that restarts with its old memory also has its old record
+	s.known = s.known && here // identify the process again: a memcached that restarts with its old memory also has its old record
 	if p := PhaseOf(e.n); p != In && p != Out {
 		s.held = make([]int64, len(k.servers))
 	}
@@ -197,17 +197,17 @@ func (k *Keeper) publish(i int, e entry, why string, now int64) {
 // pingAllNow pings all servers now, so that the latest state is written to them.
 func (k *Keeper) pingAllNow(now int64) {
 	for j := range k.servers {
-		k.servers[j].pingAt = min(k.servers[j].pingAt, now) // the replies contain the cas that a write needs
+		k.servers[j].pingAt = min(k.servers[j].pingAt, now) // their replies contain the cas that is needed to write the records
 	}
 }
 
 // advanceHandover moves a handover to its next stage if that is due.
 func (k *Keeper) advanceHandover(now int64) {
-	stood := func() bool {
+	replicated := func() bool {
 		done, _ := k.replicated(-1, k.barrier.Since, k.barrier.Held, k.wait(), now)
 		return done
 	}
-	if k.barrier.Step(k.hash, now, now >= k.foreignUntil, stood, k.pace()) {
+	if k.barrier.Step(k.hash, now, now >= k.foreignUntil, replicated, k.pace()) {
 		k.pingAllNow(now)
 	}
 }
@@ -247,7 +247,7 @@ func (k *Keeper) ahead(i int, now int64) (n uint32, why string) {
 	}
 	switch phase {
 	case Leaving:
-		// OUT must follow whatever happens: other proxies may have moved there already.
+		// OUT must follow, even if the server replies again: other proxies may already be in OUT.
 		if k.off.Out && s.good >= k.set.GoodPings {
 			return s.n + 2, "ablation"
 		}
@@ -277,7 +277,8 @@ func (k *Keeper) ahead(i int, now int64) (n uint32, why string) {
 	return 0, ""
 }
 
-// settled calls waited and describes the result for operators.
+// settled reports whether all proxies know the number of server i (see waited), and describes for
+// operators what the keeper waits for.
 func (k *Keeper) settled(i int, next string, now int64) bool {
 	done, until := k.waited(i, now)
 	s := &k.servers[i]
@@ -358,7 +359,7 @@ func (k *Keeper) ejectAt(i int, now int64) int64 {
 	case s.refused.last >= refused || now < refused:
 		return min(silent, refused)
 	}
-	s.pingAt = min(s.pingAt, now) // the final check
+	s.pingAt = min(s.pingAt, now) // one more ping, whose reply decides
 	return silent
 }
 

@@ -38,8 +38,8 @@ const (
 
 type flushing struct {
 	step    flushStep
-	elected bool   // by the token on the server; requested once for each n
-	fences  int    // fences without a reply yet
+	elected bool   // this proxy flushes the server, because it has stored the token there; it tries once for each n
+	fences  int    // number of fences (mn) without a reply yet
 	answer  string // the server's reply to flush_all
 	retryAt int64
 	round   uint32 // number of failed attempts
@@ -115,7 +115,7 @@ func (k *Keeper) flushAnswered(a ask, answer []byte, now int64) {
 	case askFlush:
 		f.answer = line
 	case askToken, askRecord:
-		// An error is fine here: it means that the item exists already.
+		// An error does not matter here: it means that the item exists already.
 	case askFlushed:
 		k.judgeFlush(i, line, now)
 	}
@@ -143,9 +143,9 @@ func (k *Keeper) judgeFlush(i int, end string, now int64) {
 	case end == "MN" && answer == "OK":
 		k.flushed(i, "flushed", now)
 	case end == "MN" && (strings.HasPrefix(answer, "CLIENT_ERROR") || answer == "ERROR"):
-		// The server rejected the flush. Its keys get a new number, so the old data
-		// can't be addressed any more. All proxies must know the number before any of
-		// them reads, because they must delete under the new names.
+		// The server rejected the flush. The names of its keys get a number, so the old data can't
+		// be addressed any more. All proxies must know the number before any of them reads from the
+		// server, because writes are deleted there under the new names.
 		e := s.entry
 		e.renamed = e.n
 		k.publish(i, e, "it refuses to be flushed and is renamed: "+answer, now)

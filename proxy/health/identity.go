@@ -9,7 +9,7 @@ package health
 type identity struct {
 	process  Process // zero: not known yet
 	asking   bool
-	known    bool  // the process was identified since the record was last lost or changed
+	known    bool  // the process was identified after the server's record was last lost or changed
 	heard    int64 // when the last request that this process answered was sent
 	stranger bool  // the process has other data and must be flushed
 }
@@ -29,14 +29,14 @@ func (k *Keeper) identify(i int, now int64) {
 	}
 }
 
-// identified handles the reply. If it has no process data, the process counts as
-// unchanged.
+// identified handles the reply to the request of identify. If the reply names no process, the
+// process counts as unchanged.
 func (k *Keeper) identified(a ask, answer []byte, now int64) {
 	s := &k.servers[a.server]
 	held := !k.recognized(a.server)
 	s.asking, s.known = false, true
 	if held {
-		s.pingAt = min(s.pingAt, now) // for the lease or the record that waits for the identity
+		s.pingAt = min(s.pingAt, now) // ping now: a lease, or the creation of a record, has waited until the process was identified
 	}
 	p, ok := ParseProcess(answer)
 	if !ok {

@@ -35,13 +35,13 @@ type Request struct {
 type Verdict struct {
 	N          uint32   // the server's number; PhaseOf(N) is its phase
 	Suspect    bool     // this proxy gets no replies: gets miss and mutations fail at once
-	Why        string   // of the suspicion if there is one, else of the phase
+	Why        string   // reason of the suspicion; if there is none, reason of the phase
 	Since      int64    // when the suspicion began, or the phase if there is none
 	InPhase    int64    // when the phase began
 	Override   Override // by an operator, at any proxy
 	ValidUntil int64    // a reply may be stale if it arrives, or its request is sent, after this time
 	Step       string   // for operators: the next step, or the reason to wait
-	Until      int64    // when that is due; 0: it depends on other proxies or servers
+	Until      int64    // when Step is due; 0: that depends on other proxies or servers
 	Lease      int64    // end of the lease that the last good ping granted
 }
 
@@ -77,7 +77,7 @@ type Keeper struct {
 
 	servers []server
 	gen     uint64
-	quorum  int64   // until when this proxy has leases on enough view servers
+	quorum  int64   // this proxy has leases on enough view servers until this time
 	scratch []int64 // buffer of recount
 
 	pending  map[uint64]ask
@@ -88,20 +88,20 @@ type Keeper struct {
 
 	next         int64
 	voteAt       int64 // when the next vote is due
-	foreignUntil int64 // until when a record with another membership list has an effect
-	unlikeUntil  int64 // until when a record with other settings has an effect
-	unlike       bool  // that is not over: other proxies have another consistency or ping
+	foreignUntil int64 // a record with another server list has an effect until this time: see foreignPings
+	unlikeUntil  int64 // a record with other settings has an effect until this time: see foreignPings
+	unlike       bool  // unlikeUntil is not over: other proxies have other settings of consistency or ping
 	began        int64 // when the first record was read
 	copies       bool  // routes keep replicas on its servers
 	parting      bool  // see Part
 	asWhole
 	roll     rollCall
-	departed map[string]entry // servers that a reload removed from the list; a proxy that adds one back treats it as out
+	departed map[string]entry // servers that a reload removed from the pool, by name. A proxy that adds one back treats it as OUT
 }
 
-// asWhole is the state of the pool as a whole.
+// asWhole is the state of the whole pool.
 type asWhole struct {
-	barrier barrier.Barrier // of a handover
+	barrier barrier.Barrier // state of the handover
 	pool    string          // poolKept, or why the guarantee is suspended
 	open    [2]bool         // by group: more than half of its servers are suspect, so none is ejected
 	gone    bool            // none of the pool's own servers has replied for the time after which one is ejected
@@ -112,9 +112,9 @@ type server struct {
 	entry         // merged from all records, with the decisions of this proxy
 	why   string  // why it is in its phase
 	since int64   // when its phase began
-	held  []int64 // by view server: since when its record contains this n without interruption; 0: it does not; nil: not tracked in this phase
-	goTo  uint32  // the number that it is ready to move to; 0: none
-	goAt  int64   // when it moves there, after the jitter
+	held  []int64 // for each view server, the time from which its record has contained n without interruption; 0: it does not contain n; nil: not tracked in this phase
+	goTo  uint32  // the number to which the server is ready to move; 0: none
+	goAt  int64   // when the server moves to the number goTo, after the jitter
 	step  string  // what happens next, for operators
 	until int64
 
@@ -124,14 +124,14 @@ type server struct {
 	flush flushing
 	warm  warmth
 
-	inherited bool   // it was out before a reload, under another name, and has not been flushed since: see Inherit
-	floor     uint32 // the number that it had under another name: see Inherit
+	inherited bool   // the server was OUT before a reload, under another name, and has not been flushed since: see Inherit
+	floor     uint32 // the number that the server had under another name: see Inherit
 
-	incomplete bool // with replicas: it rejoined empty and is not filled yet
-	needed     bool // with replicas: according to another pool on this server, it may have the last copy of a key
-	unfit      bool // with replicas: it missed more writes than the ledger can record, and must be flushed
+	incomplete bool // with replicas: the server rejoined empty and is not filled yet
+	needed     bool // with replicas: another pool has the same server, and the server may have the last copy of a key of that pool
+	unfit      bool // with replicas: the server missed more writes than the ledger can record, and must be flushed
 	live       tally
-	sus        []tally // by suspect server; nil until a proxy suspects one
+	sus        []tally // for each server, the votes of suspicion about it that are counted on this server; nil until a proxy suspects one
 }
 
 // suspicion records whether this proxy considers the server unreachable, by its own
@@ -140,23 +140,23 @@ type suspicion struct {
 	suspect      bool
 	suspectWhy   string
 	suspectSince int64
-	down         bool // an operator took it down at this proxy: it stays suspect
-	restored     bool // an operator restored it at this proxy: no hold
+	down         bool // an operator took the server down at this proxy, so it stays suspect
+	restored     bool // an operator restored the server at this proxy, so OnRejoin Hold does not apply
 	refused      refusal
 	saidAt       int64 // when this proxy last published a refusal
 	soft         int   // consecutive pings without a reply
 	good         int   // consecutive pings with a reply
-	goodSince    int64 // when the first of those was answered
+	goodSince    int64 // when the first of the pings counted by good got its reply
 }
 
-// refusal records how long a server has refused every connection. The zero value means
-// that its last sign was something else.
+// refusal records how long a server has refused every connection. The zero value means that the
+// last attempt was not refused.
 type refusal struct {
 	since, last int64
-	said        []uint64 // by server: how many proxies have published there that they are refused too
+	said        []uint64 // for each other server, the number of proxies that have published on it that this server refuses them too
 }
 
-// contact is the last news from the server: the lease on it, and its view record.
+// contact is what the last pings of the server have shown: the lease on it, and its view record.
 type contact struct {
 	pingAt    int64 // when the next ping is due
 	pinging   bool
@@ -164,12 +164,12 @@ type contact struct {
 	lease     int64
 	goodSent  int64 // when the last ping that returned a record was sent
 	record    record
-	absent    int64  // since when pings have found no record, without interruption; 0: there is one, or it is unknown
-	absentCas uint64 // cas of the unreadable item in its place; 0: there is none
+	absent    int64  // the time from which pings have found no record, without interruption; 0: there is a record, or that is unknown
+	absentCas uint64 // cas of the unreadable item that is stored in place of the record; 0: there is none
 	patience  int64  // how long the record must be absent before it counts as lost
-	takeAt    int64  // earliest time to overwrite a record of another membership list
+	takeAt    int64  // earliest time to overwrite a record with another server list
 	noMeta    bool
-	complaint string // the last logged problem with its record
+	complaint string // the last logged problem with the server's record
 }
 
 // Ablate disables parts of the protocol. Only tests use it.
@@ -214,10 +214,10 @@ func (s Settings) withDefaults() Settings {
 // before a reload.
 func (k *Keeper) Resume(before *View) { k.barrier.Status = *before.Handover.Status() }
 
-// Inherit tells a new keeper the numbers that a server had at another keeper before a
-// reload. elsewhere means that the pool or the server had another name there. Other proxies
-// may have gone on under that name, and records under the present name may be from an
-// earlier time when it was in use, so these numbers mean nothing here:
+// Inherit passes to a new keeper the numbers that a server had in another keeper before a reload.
+// elsewhere means that the pool or the server had another name in that keeper. Other proxies may
+// still use the other name and continue its numbers. Records under the present name may be old,
+// from an earlier use of the name. So numbers under the two names can't be compared:
 //
 //   - A server that was out is flushed before it serves, whatever number the first record of
 //     a server contains (see adopted), and even if it was in WARM or SETTLE.
@@ -250,9 +250,9 @@ func (k *Keeper) leaving(i int) uint32 {
 // unflushed reports whether a server in phase p has not been flushed since it was ejected.
 func unflushed(p Phase) bool { return p == Leaving || p == Out || p == Returning }
 
-// Departed tells the keeper about a server that a reload has removed from the list, or
-// added back. n and renamed are its last numbers. Proxies no longer write to a removed
-// server, so it counts as out, and it rejoins as after an outage.
+// Departed reports to the keeper a server that a reload has removed from the pool, or added back. n
+// and renamed are the server's last numbers. Proxies no longer write to a removed server, so it
+// counts as out, and it rejoins as after an outage.
 func (k *Keeper) Departed(name string, n, renamed uint32) {
 	e := entry{n: NextOut(n), renamed: renamed}
 	if k.off.Departed {
@@ -276,7 +276,7 @@ func (k *Keeper) Departed(name string, n, renamed uint32) {
 func (k *Keeper) ServerFailed(server int, refused bool, why string, now int64) {
 	s := &k.servers[server]
 	if !s.suspect {
-		s.pingAt = min(s.pingAt, now) // it may be up again already
+		s.pingAt = min(s.pingAt, now) // ping now: the server may be up again already
 	}
 	switch {
 	case !refused:
@@ -321,7 +321,7 @@ func (k *Keeper) Unasked(id uint64, now int64) {
 		if a.kind == askPing {
 			s := &k.servers[a.server]
 			s.pinging = false
-			s.absent = 0 // a record may have existed in between
+			s.absent = 0 // a record may have existed since the last ping that found none
 		} else {
 			k.unanswered(a, false, "", now)
 		}
@@ -338,8 +338,8 @@ func (k *Keeper) Warmed(server int, asks, hits uint64, now int64) {
 	k.step(now)
 }
 
-// Part tells the keeper whether the pool no longer moves keys. If so, no server is
-// ejected or flushed, not even a stranger, and servers that are out rejoin.
+// Part sets whether the pool no longer moves keys. If so, no server is ejected or flushed, not even
+// a stranger, and servers that are out rejoin.
 func (k *Keeper) Part(is bool) {
 	k.parting = is
 	for i := range k.servers {

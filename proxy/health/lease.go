@@ -2,11 +2,10 @@ package health
 
 // Leases, and the WAIT that is based on them.
 //
-// A ping that returns a server's record grants a lease. For Settings.Lease this proxy
-// may act on what the record said when the ping was sent. The lease starts at the
-// sending of the ping, because the server may have read the record right then. So one
-// lease after a change was published on enough servers, every proxy with valid leases
-// knows it.
+// A ping that returns a server's record grants a lease. For Settings.Lease this proxy may act on
+// what the record said when the ping was sent. The lease starts when the ping is sent, because the
+// server may have read the record right then. So once a change has been published on enough servers
+// for the duration of a lease, every proxy with valid leases knows it.
 
 import (
 	"math"
@@ -28,15 +27,16 @@ func majorityOf(n int) int {
 	return n/2 + 1
 }
 
-// strict reports whether this proxy checks its leases: strict consistency is configured
-// and can be kept now. It goes on while other proxies have other settings: the guarantee
-// then does not hold for what those proxies do, but most of it does.
+// strict reports whether this proxy checks its leases: strict consistency is configured and can be
+// kept now. It also returns true while other proxies have other settings. The guarantee then does
+// not hold for commands through those proxies, but it holds among all others.
 func (k *Keeper) strict() bool {
 	return k.set.Strict && (k.pool == poolKept || k.pool == poolUnlike)
 }
 
-// pace returns the longest interval of pings in any proxy of the pool. Where it differs, the
-// others' is not known, but it is at most a third of a lease, which is the same for all.
+// pace returns the longest interval of pings in any proxy of the pool. If other proxies have
+// another interval, it is not known, but it is at most a third of a lease, and all proxies have the
+// same lease.
 func (k *Keeper) pace() time.Duration {
 	if k.unlike {
 		return max(k.set.Ping, k.set.Lease/3)
@@ -62,8 +62,8 @@ func (k *Keeper) wait() int64 {
 // to one second early, but never late.
 const PlaceholderLife = 1
 
-// waitOf returns how long the number of server i must stand before its next step. In SETTLE
-// that is a WAIT, after which no proxy acts as in WARM any more, plus the TTL of a
+// waitOf returns how long the number of server i must be in the records before the server's next
+// step. In SETTLE that is a WAIT, after which no proxy acts as in WARM any more, plus the TTL of a
 // placeholder that one has made until then. A tenth is added because clocks may differ.
 func (k *Keeper) waitOf(i int) int64 {
 	w := k.wait()
@@ -73,13 +73,13 @@ func (k *Keeper) waitOf(i int) int64 {
 	return w
 }
 
-// knownUntil returns until when no other proxy is more than one phase ahead of what this
-// proxy knows, about any server, if the keys of server i depend on it. The next phase must
-// stand for a WAIT in the record of server i before the one after it begins, and the last
-// good ping has not found it there. A tenth is subtracted because clocks may differ.
+// knownUntil returns until when no other proxy is more than one phase ahead of what this proxy
+// knows, about any server, if the keys of server i depend on it. The next phase must be in the
+// record of server i for a WAIT before the phase after it begins, and the last good ping has not
+// found the next phase there. A tenth is subtracted because clocks may differ.
 func (k *Keeper) knownUntil(i int) int64 {
 	w := k.wait()
-	if !k.strict() { // others may not know yet that this proxy has other settings
+	if !k.strict() { // other proxies may not know yet that this proxy has other settings
 		w = 2 * int64(k.set.Ping)
 	}
 	return k.servers[i].goodSent + w - w/10
@@ -118,8 +118,8 @@ func (k *Keeper) validUntil(i int) int64 {
 	return min(k.servers[i].lease, k.quorum)
 }
 
-// leases returns how many servers wanted selects, and on how many of them this proxy
-// has a lease.
+// leases returns the number of servers for which the function wanted returns true (all), and on how
+// many of them this proxy has a lease (have).
 func (k *Keeper) leases(now int64, wanted func(i int) bool) (have, all int) {
 	for i := range k.servers {
 		if wanted(i) {
@@ -143,7 +143,8 @@ func (k *Keeper) reaches(i int, now int64) bool {
 	return all > 0 && have >= majorityOf(all)
 }
 
-// present reports whether a server must have a published change in its record.
+// present reports whether a published change must be in the record of server i before it is in
+// force: the server is not LEAVING or OUT.
 func (k *Keeper) present(i int) bool {
 	p := PhaseOf(k.servers[i].n)
 	return p != Leaving && p != Out
@@ -160,10 +161,10 @@ func (k *Keeper) waited(i int, now int64) (done bool, until int64) {
 	return k.replicated(i, k.servers[i].since, k.servers[i].held, k.waitOf(i), now)
 }
 
-// replicated is like waited, for any content of the records. The parameter `since` is when
-// that content was published. For each server, held is the time from which its record
-// has contained it; 0: it does not. The content is about server i, or about no server
-// if i is -1. wait is how long it must stand.
+// replicated is like waited, for any content of the records. The parameter `since` is when that
+// content was published. For each server, held is the time from which its record has contained it;
+// 0: it does not. The content is about server i, or about no server if i is -1. wait is how long
+// the content must have been in the records.
 func (k *Keeper) replicated(i int, since int64, held []int64, wait, now int64) (done bool, until int64) {
 	holders := 0
 	done, until = true, since+wait

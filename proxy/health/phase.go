@@ -68,10 +68,10 @@ func NextOut(n uint32) uint32 {
 	return leaving(n) + 1
 }
 
-// Generation returns the number of a diverted key from the numbers of the skipped
-// servers. It grows with every outage of one of them and is constant from LEAVING to
-// SETTLE. So data that an earlier outage left on a substitute server can't be addressed
-// again.
+// Generation returns the epoch of an outage: the number in the names of keys on a substitute
+// server. It is computed from the numbers of the servers that were skipped to find that server. It
+// grows with every outage of one of them and is constant from LEAVING to SETTLE. So data that an
+// earlier outage left on a substitute server can't be addressed again.
 func Generation(skipped ...uint32) uint64 {
 	var g uint64
 	for _, n := range skipped {
@@ -83,7 +83,7 @@ func Generation(skipped ...uint32) uint64 {
 // Place is the location of a key on one server.
 type Place struct {
 	Server   int
-	Number   uint64 // part of the key's name there (divert.AppendKey); 0: the plain key
+	Number   uint64 // epoch in the key's name on the server (divert.AppendKey); 0: the server has the plain key
 	Diverted bool   // the server is the key's substitute: limit the time to live
 }
 
@@ -99,9 +99,9 @@ type Route struct {
 	First, Interim Place
 }
 
-// Path finds the Route of a key. Call metaAdd with the servers in the key's order until it
-// returns true. The owner is first; in a pool with a gutter it is followed by the
-// servers of the gutter. The zero Path is ready to use.
+// Path finds the Route of a key. Call Add with the servers in the key's order until it returns
+// true. The owner is first; in a pool with a gutter it is followed by the servers of the gutter.
+// The zero Path is ready to use.
 type Path struct {
 	route     Route
 	returning bool // First is set and Interim still missing
@@ -110,8 +110,8 @@ type Path struct {
 	passed    bool // Add has been called, so the next server is not the owner
 }
 
-// Add adds the next server of the order, with its number and Renamed. It reports
-// whether the route is complete.
+// Add adds the next server of the key's order. n is its number (see PhaseOf), and renamed the
+// number that its keys carry because it rejected a flush. It reports whether the route is complete.
 //
 // Only one rejoining server may be on a path. With two of them, or with one and a
 // LEAVING server, proxies could disagree about the substitute server.
@@ -138,8 +138,8 @@ func (p *Path) Add(server int, n, renamed uint32) bool {
 	return p.done
 }
 
-// Route returns the result. If the order ended before metaAdd returned true, no server can
-// serve the key.
+// Route returns the result. If the order ended before Add returned true, no server can serve the
+// key.
 func (p *Path) Route() Route {
 	if !p.done {
 		return Route{Role: Leaving}

@@ -16,12 +16,12 @@ import (
 // ask is a request that was sent.
 type ask struct {
 	kind    askKind
-	server  int    // the server that was asked
+	server  int    // the server that gets the request
 	about   int    // the server that the request is about
-	n       uint32 // of about, when sent; if it has changed, the reply is useless
-	round   uint32 // of the flush of about, when sent
+	n       uint32 // number of the server about when the request was sent; if it has changed since, the reply is ignored
+	round   uint32 // number of the attempt to flush the server about when the request was sent
 	sent    int64
-	written record // for askWrite: the record
+	written record // for askWrite: the record in the request
 }
 
 type askKind uint8
@@ -37,9 +37,9 @@ const (
 	askDoubt                    // mg: how many proxies suspect about
 	askRefused                  // ma or mg: how many proxies are refused by about
 	askDiscard                  // md: remove a counter that is no number
-	askElect                    // ms: may this proxy flush about
+	askElect                    // ms: store the election token, so that only this proxy flushes about
 	askThreads                  // stats settings: how many threads about has
-	askFence                    // mn: wait for one of these threads
+	askFence                    // mn: wait for one of the threads that askThreads has counted. Sent once for each, on its own connection
 	askFlush                    // flush_all
 	askToken                    // ms: the election token again, after the flush
 	askRecord                   // ms: the record again, after the flush
@@ -91,10 +91,9 @@ func (k *Keeper) unanswered(a ask, hard bool, why string, now int64) {
 	}
 }
 
-// ping sends the pings that are due. All servers are pinged four times as often while a
-// server is about to leave or is leaving, and while a handover pauses. Another proxy
-// may publish the next step at any moment, and clients of this proxy get errors until
-// it has read that.
+// ping sends the pings that are due. All servers are pinged four times as often while a server is
+// about to leave or is leaving, and while a handover pauses. Another proxy may publish the next
+// step at any moment, and clients of this proxy get errors until this proxy has read it.
 func (k *Keeper) ping(now int64) {
 	hurry := barrier.Of(k.barrier.N) >= barrier.Pausing || k.any(func(i int) bool { return k.refuses(i, now) || PhaseOf(k.servers[i].n) == Leaving })
 	for i := range k.servers {
@@ -246,10 +245,10 @@ func (k *Keeper) read(i int, r record, sent, now int64) {
 	}
 }
 
-// adopted returns the entry of server j after this keeper has read e in a record. first
-// means that it is the first record that this keeper has read on a server. A number there
-// may be from before an outage that this keeper has inherited. If it says that server j
-// serves, the next number with phase OUT is adopted instead, so that server j is flushed.
+// adopted returns the entry of server j after this keeper has read the entry e in a record. first
+// means that the keeper had read no record of that server before. A number there may be from before
+// an outage that this keeper has inherited. If it says that server j serves, the next number with
+// phase OUT is adopted instead, so that server j is flushed.
 func (k *Keeper) adopted(j int, e entry, first bool) entry {
 	s := &k.servers[j]
 	m := merge(s.entry, e)
@@ -268,7 +267,8 @@ func (k *Keeper) adopted(j int, e entry, first bool) entry {
 // settings, except that their pings may be less frequent (pace).
 const foreignPings = 20
 
-// covers reports whether a record contains everything that this proxy knows.
+// covers reports whether the entries of a record contain everything that this proxy knows about the
+// servers.
 func covers(entries []entry, servers []server) bool {
 	for j, e := range entries {
 		if merge(e, servers[j].entry) != e {
@@ -278,7 +278,8 @@ func covers(entries []entry, servers []server) bool {
 	return true
 }
 
-// hold updates which numbers the record of server i contains, and since when.
+// hold records which numbers of servers the record of server i contains, and the time from which it
+// has contained each.
 func (k *Keeper) hold(i int, now int64) {
 	k.barrier.Hold(i, k.servers[i].record.hash == k.hash && k.servers[i].record.stage == k.barrier.N, now)
 	for j := range k.servers {
@@ -294,8 +295,8 @@ func (k *Keeper) hold(i int, now int64) {
 	}
 }
 
-// unhold notes that the record of server i was lost. Every WAIT that depends on it
-// starts again.
+// unhold records that the view record of server i was lost. Every WAIT that depends on it starts
+// again.
 func (k *Keeper) unhold(i int) {
 	k.barrier.Held[i] = 0
 	for j := range k.servers {
@@ -335,7 +336,7 @@ func (k *Keeper) wrote(a ask, answer []byte, now int64) {
 		s.absent = 0
 		k.hold(a.server, now)
 		if now >= s.lease || !covers(s.record.entries, k.servers) || s.record.stage != k.barrier.N {
-			s.pingAt = now // for a lease, or for the cas that the next write needs
+			s.pingAt = now // ping again, for a lease, or for the cas that the next write needs
 		}
 	case line == "EX", line == "NF", line == "NS":
 		s.pingAt = now // another proxy was faster: read its record

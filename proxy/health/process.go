@@ -14,7 +14,7 @@ import (
 type Process struct {
 	PID     int64
 	Started int64 // Unix time by the server's clock, in seconds
-	Uptime  int64 // in seconds, when it was asked
+	Uptime  int64 // in seconds, at the time of the reply
 }
 
 // ParseProcess parses the reply to `stats`. It returns false if the reply has no time.
@@ -39,8 +39,8 @@ func ParseProcess(answer []byte) (p Process, ok bool) {
 	return p, clock != 0
 }
 
-// Is reports whether both are the same process. Start times may differ by two seconds,
-// because they are rounded and clocks may step.
+// Is reports whether p and q are the same process. Start times may differ by two seconds, because
+// they are rounded and clocks may step.
 func (p Process) Is(q Process) bool {
 	return p.PID == q.PID && p.Started-q.Started <= 2 && q.Started-p.Started <= 2
 }
@@ -57,9 +57,8 @@ func (c *processCell) Is(p Process) bool {
 	return p.Is(Process{PID: c.pid.Load(), Started: c.started.Load()})
 }
 
-// slack is a tolerance for the reported uptime. memcached starts counting at two
-// seconds, and a process may have started while the previous one was asked for the last
-// time.
+// slack is a tolerance for the reported uptime. memcached starts its uptime at two seconds, and a
+// process may have started while the last request to the previous process was in flight.
 const slack = int64(5 * time.Second)
 
 // Stranger reports whether p had already started when the previous process was last

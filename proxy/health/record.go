@@ -5,12 +5,11 @@ package health
 //
 //	rs1 <membership>[,<stage>] <incarnation> %20settings=<hash> <server>=<n>[,<renamed>[,<overrides>]] …
 //
-// Numbers are in base 36. Servers with a zero entry are left out. The hash is of the
-// settings of the last writer that WAITs and promises depend on (settingsHash). Older
-// releases take it for the entry of a server that they do not know, and keep it. Merging records is
-// commutative, associative and idempotent, and never loses information. So any proxy
-// may write at any time, as long as it overwrites only a record that it has read: it
-// sends the cas of the record that it read.
+// Numbers are in base 36. Servers with a zero entry are left out. The hash is of the settings of
+// the last writer that WAITs and promises depend on (settingsHash). Older releases interpret the
+// hash as the entry of an unknown server, and keep it. Merging records is commutative, associative
+// and idempotent, and never loses information. So any proxy may write at any time, as long as it
+// overwrites only a record that it has read: it sends the cas of the record that it read.
 
 import (
 	"bytes"
@@ -26,9 +25,9 @@ import (
 
 // entry is what a record says about one server.
 type entry struct {
-	n         uint32 // its phase is n mod 6; n only grows
+	n         uint32 // the server's phase is n mod 6; n only grows
 	renamed   uint32 // the n at which the server rejected flush_all; its keys carry this number since then; 0: never. merge keeps that of the entry with the higher n
-	overrides uint32 // counts overrides; the current one is this mod 3
+	overrides uint32 // number of overrides so far; the current override is this number mod 3
 }
 
 // merge combines two entries.
@@ -213,8 +212,8 @@ func number(b []byte, bits int) (uint64, error) {
 	return v, nil
 }
 
-// settingsName stands in the place of a server's name before the hash of the settings. No
-// server has this name.
+// settingsName is in the record where entries have the name of a server, before the hash of the
+// settings. No server has this name.
 const settingsName = " settings"
 
 // settingsHash returns the hash by which proxies compare the settings that WAITs and

@@ -16,7 +16,7 @@ import (
 // rollCall is what this proxy publishes about itself and has read about its peers.
 type rollCall struct {
 	roll.Call
-	self  roll.Instance // ID 0: not introduced yet, so nothing is published
+	self  roll.Instance // the entry of this proxy; ID 0: introduce was not called yet, so nothing is published
 	at    int64         // when the next round is due
 	heard bool          // a server has replied in this round
 	tries int
@@ -31,13 +31,13 @@ func (k *Keeper) introduce(self roll.Instance, now int64) {
 	}
 }
 
-// Roll is what is known about the proxies of the pool.
+// Roll is the list of the proxies of the pool, as this proxy knows it.
 type Roll struct {
 	Self   roll.Instance   // ID 0: the roll call is not running
 	Others []roll.Instance // peers that are alive, sorted by name
 	All    int             // number of proxies: those in the list of package roll, or, if that list is full, as estimated from counters (tally.go)
 	Bad    int             // unreadable items and entries so far
-	Where  bool            // a server has the item, or can store it
+	Where  bool            // a server of the pool has the list of instances, or can store it
 }
 
 // Roll returns the current state.
@@ -92,7 +92,7 @@ func (k *Keeper) callRoll(now int64) {
 		r.at = now + int64(k.set.Ping)
 		return
 	}
-	if r.heard { // otherwise this proxy is the silent one
+	if r.heard { // if no server has replied, it is this proxy that is cut off, and not its peers
 		r.NextRound()
 	}
 	r.heard, r.tries = false, 0

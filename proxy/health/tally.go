@@ -1,16 +1,15 @@
 package health
 
-// This file counts proxies, votes and reads. A tally follows a counter that every
-// proxy increments at the same interval, so its growth per interval is the number of
-// proxies. A voteCount is a majority vote of the proxies. A warmth measures the hit rate of
-// a server.
+// This file counts proxies, votes and reads. A tally follows a counter that every proxy increments
+// at the same interval, so its growth per interval is the number of proxies. A voteCount adds up
+// such counters of several servers to a majority vote. A warmth measures the hit rate of a server.
 
 // tally follows one counter on one server. Times are in nanoseconds.
 type tally struct {
 	value  uint64    // the value last read
 	seenAt int64     // when it was read; 0: never
 	grown  [3]uint64 // increments between two reads, newest first
-	looks  uint64    // number of valid elements in grown
+	known  uint64    // number of elements of grown that are set
 	at     int64     // time of the newest element
 }
 
@@ -33,27 +32,27 @@ func (t *tally) SeeNone(every, now int64) {
 
 func (t *tally) grow(by uint64, every, now int64) {
 	if !t.Fresh(every, now) {
-		t.looks = 0
+		t.known = 0
 	}
 	t.grown[2], t.grown[1], t.grown[0] = t.grown[1], t.grown[0], by
-	t.looks = min(t.looks+1, uint64(len(t.grown)))
+	t.known = min(t.known+1, uint64(len(t.grown)))
 	t.at = now
 }
 
 // Fresh reports whether the count is recent. Each proxy increments the counter once in
 // each interval `every`.
-func (t *tally) Fresh(every, now int64) bool { return t.looks > 0 && now-t.at <= 5*every/2 }
+func (t *tally) Fresh(every, now int64) bool { return t.known > 0 && now-t.at <= 5*every/2 }
 
 // Rate returns the rounded increment per interval, or 0 if no increment is known yet. A
 // proxy that increments the counter at the moment of a read may be counted twice or
 // missed. The average of three intervals limits that error to once.
 func (t *tally) Rate() uint64 {
-	if t.looks == 0 {
+	if t.known == 0 {
 		return 0
 	}
 	var sum uint64
-	for _, by := range t.grown[:t.looks] {
+	for _, by := range t.grown[:t.known] {
 		sum += by
 	}
-	return (2*sum + t.looks) / (2 * t.looks)
+	return (2*sum + t.known) / (2 * t.known)
 }

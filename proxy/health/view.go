@@ -32,10 +32,10 @@ type published struct {
 	knownUntil      atomic.Int64
 	outBy           atomic.Int64  // when it is expected to be Out, while it is Leaving; else 0
 	process         processCell   // the process that the keeper last recognized
-	asks, hits      atomic.Uint64 // reads while it was Warming, and those that it could answer
-	incompleteUntil atomic.Int64  // with replicas: it is reported to lack some until this time
-	neededUntil     atomic.Int64  // with replicas: until this time another pool on this server claims that it may have the last copy of a key
-	unfitAt         atomic.Uint32 // with replicas: the number, plus one, at which it was reported as not repairable; 0: never
+	asks, hits      atomic.Uint64 // reads of the server while it was Warming, and those of them that were hits
+	incompleteUntil atomic.Int64  // with replicas: a loop has reported that the server lacks some; the report is valid until this time
+	neededUntil     atomic.Int64  // with replicas: until this time, it may have the last copy of a key of another pool with the same server
+	unfitAt         atomic.Uint32 // with replicas: the server's number, plus one, when it was reported as not repairable; 0: never
 }
 
 const suspectMark = 1 // flag in published.state
@@ -87,10 +87,10 @@ func (v *View) Renamed(i int) uint32 { return v.servers[i].renamed.Load() }
 // consistency, in nanoseconds on the keeper's clock.
 func (v *View) ValidUntil(i int) int64 { return v.servers[i].validUntil.Load() }
 
-// KnownUntil returns until when no other proxy is more than one phase ahead of this view,
-// as far as the keys of server i depend on it, in nanoseconds on the keeper's clock. Read it
-// before the phases. Without strict consistency this is only an estimate if this proxy or
-// another one does not reach server i.
+// KnownUntil returns until when no other proxy is more than one phase ahead of this view, as far as
+// the keys of server i depend on it, in nanoseconds on the keeper's clock. Read it before the
+// phases. Without strict consistency this is only an estimate if some proxy does not reach server
+// i.
 func (v *View) KnownUntil(i int) int64 { return v.servers[i].knownUntil.Load() }
 
 // SetKnownUntil publishes KnownUntil.
@@ -103,9 +103,8 @@ func (v *View) OutBy(i int) int64 { return v.servers[i].outBy.Load() }
 // SetOutBy publishes OutBy.
 func (v *View) SetOutBy(i int, at int64) { v.servers[i].outBy.Store(at) }
 
-// Recognized reports whether the keeper has identified p as the process of server i.
-// Such a process has no other data, or will be flushed before any proxy reads from
-// it.
+// Recognized reports whether the keeper has identified p as the process of server i. Such a process
+// has the data that the pool stored there, or will be flushed before any proxy reads from it.
 func (v *View) Recognized(i int, p Process) bool { return v.servers[i].process.Is(p) }
 
 // CountWarmRead counts a read of server i while it is Warming.
@@ -158,7 +157,7 @@ func (v *View) Unfit(i int) bool { return v.servers[i].unfitAt.Load() == v.N(i)+
 // Introduce sets what this process publishes about itself in the roll call.
 func (v *View) Introduce(self roll.Instance) { v.self.Store(&self) }
 
-// Tell passes everything that was set here to k.
+// Tell passes everything that other goroutines have set in v to the keeper k.
 func (v *View) Tell(k *Keeper, now int64) {
 	if self := v.self.Load(); self != nil {
 		k.introduce(*self, now)

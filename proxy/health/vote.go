@@ -2,17 +2,17 @@ package health
 
 // Votes: counting the proxies, and those that suspect a server.
 //
-// Twice per lease, a period that all proxies of a pool share, every proxy adds one to a
-// counter on each server that replies. It also adds one to another counter there for
-// each server that it suspects. Between two additions of one proxy, the first counter
-// grows by the number of proxies. The other grows by the number of proxies that suspect
-// the server. A proxy that finds no counter creates it, and counters expire after a
-// minute. So no proxy must sign off, and no clocks are compared.
+// Twice per lease, a period that all proxies of a pool share, every proxy adds one to a counter on
+// each server that replies. It also adds one to another counter there for each server that it
+// suspects. Between two additions of one proxy, the first counter grows by the number of proxies.
+// The other grows by the number of proxies that suspect the server. A proxy that finds no counter
+// creates it, and counters expire after a minute. So a proxy that stops need not report it, and no
+// clocks are compared.
 //
-// This needs two additions. For refused connections there is a faster way: a proxy that
-// a server refuses also adds one to a third counter at once. That counter expires after
-// refusedLife, and no proxy adds to it twice in that time. So its value is the number
-// of proxies that were refused recently, and one read is enough.
+// This needs two additions by each proxy. For refused connections there is a faster way: a proxy
+// that a server refuses also adds one to a third counter at once. That counter expires after
+// refusedLife, and no proxy adds to it twice in that time. So its value is the number of proxies
+// that were refused recently, and one read is enough.
 
 import (
 	"bytes"

@@ -12,21 +12,21 @@ type voteCount struct {
 	suspects, proxies uint64
 }
 
-// voteResult is the result of a poll.
+// voteResult is the result of a vote about one server.
 type voteResult uint8
 
 // The results.
 const (
 	noData    voteResult = iota // a server replied, but has no complete count yet
-	notAsked                    // no other server could be asked
+	notAsked                    // no other server replies, so votes can't be read
 	reachable                   // no majority suspects the server
 	rejected                    // the majority suspects the server
 )
 
-// Count adds the counters of one server. The tally live counts all proxies. The tally
-// suspects counts those that suspect the polled server; nil: no proxy has suspected any
-// server. refused is the number of proxies that were refused by it recently. The
-// parameter `every` is the time between two votes of a proxy.
+// Count adds the counters of one server. The tally live counts all proxies. The tally suspects
+// counts those that suspect the server voted on; nil: no proxy has suspected any server. refused is
+// the number of proxies that the server voted on has refused recently. The parameter `every` is the
+// time between two votes of a proxy.
 func (p *voteCount) Count(live, suspects *tally, refused uint64, every, now int64) {
 	p.asked = true
 	counted := suspects != nil && suspects.Fresh(every, now)

@@ -3,7 +3,7 @@ package health
 // The hit rate of a server that rejoined empty.
 
 const (
-	warmAsks = 100 // minimum number of reads to measure
+	warmAsks = 100 // minimum number of reads for a measurement
 	warmHits = 90  // percentage of hits that makes a server warm
 )
 

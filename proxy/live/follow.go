@@ -17,7 +17,7 @@ import (
 // Limits of traces.
 const (
 	mostFollowers    = 4
-	gap              = time.Second / 4   // between two requests to the loops
+	gap              = time.Second / 4   // time between two requests to the loops
 	mostTraceRows    = 500               // maximum rows for one follower per gap; above it equal rows are merged, and then rows are dropped
 	mostTraceWaiting = 4 * mostTraceRows // maximum unread rows of one follower
 )

@@ -30,7 +30,7 @@ type MissLine struct {
 	P50    *float64           `json:"p50_ms"`   // from the miss to the set; null: no set yet
 	P99    *float64           `json:"p99_ms"`   // the same
 	Cost   float64            `json:"cost"`     // seconds of rebuilding per second: the average number of rebuilds in progress
-	Off    float64            `json:"cost_off"` // maximum error of Cost, upwards only
+	Off    float64            `json:"cost_off"` // the true value is at most this much lower than Cost, and never higher
 	Hits   float64            `json:"hits"`     // hits, which cost the origin nothing
 	Saved  *float64           `json:"saved"`    // rebuild time that the hits saved, in seconds per second; null: unknown
 }

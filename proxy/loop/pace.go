@@ -114,7 +114,7 @@ const (
 	proveTime  = int64(150 * time.Millisecond)
 	checkTime  = int64(150 * time.Millisecond)
 	watchTime  = int64(10 * time.Millisecond) // between measurements of a low load
-	lookTime   = int64(50 * time.Millisecond) // between measurements of a high load
+	lookTime   = int64(50 * time.Millisecond) // time between two measurements while the load is high
 	trialGain  = 4                            // waiting pays off if it serves this many per cent more requests than the plain pace
 	trialEqual = 2                            // a pace that serves fewer requests by this many per cent still counts as equal
 	trialNoise = 6                            // like trialEqual, for the short windows of a trial that a longer window (proving) follows

@@ -46,7 +46,7 @@ type stream struct {
 	paused bool
 	closed bool
 	busy   bool    // the writer has a buffer
-	given  int     // bytes of that buffer, as reported to the engine
+	given  int     // number of bytes of that buffer, as reported to the engine
 	held   bool    // a fault delays the dial
 	filter *filter // of a server connection; nil without a fault
 }

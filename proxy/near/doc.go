@@ -23,9 +23,10 @@
 // # Writes
 //
 // A read that arrives after a write through this process must see the write, on any loop. So all
-// loops share Marks: a number for each slot of keys. A write of one of these keys changes the
-// number when it starts and when it has its reply. A value is kept with the number that its key had
-// when the value was requested. It is served only while the key still has that number:
+// loops share one table of numbers (Marks). A key belongs to one slot of the table, by its hash. A
+// write of the key changes the number of its slot when it starts and when it has its reply. A value
+// is kept with the number that the slot of its key had when the value was requested. It is served
+// only while the slot still has that number:
 //
 //	write starts          later reads do not get values kept before
 //	write is in flight    no value is fetched to be kept: the server could handle the read before the

@@ -1,6 +1,6 @@
 package near
 
-// The keys that are being written, on all loops.
+// This file records which keys are being written, for all loops.
 
 import "sync/atomic"
 
@@ -14,20 +14,21 @@ const (
 	ended    = oneTurn - oneWrite // added when it ends
 )
 
-// Marks share the writes between the loops of a process. Keys are identified by their hash (as
-// servers know them), regardless of the pool, because pools may share servers.
+// Marks tell all loops of a process about the writes of each. They count, for each slot of keys,
+// the writes that have started and ended. Keys are identified by their hash (as servers know them),
+// regardless of the pool, because pools may share servers.
 type Marks struct {
 	all  atomic.Uint64 // writes of all keys, in the format of slot
 	slot [slots]atomic.Uint64
 }
 
-// mark contains the words of a key at one moment. If they are the same later, no write of the key
-// started or ended in between.
+// mark is a copy of the words that count the writes of a key. If a later copy is equal, no write of
+// the key started or ended in between.
 type mark struct{ slot, all uint64 }
 
 func (m *Marks) of(hash uint64) mark {
 	return mark{m.slot[hash%slots].Load(), m.all.Load()}
 }
 
-// quiet reports whether no write of the key was in flight.
+// quiet reports whether no write of the key was in flight when m was copied.
 func (m mark) quiet() bool { return (m.slot|m.all)&underWay == 0 }

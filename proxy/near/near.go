@@ -19,7 +19,7 @@ type Near struct {
 	hash   func(key []byte) uint64 // hash of a key; the same on all loops
 	marks  *Marks                  // shared by the process; nil until a table has a route that keeps values
 	stores map[Name]*Store
-	free   *Lookup // list of unused Stakes, for reuse
+	free   *Lookup // list of unused Lookups, for reuse
 }
 
 // Name identifies a store. It stays the same after a reload, and is the same for all listeners that
@@ -88,15 +88,15 @@ type Lookup struct {
 	n     *Near
 	asked int64   // when the command arrived, in nanoseconds of the loop's clock
 	all   bool    // the command writes all keys
-	keys  []held  // in the order in which they were added
+	keys  []held  // the keys, in the order in which they were added
 	at    int     // index in keys where the key of the next reply is expected
-	next  *Lookup // in the list of unused Stakes
+	next  *Lookup // in the list of unused Lookups
 }
 
 // held is one key of a Lookup.
 type held struct {
 	hash  uint64
-	share int32 // index of the share of the exchange, which identifies the route
+	share int32 // index of the command's route in the shares of its Exchange: a share is all keys of a command that one route has
 	mark  mark
 	store *Store // the store that may keep its value; nil: the command writes the key
 }
@@ -113,10 +113,9 @@ func (n *Near) NewLookup() *Lookup {
 	return k
 }
 
-// Asks records that the command requests a key, and s may keep its value. hash is the hash of
-// the key as servers know it. alone means that the command has no other key. Only then may
-// other reads wait for it: a part of the same command could otherwise wait for the command
-// itself.
+// Asks records that the command requests a key whose value the store s may keep. hash is the hash
+// of the key as servers know it. alone means that the command has no other key. Only then may other
+// reads wait for it: a part of the same command could otherwise wait for the command itself.
 func (k *Lookup) Asks(s *Store, hash uint64, share int32, alone bool) {
 	m := s.marks.of(hash)
 	if !m.quiet() {

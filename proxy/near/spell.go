@@ -8,8 +8,8 @@ import (
 	"ringside/proxy/wire"
 )
 
-// spelled are the flags of an mg that a kept value can answer: their results do not change as long
-// as the value does not.
+// spelled are the meta flags of an mg that a kept value can answer. Their results do not change as
+// long as the value does not change.
 const spelled wire.Letters = 1<<('v'-'A') | 1<<('f'-'A') | 1<<('s'-'A') | 1<<('k'-'A') | 1<<('O'-'A') | 1<<('q'-'A')
 
 // Fits reports whether r, an mg, can be answered without its server.

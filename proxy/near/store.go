@@ -41,9 +41,9 @@ type Value struct {
 	key    []byte // as servers know it, a part of Block
 	hash   uint64
 	mark   mark
-	asked  bool     // it is being refreshed
-	by     *Lookup  // the refreshing command if others may wait for its reply; else nil
-	wait   []func() // called when the new value is stored, or will not be
+	asked  bool     // a read is refreshing the value
+	by     *Lookup  // the command that refreshes the value, if other reads may wait for its reply; else nil
+	wait   []func() // functions to call when the new value is stored, or when there will be none
 	held   int      // bytes that it counts against limits.memory
 	next   *Value
 	before *Value
@@ -71,13 +71,13 @@ func (s *Store) life() int64 { return int64(s.TTL - min(s.TTL/10, 250*time.Milli
 type Result uint8
 
 const (
-	Ask  Result = iota // no usable value: ask the server; also for the caller that must refresh the value
+	Ask  Result = iota // send the read to the server: there is no usable value, or this read must refresh it
 	Give               // serve the value
 	Wait               // the value has expired and is being refreshed: call Await, or ask the server too
 )
 
 // Find returns the kept value of key, as servers know it, and how to use it. brings means that the
-// caller's reply could be kept, so Find may choose it to refresh the value.
+// reply to the caller's read could be kept, so Find may choose that read to refresh the value.
 func (s *Store) Find(hash uint64, key []byte, brings bool) (*Value, Result) {
 	v := s.values[hash]
 	switch {
@@ -106,8 +106,8 @@ func (s *Store) over(v *Value) bool { return s.io.Now-v.Asked >= s.life() }
 // mostWaiting is how many reads may wait for a value. Further reads ask the server.
 const mostWaiting = 10_000
 
-// keep stores a value. The parameter `was` is the mark that the key had when the value was
-// requested.
+// keep stores a value. The parameter `was` is the copy of the key's write counters from the time
+// when the value was requested.
 func (s *Store) keep(hash uint64, was mark, asked int64, key, flags, data []byte, known bool) {
 	old := s.values[hash]
 	switch {

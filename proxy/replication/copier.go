@@ -14,7 +14,7 @@ import (
 
 const (
 	maxCopies  = 64            // copies in progress on one loop
-	background = maxCopies / 2 // of these, the limit for copies that the ledger requests; the rest is for reads
+	background = maxCopies / 2 // limit of copies that the ledger requests; the rest of maxCopies is for copies that reads request
 )
 
 // repair copies t's key from one replica to another in the background. If overwrite is
@@ -49,11 +49,10 @@ func (m *replicaState) hasRoom(e *Replicator, limit int) bool {
 	return m.tokens >= 1
 }
 
-// copyKey copies a key from one replica to another, as a command with the rule
-// replicate.Mend. It waits in the key's line like a write. If a delete ran between the
-// read at the source and the write at the target, the copy would undo it. overwrite
-// and take say what may be replaced at the target: see replicate.Mend. f is the resync
-// that the copy belongs to, or nil.
+// copyKey copies a key from one replica to another, as a command with the rule replicate.Mend. It
+// waits in the key's line like a write. If a delete ran between the read at the source and the
+// write at the target, the copy would undo it. overwrite and take say what may be replaced at the
+// target: see replicate.Mend. f is the resync that has requested the copy, or nil.
 func (e *Replicator) copyKey(rt *routing.Route, key []byte, hash uint64, from, to replica, overwrite, take bool, f *resync) {
 	c := &command{e: e, replicas: []replica{from, to}, isRepair: true, resync: f, rule: replicate.Mend(1, 0, overwrite, take), stage: e.stage}
 	t := e.ownTask(rt, key, hash, c)

@@ -77,7 +77,7 @@ func (p *directReader) Client() uint64 { return p.exchange().Client() }
 
 func (p *directReader) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
 	switch value := r.Kind == wire.Value; {
-	case a.TakenOver: // the rest of a tombstone's reply: END
+	case a.TakenOver: // END, the rest of a reply that began with a tombstone
 		return 0
 	case value && string(r.ClientFlags.Of(b)) != wire.TombstoneFlags, !value && found(a):
 		return p.exchange().Reply(c, a, r, b)

@@ -8,8 +8,8 @@ package replication
 // the replica has Overflowed. It then counts as dirty for all keys, and further missed
 // writes are not recorded.
 //
-// The package sends no requests and uses no clock. Package copies does the work that a
-// state requires.
+// The package sends no requests and uses no clock. The files stale.go and resync.go do the work
+// that a state requires.
 
 import (
 	"bytes"
@@ -26,7 +26,7 @@ type DirtyKey struct {
 
 	dirty       bool // the replica missed a write to the key, so the key is not read there
 	Through     bool // after a miss the route asks other replicas (read_through)
-	LateDeleted bool // a late delete has removed the key; a repair in progress may have stored it before that
+	LateDeleted bool // a late delete has removed the key from the replica, perhaps after a repair in progress had stored it
 	Overwrite   bool // the replica may have a value that the primary never had; a copy replaces it
 	Failed      int  // number of failed attempts to copy the key
 }
@@ -35,7 +35,7 @@ type DirtyKey struct {
 type State uint8
 
 const (
-	Known State = iota // nothing: the key is dirty, and a read or a write will repair it
+	Known State = iota // nothing to do in the background: the key is dirty, and a read or a write will repair it
 	ToDelete
 	Deleting
 	ToCopy
@@ -132,7 +132,7 @@ func (m *entryTable) Waiting() int { return len(m.Keys) - m.Lists[Known].Len() }
 // Missed returns the number of keys that the replica has missed a write to.
 func (m *entryTable) Missed() int { return m.dirty }
 
-// MissedWrite records that the replica has missed a write to a key. there is the name
+// MissedWrite records that the replica has missed a write to a key. The parameter there is the name
 // of the key at the replica.
 func (m *entryTable) MissedWrite(hash uint64, key, there []byte, through bool) {
 	if m.Overflowed {
@@ -147,12 +147,11 @@ func (m *entryTable) MissedWrite(hash uint64, key, there []byte, through bool) {
 	l.There, l.Through = bytes.Clone(there), through
 }
 
-// HasLess reports whether the replica has less of a key than was acknowledged. If so,
-// no other replica may be flushed, because it may have the key. A replica in doubt does
-// not count. It may have run a write without an acknowledgement, so it has no less
-// than before. If it counted, a server that hangs could never be ejected, because all
-// writes to it are in doubt. It does count if it is dirty as well, or if a late delete
-// has removed its value.
+// HasLess reports whether the replica has less of a key than was acknowledged. If so, no other
+// replica may be flushed, because it may have the key. A key whose write is only in doubt does not
+// count, because the replica still has a value of that key. If it counted, a server that hangs
+// could never be ejected, because all writes to it are in doubt. The key does count if it is also
+// dirty, or if a late delete has removed it.
 func (m *entryTable) HasLess() bool {
 	for _, l := range m.Keys {
 		if l.State != Known && (!l.Overwrite || l.LateDeleted || l.dirty) {

@@ -32,7 +32,7 @@ import (
 // handover is a handover in progress.
 type handover struct {
 	Formers []*arrangement // the arrangements by which servers may still have keys, the oldest first
-	Serving *arrangement   // the one of Formers by which keys are still served; nil: the present arrangement
+	Serving *arrangement   // the arrangement in Formers by which keys are still served; nil: keys are served by the present arrangement
 	paused  bool           // keys that get other replicas are not written
 }
 
@@ -56,9 +56,9 @@ func newHandover(before *arrangement, was *handover) (h *handover, tooMany bool)
 	return h, tooMany
 }
 
-// Proceed enters the next stage if all instances have, and reports whether it did.
-// pools has the stage of each pool. While one pool is Waiting, no key pauses. Keys
-// move only when all pools are Done, because then no instance is Waiting in any pool.
+// Proceed enters the next stage if all instances have reached it, and reports whether it did. pools
+// has the stage of each pool. While one pool is Waiting, no key pauses. Keys move only when all
+// pools are Done, because then no instance is Waiting in any pool.
 func (h *handover) Proceed(pools []barrier.Stage) bool {
 	waits, done := false, true
 	for _, p := range pools {

@@ -1,7 +1,7 @@
 package replication
 
-// The replicas of a key by the routes of the present routing table, with their
-// accounts in the ledger.
+// This file finds the replicas of a key by the routes of the present routing table, with their
+// states in the ledger.
 
 import (
 	"cmp"
@@ -13,17 +13,17 @@ import (
 	"ringside/replicate"
 )
 
-// replica is a replica of a key: its server, and the account of that server in the
-// ledger.
+// replica is a replica of a key: its server, and the state of that server in the ledger
+// (replicaState).
 type replica struct {
 	routing.Holder
 	*replicaState
 }
 
-// copyAt returns the replica at h with its account. A command that was parked during a
-// reload may name a pool that no longer exists. It gets a temporary ledger, which is
-// not stored.
-func (e *Replicator) copyAt(h routing.Holder) replica {
+// replicaAt returns the replica on the server of h, with its state in the ledger. A command that
+// was parked during a reload may name a pool that no longer exists. It gets a temporary ledger,
+// which is not stored.
+func (e *Replicator) replicaAt(h routing.Holder) replica {
 	w := e.Ledgers[h.Pool.Pool.Name]
 	if w == nil || w.bp != h.Pool && !slices.Equal(w.Servers, h.Pool.Servers) {
 		w = e.newLedger(h.Pool, w)
@@ -46,14 +46,14 @@ func (e *Replicator) copiesOf(list []replica, rt *routing.Route, key []byte) []r
 func (e *Replicator) present(list []replica, rt *routing.Route, key []byte) []replica {
 	var room [replicate.Max]routing.Holder
 	for _, h := range rt.Holders(room[:0], key) {
-		list = append(list, e.copyAt(h))
+		list = append(list, e.replicaAt(h))
 	}
 	return list
 }
 
-// routesOf yields the routes that keep replicas of the key that servers know as key, each
-// with these replicas. Routes may strip a prefix, so one name on the servers can be a
-// key of several routes. The yielded slice is valid until the next call.
+// routesOf yields the routes that keep replicas of a key, each with the replicas. The parameter key
+// is the name of the key on the servers. Routes may strip a prefix, so one name on the servers can
+// be a key of several routes. The yielded slice is valid until the next call.
 func (e *Replicator) routesOf(key []byte) iter.Seq2[*routing.Route, []replica] {
 	return func(yield func(*routing.Route, []replica) bool) {
 		for _, l := range e.InOrder {
@@ -100,8 +100,8 @@ func (e *Replicator) commonRoute(key []byte, from, to *upstream.Server) (rt *rou
 	return nil, a, b, false
 }
 
-// routeMovingOff finds a route on which srv was a replica of key before a handover and no
-// longer is, and all such servers.
+// routeMovingOff finds a route on which srv had a replica of key before a handover and must no
+// longer have one. It also returns all servers of which that is true.
 func (e *Replicator) routeMovingOff(key []byte, srv *upstream.Server) (rt *routing.Route, formers []replica, ok bool) {
 	for rt, replicas := range e.routesOf(key) {
 		formers := e.formersOf(rt, key, replicas)
@@ -126,7 +126,7 @@ func (e *Replicator) sourcesOf(bp *routing.BoundPool, to *upstream.Server) (list
 				for i, srv := range p.Servers {
 					if !seen[srv] {
 						seen[srv] = true
-						list = append(list, e.copyAt(routing.Holder{Pool: p, Index: i, Server: srv}))
+						list = append(list, e.replicaAt(routing.Holder{Pool: p, Index: i, Server: srv}))
 					}
 				}
 			}

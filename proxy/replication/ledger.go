@@ -29,13 +29,13 @@ type replicaState struct {
 	ledger *ledger
 	index  int // of the replica in the pool
 
-	*entryTable               // entries of the keys that it has wrong
-	numbers      []lastNumber // phase numbers of its server when notice last saw them, one per view
-	Incomplete   bool         // it has rejoined empty, so a miss there decides nothing
+	*entryTable               // entries of the keys that the replica has wrong
+	numbers      []lastNumber // phase numbers of the replica's server at the last call of notice, one per view
+	Incomplete   bool         // the replica has rejoined empty, so its miss alone does not prove that a key is missing
 	Resync       *resync      // the resync that fills it; nil: none
 	until        int64        // when Incomplete ends without a resync, if repairs are off
 	flushPending bool         // the keepers of another pool are about to flush its server
-	left         bool         // in a handover: it no longer has keys that it must not keep
+	left         bool         // in a handover: all keys that the replica must not keep have been moved away
 
 	tokens   float64 // token bucket: number of copies that it may receive now
 	filledAt int64   // when tokens was computed
@@ -138,14 +138,14 @@ type lastNumber struct {
 	n       uint32 // see health.View.N
 }
 
-// notice checks whether the server was flushed, by the keepers of the replica's pool or
-// of another pool. It must be called before the account is used or changed. A miss
-// after a flush decides nothing. And a write missed after the flush must not be
-// forgotten together with those missed before it.
+// notice checks whether the server was flushed, by the keepers of the replica's pool or of another
+// pool. It must be called before the state of the replica is used or changed. There are two
+// reasons. A miss after a flush does not prove that a key is missing. And the entries of writes
+// that the replica missed before the flush are dropped, but those of later writes must be kept.
 //
-// A view that has not learned its numbers yet, after a start or a reload, is ignored.
-// Its numbers would seem to grow when it learns them. The numbers of the replica's own
-// pool continue with a new view of the same servers.
+// A view that has not learned its numbers yet, after a start or a reload, is ignored. Its numbers
+// are zero, and would seem to grow when it learns them. The numbers of the replica's own pool
+// continue with a new view of the same servers.
 func (m *replicaState) notice(e *Replicator) {
 	view := m.ledger.bp.View
 	if len(m.numbers) == 0 {
@@ -249,7 +249,7 @@ func (m *replicaState) tend(e *Replicator) {
 		m.copyLost(e)
 	}
 	if srv.Unidentified && !srv.Down || srv.StartedAt == 0 && srv.Conns[0].State == upstream.ConnUp {
-		e.Keepers.Identify(srv) // reads prefer other replicas, so no command might ever identify it
+		e.Keepers.Identify(srv) // reads use other replicas, so perhaps no command would open a connection and identify the server
 	}
 	leaves := !m.Incomplete && e.leaves(m)
 	switch f := m.Resync; {
@@ -264,12 +264,12 @@ func (m *replicaState) tend(e *Replicator) {
 	}
 }
 
-// lacks reports whether the replica has less than it should have.
+// lacks reports whether the replica may lack keys or have outdated values.
 func (m *replicaState) lacks() bool { return m.Incomplete || m.HasLess() }
 
 // protectFromFlush protects the replica's server if it may have the only replica of a key. It
-// informs the keepers of other pools with the same server. They could flush it,
-// because they don't know what this pool's servers are missing.
+// informs the keepers of other pools with the same server. These keepers could otherwise flush the
+// server, because they do not know which replicas this pool lacks.
 func (m *replicaState) protectFromFlush(e *Replicator) {
 	view := m.ledger.bp.View
 	if p := view.Phase(m.index); p == health.Leaving || p == health.Out || p == health.Returning {

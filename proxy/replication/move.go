@@ -31,7 +31,7 @@ func (e *Replicator) byArrangement(list []replica, a *arrangement, rt *routing.R
 	for _, h := range a.Holders(rt, key) {
 		for _, bp := range e.Pools {
 			if i := slices.Index(bp.Servers, h.Server); i >= 0 && bp.Pool.Name == h.Pool.Pool.Name && e.Ledgers[bp.Pool.Name] != nil {
-				list = append(list, e.copyAt(routing.Holder{Pool: bp, Index: i, Server: h.Server}))
+				list = append(list, e.replicaAt(routing.Holder{Pool: bp, Index: i, Server: h.Server}))
 			}
 		}
 	}
@@ -93,8 +93,8 @@ func (e *Replicator) pauses() bool {
 	return e.handover.Pauses()
 }
 
-// unsettled returns after how long to check again whether another routing table may be
-// applied: see barrier.Status.Open. 0: it may be applied now.
+// unsettled returns 0 if another routing table may be applied now (see barrier.Status.Open), and
+// otherwise the time until the next check.
 func (e *Replicator) unsettled() time.Duration {
 	for _, w := range e.Ledgers {
 		if !w.bp.View.Handover.Status().Open() {
@@ -104,7 +104,7 @@ func (e *Replicator) unsettled() time.Duration {
 	return 0
 }
 
-// enter starts a new stage. In it, keys may have other replicas and other former
+// enter starts a new stage of the handover, in which keys may have other replicas and other former
 // servers.
 func (e *Replicator) enter() {
 	e.stage++
@@ -129,8 +129,8 @@ func (e *Replicator) every(is func(m *replicaState) bool) bool {
 	return true
 }
 
-// leaves reports whether the keys that the replica must no longer keep may be moved
-// away: all other replicas have been filled.
+// leaves reports whether the keys that the replica must no longer keep may be moved to other
+// servers. That is so when all other replicas have been filled.
 func (e *Replicator) leaves(m *replicaState) bool {
 	return e.handover.Moving() && !m.left && e.every(func(o *replicaState) bool { return !o.Incomplete })
 }
@@ -168,7 +168,7 @@ func (e *Replicator) formersOf(rt *routing.Route, key []byte, holders []replica)
 
 // keeps reports whether a route of the present routing table keeps the key on srv.
 func (e *Replicator) keeps(srv *upstream.Server, key []byte) bool {
-	defer func(room []replica) { e.holders = room }(e.holders) // a caller may be iterating over homes
+	defer func(room []replica) { e.holders = room }(e.holders) // the caller may still use e.holders, in a loop over routesOf
 	e.holders = nil
 	for _, replicas := range e.routesOf(key) {
 		if slices.ContainsFunc(replicas, func(m replica) bool { return m.Server == srv }) {
@@ -247,14 +247,14 @@ type move struct {
 	key     []byte
 	hash    uint64
 	formers []replica // former servers that have not been asked yet
-	failed  bool      // a former server could not be asked, or a replica could not get the value
+	failed  bool      // a former server did not reply, or a replica could not get the value
 	over    bool
 	again   int64   // when the key may be moved again, on the loop's clock
-	resync  *resync // the resync that it belongs to; nil: none
+	resync  *resync // the resync that has requested the move; nil: none
 }
 
-// move starts to move a key. It does not wait in the key's line: its writes are
-// guarded by cas at the servers, as against writes of other instances.
+// move starts to move a key. The move does not wait in the key's line: its writes have a cas, which
+// protects newer values as it does between instances.
 func (e *Replicator) move(rt *routing.Route, key []byte, hash uint64, formers []replica, f *resync) *move {
 	m := &move{e: e, stage: e.stage, rt: rt, key: bytes.Clone(key), hash: hash, formers: formers, resync: f}
 	e.moves[hash] = m
@@ -269,7 +269,7 @@ func (m *move) next() {
 		from := m.formers[0]
 		m.formers = m.formers[1:]
 		switch phase := from.Pool.View.Phase(from.Index); {
-		case phase == health.Out || phase == health.Returning: // it is flushed before it is read again
+		case phase == health.Out || phase == health.Returning: // the server is flushed before it is read again, so it need not be asked
 		case !from.reachable(e, m.key):
 			m.failed = true
 		default:

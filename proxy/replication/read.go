@@ -17,10 +17,10 @@ func (e *Replicator) Copied() *Replicator { return e }
 // replica that is read first. It returns nil if a task is needed. hash is the hash of
 // the key as servers know it. owner is the server that the key belongs to.
 //
-// A value of that replica is a valid reply, unless the process knows of a write that
-// the replica has missed or may still run. Another loop may own the key and know of
-// such a write. It calls doubt before it answers the write. So a read that is sent
-// after the reply to a write sees the doubt.
+// A value of that replica is a valid reply, unless the process knows of a write that the replica
+// has missed or may still run. Another loop may own the key and know of such a write. It calls
+// disableDirectReads before it answers the write. So for a read that is sent after the reply to a
+// write, ReadAt returns nil.
 func (e *Replicator) ReadAt(client uint64, rt *routing.Route, owner *upstream.Server, key []byte, hash uint64) *upstream.Conn {
 	if !rt.AllIn() || e.handover != nil || e.Doubtful.Load() > 0 && !(e.Loops.Owner(hash) == e.Tasks && e.clean(rt, key, hash)) {
 		return nil
@@ -69,7 +69,8 @@ func (e *Replicator) clean(rt *routing.Route, key []byte, hash uint64) bool {
 }
 
 // disableDirectReads informs the other loops that a replica has missed a write or may run one late.
-// It must be called before the write is answered. reassure ends the doubt.
+// It must be called before the write is answered. Until enableDirectReads is called, gets of
+// replicated keys are tasks.
 func (e *Replicator) disableDirectReads() {
 	if !e.doubts {
 		e.doubts = true
@@ -77,7 +78,7 @@ func (e *Replicator) disableDirectReads() {
 	}
 }
 
-// enableDirectReads ends what doubt has announced. It does so only if the ledgers have no
+// enableDirectReads ends the effect of disableDirectReads. It does so only if the ledgers have no
 // entries, that is, keys that a replica may have wrong, and if no late delete is left.
 func (e *Replicator) enableDirectReads() {
 	if !e.doubts || e.LateDeletes > 0 {

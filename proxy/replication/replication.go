@@ -31,12 +31,12 @@ type Replicator struct {
 
 	Ledgers    map[string]*ledger  // by the name of the pool
 	Copying    int                 // number of copies in progress, at most maxCopies
-	Doubtful   *atomic.Int32       // number of loops with doubts; shared by all loops
-	Moving     *atomic.Int32       // number of loops with a handover; shared by all loops
-	doubts     bool                // a replica may have missed a write, or may run one late: see doubt
+	Doubtful   *atomic.Int32       // number of loops whose field doubts is true; shared by all loops
+	Moving     *atomic.Int32       // number of loops whose handover is not complete; shared by all loops
+	doubts     bool                // a replica may have missed a write, or may run one late: see disableDirectReads
 	turn       uint64              // counts commands; replicas are read in turn if reads are spread
 	lastChosen uint64              // the last cas that was chosen for all replicas of a value; it only grows
-	holders    []replica           // scratch space of homes, which yields it
+	holders    []replica           // scratch space of routesOf, which yields it
 	Ablation   ablation.Set        // rules that tests turn off
 	arranged   *arrangement        // which servers keep which keys, by the present routing table
 	handover   *handover           // nil: all keys are where the routing table wants them
@@ -48,7 +48,7 @@ type Replicator struct {
 // command is a command on a key with several replicas, or a repair of such a key. It
 // is the task.Rule that carries out a replicate.Rule.
 type command struct {
-	e        *Replicator // of the loop that owns the key
+	e        *Replicator // the Replicator of the loop that owns the key
 	rule     replicate.Rule
 	replicas []replica       // the replicas of the key, in the order of the rule
 	asks     []copyAsk       // all asks of the rule, by number
@@ -62,11 +62,11 @@ type command struct {
 	phases     uint64         // phaseNumbers at the start; in strict mode the reply does not count if they have changed
 	primary    int            // index of the primary in replicas; -1: there is none
 	gone       replicate.Mask // replicas that the command has skipped, so they miss the write
-	writes     bool           // the command may change the key, so it has the key's line
-	chosen     uint64         // cas for all replicas, used if their servers let the client choose it
+	writes     bool           // the command may change the key, so it runs alone: it has claimed the key's line
+	chosen     uint64         // the cas for all replicas, if their servers support the meta flag E
 	token      []byte         // the client's cas token, as a cas of the primary; nil: there is none
-	spared     bool           // the primary has not answered a set, and no tombstone follows it: see behind
-	voidGuards []int          // asks not sent, because the cas that guards them may be another process's
+	spared     bool           // the primary has not answered a set, and no tombstone was sent after the set: see behind
+	voidGuards []int          // numbers of asks that were not sent, because their cas may have been assigned by another process
 
 	first     *upstream.Result // result of a get that was sent without a task, so its replica is not asked again; nil: none
 	firstFrom table.Target     // that replica
@@ -82,7 +82,7 @@ type copyAsk struct {
 	replicate.Ask
 	op        wire.Op
 	dialect   wire.Dialect
-	respelled bool           // the line is not the client's, so the reply must be translated for the client
+	respelled bool           // the request differs from the client's, so its reply must be translated for the client
 	added     byte           // the meta flag that was added to the client's flags; 0: none
 	at        int64          // when it was sent, on the loop's clock
 	kind      replicate.Kind // meaning of the reply; 0: there is none yet
@@ -116,7 +116,7 @@ func (e *Replicator) run(t *task.Task) {
 		return
 	}
 	if c.writes && !e.Claim(t, task.KeyLine(t.Hash)) {
-		return // Lead is called again when t is first in the line of the key
+		return // Handle is called again when t is first in the line of the key
 	}
 	if e.Now >= t.Deadline {
 		t.Fail(cmp.Or(t.WaitReason, task.TooLong), stats.TimedOut)
@@ -166,7 +166,7 @@ func (e *Replicator) run(t *task.Task) {
 	e.turn++
 	policy := t.Route.Copies
 	switch {
-	case command.Op == replicate.Gets && e.handover.Pauses(): // otherwise the read would copy the value of another replica to the primary
+	case command.Op == replicate.Gets && e.handover.Pauses(): // a gets that misses at the primary would copy the value of another replica there
 		command.Op, policy.Read = replicate.Get, replicate.First
 	case t.Route.Prefer != nil && policy.Read == replicate.First:
 		policy.Read = replicate.Nearest // stateOf sets Near for the preferred pool
@@ -202,7 +202,7 @@ func (c *command) hedge(t *task.Task, at int64) {
 }
 
 func (c *command) Begin(t *task.Task) {
-	if c.isRepair && c.stage != c.e.stage { // the key may have other replicas since
+	if c.isRepair && c.stage != c.e.stage { // the key may have other replicas since the repair was created
 		c.finish(t, replicate.Settlement{Verdict: replicate.Unmet, Source: -1})
 		return
 	}
@@ -261,7 +261,7 @@ func (c *command) send(t *task.Task, ask replicate.Ask) {
 		return
 	case replicate.Join, replicate.Count, replicate.Check, replicate.RefreshTombstone, replicate.Fill, replicate.Store, replicate.Drop:
 		guard = &c.asks[ask.Guard].result.ConnEpoch
-		if c.ofSet(t, ask.Guard) && !guard.HasEnded() { // it compares values, and outcome checks Void again
+		if c.ofSet(t, ask.Guard) && !guard.HasEnded() { // a Check after a set compares values, not cas; outcome checks the connection again
 			guard = nil
 		}
 	case replicate.Look, replicate.PlaceTombstone:
@@ -326,12 +326,12 @@ func (c *command) countMarks(t *task.Task, a *copyAsk) {
 	}
 }
 
-// behind returns what to send after a request (ask) that has timed out and may still run.
-// Nothing is sent after a claim (an add of a tombstone), or after a write that depends on the
-// cas of an item: it can't run after that item is gone. An unconditional set needs a tombstone
-// after it, which replaces what the set stores late. In relaxed mode the primary gets no
-// tombstone if no replica has stored the value. The tombstone would remove the old value, which
-// may be the only one.
+// behind returns what to send after a request (ask) that has timed out and may still run. Nothing
+// is sent after a claim (an add of a tombstone), or after a write that depends on the cas of an
+// item: it can't run after that item is gone. An unconditional set needs a tombstone after it,
+// which replaces the value if the set is stored late. In relaxed mode the primary gets no tombstone
+// if no replica has stored the value. The tombstone would remove the old value, which may be the
+// only one.
 func (c *command) behind(t *task.Task, a *copyAsk) upstream.LateAction {
 	switch a.Step {
 	case replicate.Forward, replicate.Put:
@@ -347,10 +347,10 @@ func (c *command) behind(t *task.Task, a *copyAsk) upstream.LateAction {
 			return upstream.Nothing
 		}
 	}
-	return upstream.LateAction(markTime(t))
+	return upstream.LateAction(tombstoneTTL(t))
 }
 
-// outcome returns what the reply r to a means for the rule.
+// outcome translates r, the reply to the ask a, for the rule.
 func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o replicate.Outcome) {
 	rep := &r.Reply
 	if o.Kind = task.OutcomeKind(a.Step, r); rep.Kind == wire.NoReply {
@@ -372,7 +372,7 @@ func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o repli
 		o.Kind = replicate.Touched
 	case a.Step == replicate.Extend && o.Kind == replicate.Miss:
 		o.Kind = replicate.NotFound
-	case a.Step == replicate.Fetch && o.Kind == replicate.Hit && stub(r):
+	case a.Step == replicate.Fetch && o.Kind == replicate.Hit && isPlaceholder(r):
 		o.Kind = replicate.Miss
 	case a.Step == replicate.Check && c.ofSet(t, a.Guard): // its cas is not known
 		if o.Kind == replicate.Hit && (c.asks[a.Guard].result.HasEnded() || !bytes.Equal(rep.Body.Of(r.Bytes), t.Body())) {
@@ -405,9 +405,9 @@ func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o repli
 	return o
 }
 
-// stub reports whether r shows the placeholder that the guard, or a client's mg N,
-// leaves while a value is rebuilt. It must not be copied to other servers.
-func stub(r *upstream.Result) bool {
+// isPlaceholder reports whether r shows the placeholder that the guard, or a client's mg N, stores
+// while a value is rebuilt. A placeholder must not be copied to other servers.
+func isPlaceholder(r *upstream.Result) bool {
 	return r.Reply.Body.Len() == 0 && task.Arg(r, 'f') == "0" && (r.Reply.Letters.Has('W') || r.Reply.Letters.Has('Z'))
 }
 
@@ -495,7 +495,7 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 // releases the key's line and requests repairs. The command has no open asks then.
 func (c *command) finish(t *task.Task, s replicate.Settlement) {
 	e := c.e
-	if !t.ClientDone { // the task is parked or runnable: Lead starts it again
+	if !t.ClientDone { // the task is parked or runnable: Handle starts it again
 		return
 	}
 	through := t.Route.Copies.ReadThrough
@@ -504,7 +504,7 @@ func (c *command) finish(t *task.Task, s replicate.Settlement) {
 		e.Count.DeleteRounds[min(n, stats.MaxDeleteRounds)-1]++
 	}
 	handed := c.rule.Asked() && c.handedOver(t)
-	if handed { // a replica before c.authority is the primary now, and c.authority is repaired from it; the replicas after c.authority keep what they missed
+	if handed { // a replica before c.primary is the primary now, and c.primary is repaired from it. The replicas after c.primary stay dirty if they missed the write
 		behind := ^(replicate.Mask(1)<<c.primary - 1)
 		s = replicate.Settlement{Verdict: replicate.Unmet, Dirty: s.Dirty & behind, Undo: s.Undo & behind, Overwrite: s.Overwrite&behind | 1<<c.primary, Source: -1}
 	}
@@ -514,15 +514,15 @@ func (c *command) finish(t *task.Task, s replicate.Settlement) {
 			m.notice(e)
 		}
 		switch {
-		case doubt && c.spared && i == c.primary: // it stays unchanged: see behind
+		case doubt && c.spared && i == c.primary: // the primary keeps its value: see behind
 		case doubt && !c.isRepair:
 			m.inDoubt(e, DirtyKey{Hash: t.Hash, Key: t.Key, Through: through, Overwrite: i != c.primary || handed}, s.Dirty.Has(i))
-		case missed && s.Verdict == replicate.Unmet && m.ledger.rate > 0: // its value may be the only one left
+		case missed && s.Verdict == replicate.Unmet && m.ledger.rate > 0: // the replica may have the only value left
 			m.inDoubt(e, DirtyKey{Hash: t.Hash, Key: t.Key, Through: through, Overwrite: true}, true)
 		case missed:
 			m.MissedWrite(t.Hash, t.Key, c.keyAt(t, i), through)
-		case s.Clean.Has(i) && c.isRepair && s.Verdict != replicate.Answered: // it was deleted there, and is still to be copied
-			if through { // otherwise its miss would be believed
+		case s.Clean.Has(i) && c.isRepair && s.Verdict != replicate.Answered: // the key was deleted at the replica, and must still be copied to it
+			if through { // the key stays dirty, because a miss of this replica would count
 				m.Clean(t.Hash)
 			}
 		case s.Clean.Has(i):

@@ -85,7 +85,7 @@ func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 	case replicate.Extend:
 		return t.Meta("mg", key, " s f c"+exptime(), nil)
 	case replicate.Swap:
-		return task.StepRequest(t, replicate.RefreshTombstone, key, " C"+string(c.token), markTime(t))
+		return task.StepRequest(t, replicate.RefreshTombstone, key, " C"+string(c.token), tombstoneTTL(t))
 	case replicate.Fill:
 		return task.FillRequest(t, key, guard, &c.asks[a.From].result, a.Chosen)
 	case replicate.Preview:
@@ -97,7 +97,7 @@ func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 			return t.Meta("mg", key, " v f", nil)
 		}
 	}
-	return task.StepRequest(t, a.Step, key, guard, markTime(t))
+	return task.StepRequest(t, a.Step, key, guard, tombstoneTTL(t))
 }
 
 // forward returns the client's own request with the key and the cas of the replica. It
@@ -159,8 +159,8 @@ func (a *copyAsk) show(t *task.Task, letter byte, more string) (edit task.Edit) 
 	return edit
 }
 
-// markTime returns the TTL of a tombstone in seconds. It is longer than the deadline
-// of a command, so the command ends before its tombstone expires.
-func markTime(t *task.Task) int {
+// tombstoneTTL returns the TTL of a tombstone in seconds. It is longer than the deadline of a
+// command, so the command ends before its tombstone expires.
+func tombstoneTTL(t *task.Task) int {
 	return max(5, int((t.Route.Pool.Timeouts.Deadline+time.Second-1)/time.Second)+2)
 }

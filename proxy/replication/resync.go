@@ -77,7 +77,7 @@ type resync struct {
 	bound  uint64 // highest hash in the window; noBound: the window has omitted nothing
 	picked bool   // Picks is complete and sorted
 
-	repairing int    // copies in progress
+	repairing int    // number of copies in progress
 	failed    int    // keys of this pass that were not copied
 	filled    uint64 // keys that were copied, in all rounds
 	found     int    // keys that were copied, in this round
@@ -109,7 +109,7 @@ func (m *replicaState) stop() {
 
 // advance performs the next possible step: a listing, or copies of listed keys.
 func (f *resync) advance(e *Replicator, bp *routing.BoundPool) {
-	if f.bp != bp { // it starts, or a reload may have changed the keys of the replica
+	if f.bp != bp { // the resync starts, or a reload may have changed which keys the replica has
 		if d := f.dump; d != nil {
 			f.dump = nil
 			d.srv.CloseDedicated(dumpConn)
@@ -134,7 +134,7 @@ func (f *resync) advance(e *Replicator, bp *routing.BoundPool) {
 func (f *resync) pass(e *Replicator) {
 	f.sources, f.listed = e.sourcesOf(f.bp, f.to), 0
 	if f.leaving {
-		f.sources = []replica{e.copyAt(routing.Holder{Pool: f.bp, Index: f.index, Server: f.to})}
+		f.sources = []replica{e.replicaAt(routing.Holder{Pool: f.bp, Index: f.index, Server: f.to})}
 	}
 	f.Picks, f.picked, f.bound = f.Picks[:0], false, noBound
 	f.failed = 0
@@ -173,13 +173,13 @@ func (f *resync) list(e *Replicator, from replica) {
 	srv := from.Server
 	switch phase := from.Pool.View.Phase(from.Index); {
 	case phase == health.Out, phase == health.Returning, from.Overflowed:
-		f.listed++ // the server is about to be flushed, so its keys are not copied
+		f.listed++ // the source is about to be flushed, so its keys are not listed
 		e.At(link.ResyncTimer, e.Now)
 		return
 	case srv.Down:
 		f.retry(e, srv.Why)
 		return
-	case srv.Dedicated[dumpConn] != nil: // it is being listed for another replica
+	case srv.Dedicated[dumpConn] != nil: // the source is being listed for another replica
 		f.retry(e, "")
 		return
 	}
@@ -310,7 +310,7 @@ func (f *resync) copy(e *Replicator) {
 			continue
 		}
 		rt, from, to, ok := e.commonRoute([]byte(p.key), p.from, f.to)
-		if !ok || !from.reachable(e, []byte(p.key)) || from.Dirty(p.hash) || e.LineFull(task.KeyLine(p.hash)) { // not possible now
+		if !ok || !from.reachable(e, []byte(p.key)) || from.Dirty(p.hash) || e.LineFull(task.KeyLine(p.hash)) { // the key can't be copied now
 			f.failed++
 			continue
 		}
@@ -322,7 +322,7 @@ func (f *resync) copy(e *Replicator) {
 	}
 }
 
-// give moves a picked key away from the replica.
+// give moves a listed key from the replica to the servers that should have it.
 func (f *resync) give(e *Replicator, p pick) {
 	rt, formers, ok := e.routeMovingOff([]byte(p.key), f.to)
 	switch {
@@ -336,7 +336,7 @@ func (f *resync) give(e *Replicator, p pick) {
 	}
 }
 
-// moved records the end of one of f's moves.
+// moved records that a move that f has requested has ended.
 func (f *resync) moved(e *Replicator, ok bool) {
 	f.repairing--
 	e.At(link.ResyncTimer, e.Now)
@@ -347,7 +347,7 @@ func (f *resync) moved(e *Replicator, ok bool) {
 	}
 }
 
-// repaired records the end of one of f's copies, c. If the key was already there,
+// repaired records that c, a copy that f has requested, has ended. If the key was already there,
 // nothing was filled.
 func (f *resync) repaired(e *Replicator, c *command, ok bool) {
 	f.repairing--

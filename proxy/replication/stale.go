@@ -22,10 +22,9 @@ const (
 	maxCopying = 5  // attempts to copy a key; after these, reads that miss it repair it
 )
 
-// deleteStale deletes the stale keys of the replica that it may delete now. A key waits
-// while a command has its line. It also waits while no other replica is in and filled.
-// Another instance may have written the key since, so the value could be the only
-// replica.
+// deleteStale deletes the stale keys of the replica that it may delete now. A key waits while a
+// command has its line. It also waits while no other replica is in and filled. Another instance may
+// have written the key since, so this replica could have the only copy.
 func (m *replicaState) deleteStale(e *Replicator) {
 	limit, list := m.ledger.bp.Pool.Timeouts, &m.Lists[ToDelete]
 	for range list.Len() { // an entry that fails at once is at the end of the list again
@@ -63,8 +62,8 @@ func (m *replicaState) canLoseCopy(e *Replicator, key []byte) bool {
 	return !others
 }
 
-// filled reports whether the replica is in, as far as this process knows, and is
-// missing only keys that have entries.
+// filled reports whether, as far as this process knows, the replica is IN and all keys that it
+// lacks have entries in the ledger.
 func (m *replica) filled(e *Replicator) bool {
 	return m.Pool.View.Phase(m.Index) == health.In && !m.Server.Down && !m.Pool.View.Suspected(m.Index) && !m.incomplete(e)
 }
@@ -81,7 +80,7 @@ func (d *deletion) Client() uint64 { return 0 }
 func (d *deletion) Answered(_ int, r *upstream.Result) {
 	e, m, l := d.e, d.m, d.of
 	m.DeletesSent--
-	current := m.Keys[l.Hash] == l && l.State == Deleting // false: it was repaired in between, or another write was missed
+	current := m.Keys[l.Hash] == l && l.State == Deleting // false: the key was repaired in between, or the replica has missed another write
 	deleted := r.Reply.Kind == wire.Deleted
 	switch gone := r.Foreign || deleted || r.Reply.Kind == wire.NotFound; {
 	case current && !gone:
@@ -123,9 +122,10 @@ func (m *replicaState) Lost(e *Replicator, l DirtyKey, dirty bool) {
 }
 
 // inDoubt records that the replica may have run, or may still run, a write without an
-// acknowledgement. It is repaired once it answers. dirty: until then it is not read.
+// acknowledgement. The key is repaired there once the replica answers. If dirty is set, the key is
+// not read there before that.
 func (m *replicaState) inDoubt(e *Replicator, l DirtyKey, dirty bool) {
-	if before := m.Keys[l.Hash]; before == nil || before.State != ToDelete { // otherwise it surely has a stale value, which is deleted first
+	if before := m.Keys[l.Hash]; before == nil || before.State != ToDelete { // in state ToDelete the replica has a stale value, which must be deleted first
 		m.Lost(e, l, dirty)
 	}
 }
@@ -137,7 +137,7 @@ func (m *replicaState) inDoubt(e *Replicator, l DirtyKey, dirty bool) {
 func (e *Replicator) LateDeleted(srv *upstream.Server, there []byte) {
 	key := divert.Undivert(there)
 	hash := e.Loops.HashKey(key)
-	if len(e.Ledgers) == 0 || e.Loops.Owner(hash) != e.Tasks { // only the owner of the key has led writes to its replicas
+	if len(e.Ledgers) == 0 || e.Loops.Owner(hash) != e.Tasks { // only the loop that owns the key has run writes to its replicas
 		return
 	}
 	for rt, replicas := range e.routesOf(key) {
@@ -150,15 +150,15 @@ func (e *Replicator) LateDeleted(srv *upstream.Server, there []byte) {
 		if !bytes.Equal(there, divert.AppendKey(nil, uint64(m.Pool.View.Renamed(m.Index)), key)) {
 			continue // the server's keys have been renamed, so this name is never read
 		}
-		if rt.Copies.ReadThrough && !srv.HasLateDelete(key) { // a value stored there from now on is of another instance, and may be the only replica
+		if rt.Copies.ReadThrough && !srv.HasLateDelete(key) { // a value stored there from now on was written through another instance, and may be the only copy
 			m.Clean(hash)
 		}
 		m.Lost(e, DirtyKey{Hash: hash, Key: key, Through: rt.Copies.ReadThrough, LateDeleted: true, Overwrite: at > 0}, false)
 	}
 }
 
-// copyLost copies to the replica the keys that it has lost, while there is room. A key
-// waits while a command has its line, or while no replica surely has it.
+// copyLost copies to the replica the keys that it has lost, while there is room. A key waits while
+// a command on it has claimed its line, or while no replica surely has the value.
 func (m *replicaState) copyLost(e *Replicator) {
 	list, waiting := &m.Lists[ToCopy], 0
 	for range list.Len() {
@@ -180,11 +180,11 @@ func (m *replicaState) copyLost(e *Replicator) {
 	}
 }
 
-// sourceOf finds the route on which the replica keeps l's key, and another replica that
-// surely has the value to copy. later: there may be a source later. If there is no
-// route and later is false, there will be none. There are three such cases. The key is
-// not the replica's any more; all others have lost it too; the only others are in doubt
-// as well, and follow this one in the key's order.
+// sourceOf finds the route on which the replica keeps l's key, and another replica that surely has
+// the value to copy. later: there may be a source later. If there is no route and later is false,
+// there will be none. There are three such cases. The replica should not have the key any more. All
+// other replicas have lost it, too. Or the write is in doubt at all other replicas that have the
+// key, and these come after this one in the key's order.
 func (m *replicaState) sourceOf(e *Replicator, l *DirtyKey) (rt *routing.Route, from, to replica, later bool) {
 	for home, replicas := range e.routesOf(l.Key) {
 		at := slices.IndexFunc(replicas, func(o replica) bool { return o.replicaState == m })
@@ -196,7 +196,7 @@ func (m *replicaState) sourceOf(e *Replicator, l *DirtyKey) (rt *routing.Route, 
 			theirs := o.Pending(l.Hash)
 			inDoubt := theirs != nil && theirs.Overwrite && theirs.State >= ToCopy
 			switch {
-			case o.Server == m.server() || theirs != nil && theirs.State == ToCopy && !theirs.Overwrite: // it has no value
+			case o.Server == m.server() || theirs != nil && theirs.State == ToCopy && !theirs.Overwrite: // the replica o has no value to copy
 			case l.Overwrite && inDoubt && i > at:
 				doubted++
 			case theirs != nil && !l.Overwrite || !o.filled(e) || o.Dirty(l.Hash) && !(l.Overwrite && inDoubt) || o.Server.HasLateDelete(l.Key):
@@ -205,7 +205,7 @@ func (m *replicaState) sourceOf(e *Replicator, l *DirtyKey) (rt *routing.Route, 
 				return home, o, replicas[at], false
 			}
 		}
-		if doubted > 0 && !later { // its own value is as good as theirs
+		if doubted > 0 && !later { // the write is in doubt at all replicas, so no value is better than that of this one
 			return nil, from, to, false
 		}
 	}

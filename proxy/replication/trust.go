@@ -15,11 +15,10 @@ import (
 // that a keeper suspects counts as unreachable, even if it is up for this loop.
 // Suspicion may be reported by another loop, and may last longer than its reason.
 //
-// A write waits for an unreachable replica, in relaxed mode too. Other instances may
-// still read there, and only this process would know what the replica has missed. But
-// if no server of the replica's pool answers, the phases can't change, and the write
-// would wait forever. So in relaxed mode each process then skips the replica, and
-// records the missed writes in its ledger.
+// A write waits for an unreachable replica, in relaxed mode too. Other instances may still read
+// from this replica, and only this process would know which writes it has missed. But if no server
+// of the replica's pool answers, the phases can't change, and the write would wait forever. So in
+// relaxed mode each process then skips the replica, and records the missed writes in its ledger.
 func (c *command) stateOf(t *task.Task, i int, suspicion bool) replicate.Replica {
 	m := &c.replicas[i]
 	strict := m.Pool.Pool.Failover.Strict
@@ -34,7 +33,7 @@ func (c *command) stateOf(t *task.Task, i int, suspicion bool) replicate.Replica
 		out.State = replicate.Gone
 	case phase == health.In && (m.Server.Down || (suspicion || strict) && m.Pool.View.Suspected(m.Index)):
 		out.State = replicate.Suspect
-	case suspicion && phase != health.Out && phase != health.Leaving && m.Server.HasLateDelete(t.Key): // the late delete would remove what is written now
+	case suspicion && phase != health.Out && phase != health.Leaving && m.Server.HasLateDelete(t.Key): // the late delete, which is still in flight, would remove a value that is written now
 		out.State = replicate.Suspect
 	case phase == health.In && m.Dirty(t.Hash):
 		out.State = replicate.Dirty
@@ -94,10 +93,10 @@ func (m *replica) leased(now int64) bool {
 	return !m.Pool.Pool.Failover.Strict || now < m.Pool.View.ValidUntil(m.Index)
 }
 
-// canBeSource reports whether the replica can be the source of a repair: no write can have
-// skipped it so far. A copy places a claim at the target first, and reads the source
-// after it. So a delete that skips the source comes after the claim, and removes it.
-// The lease is checked before the phase: see sure.
+// canBeSource reports whether the replica can be the source of a repair: no write can have skipped
+// it so far. A copy stores a claim (a tombstone) at the target first, and then reads the source. So
+// a delete that skips the source runs after the claim, and removes it. The lease is checked before
+// the phase: see sure.
 func (m *replica) canBeSource(now int64) bool {
 	if !m.leased(now) {
 		return false
@@ -158,12 +157,12 @@ func (c *command) sure(t *task.Task, s replicate.Settlement) bool {
 // a command on a slow server may last longer.
 func (c *command) handedOver(t *task.Task) bool {
 	if !c.writes || c.isRepair || c.primary < 0 || t.Op == wire.Set || t.Op == wire.Add || t.Op == wire.Delete {
-		return false // all replicas decide these
+		return false // these commands run at all replicas, so no primary decides them
 	}
 	for i := range c.replicas[:c.primary] {
 		m := &c.replicas[i]
 		switch phase := m.Pool.View.Phase(m.Index); {
-		case m.Pool.View.Gone() || c.gone.Has(i): // it was skipped, and may answer again since
+		case m.Pool.View.Gone() || c.gone.Has(i): // the command has skipped the replica, which may answer again by now
 		case phase == health.In || phase == health.Settling:
 			return true
 		}

@@ -54,7 +54,7 @@ type Route struct {
 
 	Copies replicate.Policy // number and placement of replicas; Copies.Copies is 0 without replication
 	Also   []*BoundPool     // other pools with one replica each; nil: all replicas are in BoundPool
-	Prefer *BoundPool       // reads ask the replica in this pool first; nil: BoundPool
+	Prefer *BoundPool       // pool whose replica reads use first; nil: BoundPool
 	Zone   string           // the zone of this instance: replicas there are nearest
 	Direct bool             // a get may ask one replica without a task
 
@@ -67,7 +67,8 @@ type Route struct {
 	mayTask bool // false if special can't return true: a cheap first check for NeedsTask, which runs for every command
 }
 
-// RouteTags is the tag settings of a route, with its tag counters and learned tags.
+// RouteTags is the tag settings of a route, with its tag counters, and those tags that keys have
+// got from clients and not from a pattern.
 type RouteTags struct {
 	*table.TagSettings
 	Learned *stats.TagStats

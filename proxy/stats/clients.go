@@ -69,7 +69,7 @@ type ClientList struct {
 
 	All   int // the number of connected clients
 	List  []ClientSnapshot
-	Waits map[uint64]Wait // what clients wait for at servers, by client ID; another loop than the client's can run the commands on a key
+	Waits map[uint64]Wait // what clients wait for at servers, by client ID; the loop that runs the commands on a key is not always the client's loop
 }
 
 // Cut sorts list and returns its first Most clients.

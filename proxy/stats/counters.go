@@ -59,8 +59,8 @@ type LostCount uint8
 const (
 	LostMissing     LostCount = iota // the counter does not exist, or is not a number
 	LostUnreachable                  // the server was unreachable for too long
-	LostUnsure                       // the server did not reply: it may have counted them
-	LostOverwritten                  // a set or delete came before they were sent: nothing is missing
+	LostUnsure                       // the server did not reply: it may have executed the increments or not
+	LostOverwritten                  // a set or delete of the counter came before the increments were sent, so their loss has no effect
 	NumLost
 )
 
@@ -76,18 +76,17 @@ type Buffered struct {
 	Lost       [NumLost]uint64 // sums of lost increments, by reason
 }
 
-// MarkEvent is an event in the life of a mark: a tombstone that replication stores in
-// place of a value.
+// MarkEvent is an event about a tombstone (mark) that replication stores in place of a value.
 type MarkEvent uint8
 
 // The events.
 const (
-	MarkMade      MarkEvent = iota // stored by a command or a repair of this process
-	MarkLeft                       // sent after a set that timed out; its reply does not tell whether it replaced a value
-	MarkMet                        // found instead of a value: another command is working on the key, or its process died
-	MarkTaken                      // found, and replaced by a value after its owner had time to finish
-	MarkReplaced                   // found by an append or touch that could not see it, and replaced by a fresh tombstone
-	MarkDisturbed                  // no longer there when its owner wanted to remove it: the command was repeated or failed
+	MarkMade      MarkEvent = iota // a tombstone was stored by a command or a repair of this process
+	MarkLeft                       // a tombstone was sent after a set that timed out; it is unknown whether it replaced a value
+	MarkMet                        // a tombstone was found instead of a value: another command on the key is in progress, or its process has ended
+	MarkTaken                      // a tombstone was found, and was replaced by a value after the command that had stored it had time to finish
+	MarkReplaced                   // an append or touch was carried out on a tombstone, which was then replaced by a fresh tombstone
+	MarkDisturbed                  // the tombstone was gone when the command that had stored it wanted to remove it: the command was repeated or failed
 	NumMarkEvents
 )
 
@@ -95,7 +94,7 @@ func (m MarkEvent) String() string {
 	return [NumMarkEvents]string{"made", "left", "met", "taken", "replaced", "disturbed"}[m]
 }
 
-// MarkUser is the kind of command that stored or found a mark.
+// MarkUser is the kind of command that stored or found a tombstone.
 type MarkUser uint8
 
 // The users.
@@ -125,7 +124,7 @@ type Counters struct {
 
 	Repairs, RepairsDropped uint64 // repairs of single keys: started; given up, because too many were waiting or they kept failing
 	Marks                   Marks
-	DeleteRounds            [MaxDeleteRounds]uint64 // deletes of replicated keys, by the number of rounds less one
+	DeleteRounds            [MaxDeleteRounds]uint64 // deletes of replicated keys; index i counts those that stored their tombstones i+1 times
 	Refilled                uint64                  // keys copied to servers that rejoined empty
 
 	Wakeups, Reads, Writes uint64 // of the event loop; Reads and Writes count only calls that transferred bytes
@@ -136,7 +135,7 @@ type Counters struct {
 	Unaccepted          uint64 // failed accepts: the system is out of descriptors or memory
 	ClientIn, ClientOut uint64 // bytes read from clients, sent to clients
 	LoginsFailed        uint64 // logins with a wrong user or password
-	LoginsClosed        uint64 // clients closed after too many of these
+	LoginsClosed        uint64 // clients closed after too many failed logins
 	Closed
 	CountersMade uint64 // counters created by autocreate
 
@@ -176,7 +175,7 @@ type ServerCounters struct {
 	DeadByRequest uint64 // broken connections found by the first request after a quiet period
 	ReadsResent   uint64 // plain reads sent again because their connection was broken
 
-	Dials, Lost, ClosedIdle, WentDown uint64    // attempts to connect; connections lost with requests in flight; without any; outages
+	Dials, Lost, ClosedIdle, WentDown uint64    // attempts to connect; connections lost with requests in flight; connections that the server closed without any; how often the server went down
 	BytesIn, BytesOut                 uint64    // bytes read from the server, sent to it
 	Latency                           Histogram // of requests that got a reply
 }
@@ -241,7 +240,7 @@ type Snapshot struct {
 	Phases   []PhaseSnapshot    // of the pools that have a keeper
 	Events   []PhaseEvents      // decisions of the keepers so far
 	Rolls    []Roll             // of the pools that have a keeper
-	Shared   []Shared           // servers of these pools that other instances eject
+	Shared   []Shared           // servers of these pools that other instances treat differently: see Shared
 	Lacks    map[[2]string]Lack // by pool and server: what is missing on the servers that hold replicas
 	Clients  int                // connected clients
 	InFlight int                // commands without a reply
@@ -269,11 +268,11 @@ type Shared struct {
 // Lack is what is missing on a server with replicas, as far as this process
 // knows.
 type Lack struct {
-	Filling bool   // it rejoined empty and is not filled yet
-	Copied  uint64 // keys copied to it since it rejoined empty
-	Missed  int    // keys of which it missed a write
-	Waiting int    // keys to delete there or copy to it, as soon as it replies
-	Flush   bool   // it missed more writes than the ledger can record, so it is flushed before it serves reads
+	Filling bool   // the server has rejoined empty and is not filled yet
+	Copied  uint64 // number of keys copied to the server since it rejoined empty
+	Missed  int    // number of keys of which the server has missed a write
+	Waiting int    // number of keys to delete on the server or copy to it, as soon as it replies
+	Flush   bool   // the server has missed more writes than the ledger can record, so it is flushed before it serves reads
 }
 
 // ServerSnapshot is the state of one server, as the engines see it.

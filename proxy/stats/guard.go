@@ -18,16 +18,16 @@ const (
 	GuardExists                          // a set came too late: another client has stored another value
 	GuardGone                            // a set came too late: the key was deleted, or its lease expired
 	GuardVoid                            // a set was not stored because its miss is no longer known
-	GuardWait                            // a get was held because another client rebuilds the value
-	GuardSaved                           // a held get received a value
-	GuardLate                            // a held get timed out
+	GuardWait                            // a get had to wait because another client rebuilds the value
+	GuardSaved                           // a waiting get received a value
+	GuardLate                            // the wait of a get timed out
 	GuardStale                           // an old value was returned
 	GuardEarly                           // a client was granted a lease before the value expired
 	GuardLeaseCanceled                   // a lease holder disconnected, and its lease ended
 	GuardLeaseExpired                    // a lease holder did not return within its lease, so another client got one
 	GuardPoll                            // a request to a server on behalf of waiting gets
 	GuardForgotten                       // a miss was dropped from the table because the table was full
-	GuardNeverFilled                     // a get was not held because no client ever fills its key
+	GuardNeverFilled                     // a get did not wait, because no client ever stores a value of its key
 	GuardExtraRequest                    // a request to a server that only the guard needs
 	GuardWrite                           // a command other than a read
 	GuardOff                             // a command to a server without meta commands or cas, which can't be guarded
@@ -47,7 +47,7 @@ type GuardStats struct {
 
 	count [NumGuardEvents]atomic.Uint64
 
-	Waiting, Misses atomic.Int64 // current numbers: held gets; misses that still wait for their set
+	Waiting, Misses atomic.Int64 // current numbers: waiting gets; misses whose rebuild has not been stored yet
 
 	lease atomic.Int64 // how long rebuilds were seen to take, in nanoseconds; 0: use the configured lease
 	slow  atomic.Int64 // duration of slow rebuilds, in nanoseconds
@@ -55,8 +55,8 @@ type GuardStats struct {
 	mu              sync.Mutex
 	fadedAt         int64         // when lease was lowered last
 	usual           time.Duration // a moving average of the duration of rebuilds
-	won, filled     int           // leases that ended since the last evaluation, and how many of them were filled
-	unheld          bool          // too few leases were filled, so no get is held
+	won, filled     int           // number of leases that ended since the last evaluation, and of those whose holder has stored a value
+	unheld          bool          // too few lease holders have stored a value, so no get waits
 	waited, rebuilt Histogram
 }
 
@@ -124,15 +124,15 @@ func (g *GuardStats) Usual() time.Duration {
 	return g.usual
 }
 
-// Waited counts a get that was held for ns nanoseconds.
+// Waited counts a get that has waited ns nanoseconds for a rebuild.
 func (g *GuardStats) Waited(ns int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.waited.Observe(ns)
 }
 
-// Ended records that a lease has ended, and whether it was filled. If fewer than half
-// of the last hundred were filled, holding gets does not help.
+// Ended records that a lease has ended, and whether its holder has stored a value (filled). If
+// fewer than half of the last hundred holders have, gets of the route no longer wait for rebuilds.
 func (g *GuardStats) Ended(filled bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -146,7 +146,7 @@ func (g *GuardStats) Ended(filled bool) {
 	}
 }
 
-// Holds reports whether gets of the route may be held.
+// Holds reports whether gets of the route may wait for a rebuild.
 func (g *GuardStats) Holds() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -7,7 +7,7 @@ import "sync/atomic"
 // NearCounts is what one loop has counted for a route with a near cache.
 type NearCounts struct {
 	Hits  uint64 // keys answered from the near cache
-	Asked uint64 // keys that were looked up there in vain and then requested from a server
+	Asked uint64 // keys that the near cache did not have, so they were requested from a server
 	Age   uint64 // sum of the ages of the values returned from it, in nanoseconds
 }
 

@@ -14,11 +14,11 @@ import (
 type PhaseSnapshot struct {
 	Pool     string
 	Target   table.Target
-	Gutter   bool // it belongs to the pool's gutter, not to the pool
+	Gutter   bool // the server belongs to the pool's gutter, not to the pool
 	Phase    health.Phase
 	Number   uint32 // grows by one with each phase; Phase is Number mod 6
 	Suspect  bool
-	Why      string // of the suspicion if there is one, else of the phase
+	Why      string // reason of the suspicion; if there is none, reason of the phase
 	Override health.Override
 	Renamed  bool          // it refused flush_all, so its keys have other names now
 	Since    time.Duration // how long it has been suspect, or in the phase if it is not suspect
@@ -26,7 +26,7 @@ type PhaseSnapshot struct {
 	Lease    time.Duration // time left of the lease; negative: it has expired
 	ValidFor time.Duration // how long its replies can still be trusted; unlimited without strict consistency
 	Step     string        // what happens next, for operators
-	Due      time.Duration // time until then; 0: it depends on other instances or servers
+	Due      time.Duration // time until Step happens; 0: it depends on other instances or servers
 }
 
 // PhaseEvents counts one kind of keeper decision.

@@ -18,7 +18,7 @@ const (
 	TagInvalid                     // a tag of the value was invalidated, or the value lacks a tag that its key must have
 	TagBroken                      // the head of a value, which lists its tags, could not be parsed
 	TagLateSet                     // a set was not stored because a tag may have been invalidated since its miss
-	TagSecondRound                 // a value had tags that were not requested with it, so a second round was needed
+	TagSecondRound                 // a value had tags that were not requested with it, so their versions needed a second request
 	TagTooMany                     // a client named more tags than limits.tags_per_value
 	NumTagEvents
 )

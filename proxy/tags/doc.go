@@ -60,9 +60,9 @@
 // servers. An invalidation may then miss some of their servers. With consistency
 // strict the client gets an error, with relaxed the case is counted.
 //
-// The bucket is written first, and then the tag is deleted, on one connection. A set
-// that names a tag reads the tag first and then the bucket. With any other order, a
-// rebuild that is older than the invalidation could be stored with the newer version.
+// The bucket is written first, and then the tag is deleted, on one connection. A set that names a
+// tag reads the tag first and then the bucket. In any other order, a rebuild that is older than the
+// invalidation could be stored with the tag's newer version.
 //
 // # Rejected designs
 //
@@ -70,12 +70,12 @@
 // after another instance has acknowledged its invalidation. It would save only one
 // short command per tag, in a write that is sent anyway.
 //
-// A floor, below which all values of a server are invalid for an instance that may
-// have missed an invalidation there: other instances would still serve these values.
-// The fingerprint of the server list in the view record shows if an instance can have
-// missed one. The client that invalidates then gets the error.
+// A lowest valid cas for each server, set by an instance that may have missed an invalidation
+// there: other instances would still serve the older values. The fingerprint of the server list in
+// the view record shows if an instance can have missed one. The client that invalidates then gets
+// the error.
 //
-// An acknowledgement without the silent servers: it needs that floor.
+// An acknowledgement without a reply from the silent servers: it would need that lowest valid cas.
 package tags
 
 // Package documentation.

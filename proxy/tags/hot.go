@@ -22,33 +22,33 @@ type Tags struct {
 	Count *stats.Invalidations // counters of the process
 	all   []stamp.Tag          // tags of the key that is being requested
 	key   []byte               // scratch space for a decoded key
-	open  []*reading           // readings with unanswered requests
+	open  []*reading           // the readings with requests that have no reply yet
 	free  *reading
 }
 
 // New returns the Tags of the loop of g.
 func New(g *guard.Guard, count *stats.Invalidations) *Tags { return &Tags{Guard: g, Count: count} }
 
-// reading is what one exchange requests on one connection: its keys, and before each
+// reading is the part of a read command that is sent on one connection: its keys, and before each
 // key those of its tags that were not requested yet. The server answers in this order.
 type reading struct {
 	t      *Tags
 	x      *client.Exchange
 	c      *upstream.Conn
 	known  stamp.Known  // versions, in the order of the requests
-	now    guard.Stamps // stamps of the key that is answered next
+	now    guard.Stamps // tags and versions for the key that gets its reply next
 	told   int          // number of versions that have arrived
 	must   []stamp.Tag  // required tags of all keys, one key after the other
 	ends   []int        // for each key, the end of its tags in must
-	next   int          // index of the key that is answered next
+	next   int          // index of the key that gets its reply next
 	asking int          // number of attempts that have not ended
 	at     int          // index in Tags.open
 	later  *reading     // next in the free list
 }
 
-// Ask sends the read of one key of x on c; share is the key's part of x. key includes
-// the prefix that the route strips. It does nothing and returns false if the read
-// needs a task.
+// Ask sends the read of one key of x on c. share is the index of the key's route in the shares of
+// x: see client.Exchange.Share. key includes the prefix that the route strips. It does nothing and
+// returns false if the read needs a task.
 func (t *Tags) Ask(x *client.Exchange, share int32, rt *routing.Route, c *upstream.Conn, key []byte) bool {
 	name := key[len(rt.Strip):]
 	switch {
@@ -80,7 +80,7 @@ func (t *Tags) Ask(x *client.Exchange, share int32, rt *routing.Route, c *upstre
 	return true
 }
 
-// reading returns the reading that collects the requests of x on c, or creates it.
+// reading returns the reading of x on c. If there is none, it creates one.
 func (t *Tags) reading(x *client.Exchange, c *upstream.Conn) *reading {
 	for i := len(t.open); i > 0 && t.open[i-1].x == x; i-- { // the keys of one exchange are requested in a row
 		if r := t.open[i-1]; r.c == c {
@@ -110,7 +110,7 @@ func (r *reading) askVersion(rt *routing.Route, tag stamp.Tag) {
 	c.Enqueue(a, &rt.Timeouts, wire.Metas, t.Line)
 }
 
-// ended counts an attempt that has ended. After the last one it frees r.
+// ended records that an attempt of the reading r has ended. After the last one it frees r.
 func (r *reading) ended() {
 	if r.asking--; r.asking > 0 {
 		return
@@ -124,14 +124,14 @@ func (r *reading) ended() {
 	t.free = r
 }
 
-// version receives the version of the next tag of a reading.
+// version is the receiver of the replies with the versions of tags.
 type version reading
 
 func (v *version) Client() uint64 { return v.x.Client() }
 
 func (v *version) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
 	if r.Kind.Failed() {
-		v.known[v.told].Tag = 0 // it is requested again if it is needed
+		v.known[v.told].Tag = 0 // the version is requested again if it is needed
 	} else if at, ok := wire.FlagArg(b, r.MetaFlags, 'c'); ok {
 		v.known[v.told].Cas, _ = strconv.ParseUint(string(at.Of(b)), 10, 64)
 	}
@@ -150,7 +150,7 @@ func (v *version) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failu
 	v.Done(c, a)
 }
 
-// value receives the value of the next key of a reading.
+// value is the receiver of the replies with the values of keys.
 type value reading
 
 var _ upstream.Streamer = (*value)(nil) // so that large values are streamed
@@ -159,8 +159,8 @@ func (v *value) reader() *guard.Reader { return (*guard.Reader)(v.x) }
 
 func (v *value) Client() uint64 { return v.x.Client() }
 
-// stamps returns the Stamps of the next key: its tags, and the versions that have
-// arrived so far.
+// stamps returns the Stamps of the key that gets its reply next: its tags, and the versions that
+// have arrived so far.
 func (v *value) stamps() *guard.Stamps {
 	from := 0
 	if v.next > 0 {

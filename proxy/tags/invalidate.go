@@ -49,7 +49,7 @@ func (t *Tags) Handle(k *task.Task) bool {
 	return true
 }
 
-// lead invalidates a tag for a client. It repeats the invalidation if the phases of
+// lead executes a client's invalidation of a tag. It repeats the invalidation if the phases of
 // servers change while it runs.
 func (t *Tags) lead(k *task.Task, rt *routing.Route, name []byte) {
 	gens := t.gens()
@@ -92,9 +92,8 @@ func (t *Tags) gens() (sum uint64) {
 	return sum
 }
 
-// Invalidate deletes tags on the servers of pools. It calls then with the result of
-// each server. waits reports whether a server that was not asked may be available
-// later.
+// Invalidate deletes tags on the servers of pools. It calls the function `then` with the result of
+// each server. waits reports whether a server that got no request may be available later.
 func (t *Tags) Invalidate(tags []stamp.Tag, pools []*routing.BoundPool, deadline int64, then func(answers []Answer, waits bool)) {
 	n := &invalidation{t: t, began: t.Now, open: 1, then: then}
 	for _, p := range pools {
@@ -135,7 +134,7 @@ func (n *invalidation) ended() {
 	n.then(n.answers, n.waits)
 }
 
-// ask deletes tags on the server i of a pool, or records why it can't.
+// ask deletes tags on the server i of a pool, or records why that is not possible.
 func (n *invalidation) ask(tags []stamp.Tag, p *routing.BoundPool, i int, deadline int64) {
 	srv, at := p.Server(i), len(n.answers)
 	n.answers = append(n.answers, Answer{Pool: p.Pool.Name, Server: srv.Target.Name})
@@ -175,7 +174,7 @@ func (n *invalidation) ask(tags []stamp.Tag, p *routing.BoundPool, i int, deadli
 		bucket := divert.AppendKey(nil, number, tag.AppendBucket(nil))
 		name := divert.AppendKey(nil, number, tag.AppendKey(nil))
 		n.open += 2
-		n.t.Servers.Ask(c, n, at, &limit, fmt.Appendf(nil, "ms %s 0\r\n\r\n", bucket), true) // first: see the package comment
+		n.t.Servers.Ask(c, n, at, &limit, fmt.Appendf(nil, "ms %s 0\r\n\r\n", bucket), true) // the bucket is written before the tag is deleted: see the package comment
 		n.t.Servers.Ask(c, n, at, &limit, fmt.Appendf(nil, "md %s\r\n", name), true)
 	}
 }

@@ -1,6 +1,6 @@
 package tags
 
-// Tags that clients name after a key.
+// Tags that clients append to the key in a command.
 
 import (
 	"bytes"

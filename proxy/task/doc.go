@@ -4,9 +4,9 @@
 // Task for one of these reasons:
 //
 //   - Its server is suspect, out or rejoining, or stores its keys under other names.
-//   - Its route keeps replicas, buffers increments or creates missing counters. A text get
-//     that a value answers needs no task on a route with replicas.
-//   - Its route has a guard or tags, and it is not a text read that a value answers.
+//   - Its route keeps replicas, buffers increments or creates missing counters. A text get that is
+//     a hit needs no task on a route with replicas.
+//   - Its route has a guard or tags, and it is not a text read that is a hit.
 //   - It is a read that waits for the reply to another one (near).
 //   - The route requires certainty (consistency strict).
 //   - It follows another task of its client on the same key.
@@ -49,10 +49,10 @@
 //
 // # What it does not do
 //
-// It decides nothing about a command: a Handler gives it a rule, and the rule asks and
-// replies. A rule may also consist of steps (Task.Step): whole commands, each with its own
-// leader, which report their replies to the rule. meaning.go has the functions on a
-// command's meaning that all leaders share. The leaders, in the order in which they are
-// asked, are packages near/serve, tags, guard, counters, copies, and failover, which
-// accepts every task that no other has accepted.
+// It decides nothing about a command: a Handler gives it a rule, and the rule sends requests and
+// replies to the client. A rule may also consist of steps (Task.Step): whole commands, each served
+// by a handler, which reports its reply to the rule. meaning.go has the functions on a command's
+// meaning that all handlers share. The handlers, in the order in which a task is offered to them,
+// are packages near/serve, tags, guard, counters, copies, and failover, which accepts every task
+// that no other has accepted.
 package task

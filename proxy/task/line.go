@@ -148,7 +148,8 @@ func (e *Tasks) endRead(s *client.Session, hash uint64) {
 	}
 }
 
-// readsLess removes one of the reads of s that need no task.
+// readsLess removes one read of the key with that hash from s.Reads, the client's reads in flight
+// that need no task.
 func (e *Tasks) readsLess(s *client.Session, hash uint64) {
 	i := slices.Index(s.Reads, hash)
 	s.Reads = slices.Delete(s.Reads, i, i+1)
@@ -162,8 +163,9 @@ func (e *Tasks) EndReads(s *client.Session) {
 	}
 }
 
-// InProgress reports whether a command of s on the key with that hash is in a line, or is a
-// read that needs no task and has no reply yet.
+// InProgress reports whether the client s has a command on the key with that hash that has no reply
+// yet: a task that runs or waits in the queue of the client's commands on the key, or a read
+// without a task.
 func (e *Tasks) InProgress(s *client.Session, hash uint64) bool {
 	return e.Works(s.ID, hash) || slices.Contains(s.Reads, hash)
 }
@@ -186,8 +188,8 @@ func (e *Tasks) releaseLine(t *Task) {
 	}
 }
 
-// Backfilled is called when t's backfill has ended. Its placeholder may have been in the
-// way of the client's next command on the key.
+// Backfilled is called when t's backfill has ended. The client's next command on the key may have
+// waited, because it could have found the placeholder of the backfill.
 func (t *Task) Backfilled() {
 	t.Backfilling = false
 	switch {
@@ -359,7 +361,7 @@ func (t *Task) moveToLoop(o *Tasks) {
 	t.Loop.Buffers.Hold(-t.held)
 	t.Route = nil
 	o.Post(func(o *Tasks) {
-		t.Loop, t.leader = o, nil
+		t.Loop, t.handler = o, nil
 		o.Buffers.Hold(t.held)
 		t.Deadline = deadline
 		if l := o.Listeners[listener]; l != nil {

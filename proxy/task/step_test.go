@@ -10,7 +10,7 @@ import (
 	"ringside/proxy/upstream"
 )
 
-// lookAfter is a leader and a rule. Its step fails, and then it asks a server.
+// lookAfter is a handler and a rule. Its step fails, and then it asks a server.
 type lookAfter struct{ server *upstream.Server }
 
 func (l lookAfter) Handle(t *task.Task) bool {

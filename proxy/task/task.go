@@ -30,7 +30,7 @@ type Task struct {
 	Loop       *Tasks           // the loop that runs it: another one than ClientLoop if Loops.Owner says so
 	Route      *routing.Route   // the route, as Loop has it
 	Rule       Rule             // the rule; set by a Handler
-	leader     Handler          // the Handler that serves it. It is called first when t is started again while it runs in the line of its key; nil: none yet
+	handler    Handler          // the Handler that serves it. It is called first when t is started again while t runs in the line of its key; nil: none yet
 
 	Op    wire.Op // of the request
 	share int32   // the share of its exchange: see client.Exchange.Share
@@ -112,13 +112,12 @@ type Loops interface {
 	Count(t *Tasks) (n, index int)
 }
 
-// dispatch offers t to the leaders, and the first that accepts it serves it. Before that, t
-// moves to the loop of its key (Owner). While it is not known which servers are out, t is
-// parked.
+// dispatch offers t to the handlers, and the first that accepts it serves it. Before that, t moves
+// to the loop of its key (Owner). While it is not known which servers are out, t is parked.
 //
-// A task that was parked while it runs in the line of its key continues with the leader
-// that has claimed the line: only that one releases it. By now another leader could claim
-// the key, too: increments of it are buffered, or a reload has added a guard.
+// A task that was parked while it runs in the line of its key continues with the handler that has
+// claimed the line: only that handler releases it. By now another handler could claim the key, too:
+// increments of it are buffered, or a reload has added a guard.
 func (e *Tasks) dispatch(t *Task) {
 	if t.x == nil && t.step == nil { // an internal task: it has its rule, and now its turn
 		t.Deadline = e.Now + int64(t.Route.Timeouts.Deadline)
@@ -140,19 +139,19 @@ func (e *Tasks) dispatch(t *Task) {
 		}
 		return
 	}
-	if t.leader != nil && e.holdsKey(t) && t.leader.Handle(t) {
+	if t.handler != nil && e.holdsKey(t) && t.handler.Handle(t) {
 		return
 	}
 	for _, l := range e.Handlers {
 		if l.Handle(t) {
-			t.leader = l
+			t.handler = l
 			return
 		}
 	}
 }
 
-// refuse fails a task that was not offered to any leader, and tells the leaders that count
-// such tasks.
+// refuse fails a task that was not offered to any handler, and reports it to the handlers that
+// count such tasks.
 func (e *Tasks) refuse(t *Task, why string) {
 	for _, l := range e.Handlers {
 		if w, ok := l.(interface{ Refused(t *Task) }); ok {
@@ -184,7 +183,7 @@ func (e *Tasks) NewTask(x *client.Exchange, share int32, rt *routing.Route, r *w
 	t.Deadline = x.Start + int64(rt.Timeouts.Deadline)
 	if r.NumKeys > 1 {
 		command := raw[r.Line.Start:r.Keys.Start]
-		if r.Op == wire.Get { // it may be a bget, which not every server supports
+		if r.Op == wire.Get { // the client's command may be bget, which not every server supports: it is sent as get
 			command = []byte("get ")
 		}
 		t.Raw = append(t.Raw, command...)
@@ -236,8 +235,8 @@ func (t *Task) Refuse(why string) {
 	t.Op = t.Req.Op
 }
 
-// Run begins the rule (r is nil), or reports the outcome of ask id to it. Then it reports
-// the asks that found no connection in the meantime.
+// Run begins the rule (r is nil), or reports to the rule the outcome of the request with the number
+// id. Then it reports the requests that could not be sent because there was no connection.
 func (t *Task) Run(id int, r *upstream.Result) {
 	if r == nil {
 		t.Rule.Begin(t)
@@ -248,7 +247,7 @@ func (t *Task) Run(id int, r *upstream.Result) {
 	t.CatchUp()
 }
 
-// CatchUp reports to the rule the asks that found no connection.
+// CatchUp reports to the rule the requests that could not be sent because there was no connection.
 func (t *Task) CatchUp() {
 	for len(t.failed) > 0 {
 		f := t.failed[0]

@@ -44,7 +44,8 @@ func (c *Conn) setAside(a *Attempt) {
 	srv.e.At(link.RequestTimer, c.Until)
 }
 
-// mayTakeBack reports whether a, a client's request, may be sent again on another connection.
+// mayTakeBack reports whether a, a client's request without a reply so far, may be taken from its
+// connection and sent again on another one.
 func (a *Attempt) mayTakeBack() bool {
 	_, ok := a.To.(Taker)
 	return ok && a.plainRead() && !a.Begun

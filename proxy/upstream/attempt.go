@@ -14,7 +14,7 @@ import (
 // complete. After a timeout it stays there as an orphan, which discards the late reply.
 type Attempt struct {
 	To   Receiver // gets the reply; nil: an orphan, the greeting, or a late delete
-	Next *Attempt // in the queue; in the free list
+	Next *Attempt // the next attempt in the queue, or in the free list
 
 	Op      wire.Op
 	Dialect wire.Dialect
@@ -22,7 +22,7 @@ type Attempt struct {
 
 	asked bool          // it was sent by Servers.Ask or Conn.AskFirst, so it does not count as a failed client request
 	Ping  bool          // it checks whether an idle connection still works: see keepalive.go
-	needs wire.Features // what the server must understand; 0: nothing beyond what was known at the time
+	needs wire.Features // what the server must understand to run the request; 0: every server does, or it was checked when the request was queued
 
 	Values     bool // a VALUE is reported to Observer.Observe too: the request has many keys, or touches the item
 	Probe      bool // it is the greeting, the first request on each new connection
@@ -41,27 +41,27 @@ type Attempt struct {
 	Names          // what its reply must name
 	OwnOpaque bool // the opaque was added by Ringside, so it is removed from the reply
 
-	TTL   uint32 // of the value that it stores or touches, for Observer.Observe
-	Share int32  // of its exchange: see client.Exchange.Share
+	TTL   uint32 // TTL of the value that the request stores or touches, for Observer.Observe
+	Share int32  // index of the route in the shares of its exchange: see client.Exchange.Share
 	late
 
 	AsText *textForm // set if it was sent as text, because the server has no meta commands: see release.go
 }
 
-// late says what must follow an attempt that may run after its client has stopped waiting: see
+// late says what is sent after a mutation that may still run when its client no longer waits: see
 // latedelete.go.
 type late struct {
-	behind      LateAction // what is sent after it
-	LeavesValue bool       // it is a mutation that can leave a value in that case: see package task
+	behind      LateAction // what is sent after the mutation
+	LeavesValue bool       // the mutation, if it runs late, can leave a value: see task.LeavesValue
 }
 
 // timing has the deadline of an attempt, see Conn.postpone, and when its stages happened.
 type timing struct {
 	Deadline int64           // on the loop's clock: the attempt does not time out earlier
 	sentAt   int64           // when it was added to the queue
-	takenAt  int64           // when the socket accepted it, if that was much later than the start of the wakeup; else 0
+	takenAt  int64           // when the socket accepted the request, if that was much later than the start of the wakeup; else 0
 	begunAt  int64           // when its reply began, unless the whole reply arrived at once
-	limits   *table.Timeouts // of its command; nil: a request of Ringside's own that no client waits for
+	limits   *table.Timeouts // timeouts of its command; nil: a request of Ringside's own that no client waits for
 }
 
 // Receiver gets the reply to an attempt. For each attempt exactly one of Done and Failed is
@@ -305,8 +305,8 @@ func (w *Collector) pings() bool {
 
 func (w *Collector) Client() uint64 { return w.To.Client() }
 
-// LastOf returns when the last bytes arrived of an incomplete reply to a request of the receiver
-// `to`; 0: there is no such reply.
+// LastOf returns the time at which the last bytes of an incomplete reply to a request of the
+// receiver `to` arrived; 0: there is no such reply.
 func (e *Servers) LastOf(to Asker) (at int64) {
 	for _, srv := range e.List {
 		for _, c := range srv.Conns {

@@ -31,9 +31,9 @@ type Conn struct {
 
 	Head, Tail *Attempt // the queue: sent, being sent and waiting, in order
 	Length     int      // attempts in the queue
-	Internal   int      // Ringside's own requests among them
-	holding    int      // the last ones of the queue, which End has not yet decided to send
-	held       *Attempt // from this attempt on nothing is sent yet: see release.go; nil: everything may be sent
+	Internal   int      // number of Ringside's own requests in the queue
+	holding    int      // number of requests at the end of the queue that End has not yet decided to send
+	held       *Attempt // this attempt and all after it wait until the server's version is known: see release.go; nil: all may be sent
 
 	Given, Taken uint64 // positions: end of the last request; end of what the socket has accepted
 	answered     bool   // a reply arrived since the last flush
@@ -42,10 +42,10 @@ type Conn struct {
 	meanBytes, meanAnswers int // recent bytes and replies: their quotient is the mean size of a reply
 
 	passing    int  // number of requests at the head of a shared line that the reply skipped: their keys are misses
-	StreamLeft int  // bytes still to come of the head's value, if it is passed on in pieces
-	streamLast bool // the head's reply ends with that value
+	StreamLeft int  // bytes that are missing of the value for the first request in the queue, if the value is passed on in pieces
+	streamLast bool // the reply to the first request ends with that value
 
-	Deadline int64 // no attempt here times out earlier; link.Never: none is waiting
+	Deadline int64 // no attempt in the queue times out earlier; link.Never: no attempt waits
 	DialBy   int64 // when the dial times out
 	moments
 
@@ -72,9 +72,9 @@ type moments struct {
 type lateWork struct {
 	LateDeletes int               // deletes in the queue that follow mutations that may run late
 	Lingering   bool              // the connection accepts no new requests, and stays open for those in its queue
-	dead        bool              // it lingers because it was found dead: it ends when no client waits any more
+	dead        bool              // the connection lingers because it was found dead: it is closed when no client waits any more
 	Until       int64             // when a lingering connection without waiting clients is closed
-	lastOf      map[uint64]uint64 // of a lingering connection: the position of the last request of each waiting client
+	lastOf      map[uint64]uint64 // for a lingering connection: by client, the position of the last request for which the client waits
 }
 
 type connState uint8
@@ -119,12 +119,12 @@ func (c *Conn) Enqueue(a *Attempt, t *table.Timeouts, needs wire.Features, line 
 // so it uses md instead.
 func (c *Conn) EnqueueDelete(a *Attempt, t *table.Timeouts, key []byte, encoded bool) {
 	c.Begin(a, t)
-	c.giveBehind(a, key, encoded, Delete)
+	c.giveLate(a, key, encoded, Delete)
 }
 
-// giveBehind appends the request of the attempt a, which is last in the queue: a delete of key
-// or, if b is positive, a placeholder that replaces the value.
-func (c *Conn) giveBehind(a *Attempt, key []byte, encoded bool, b LateAction) {
+// giveLate appends the request of a, the last attempt in the queue, which follows a mutation that
+// may run late. It is a delete of key or, if b is positive, a placeholder that replaces the value.
+func (c *Conn) giveLate(a *Attempt, key []byte, encoded bool, b LateAction) {
 	e := c.Server.e
 	command, end := "delete ", ""
 	a.Op, a.Dialect = wire.Delete, wire.Text
@@ -263,7 +263,7 @@ func (c *Conn) dial() {
 	c.DialBy = e.Now + int64(c.Server.Connect)
 	c.armDeadline(c.DialBy)
 	c.Server.Count.Dials++
-	if c.Server.Retired && !slices.Contains(e.Closing, c) { // for a task that began before a reload
+	if c.Server.Retired && !slices.Contains(e.Closing, c) { // a task that began before a reload still uses a removed server
 		e.Closing = append(e.Closing, c)
 	}
 	e.Effect(link.Dial, &c.Link)
@@ -418,7 +418,7 @@ func (c *Conn) Lost(err error) {
 		if owed == 1 && c.Head.Ping {
 			srv.noteDead(c, byPing)
 			c.failAll("", stats.Lost)
-			srv.e.Mark(&c.Link) // to be opened again
+			srv.e.Mark(&c.Link) // so that Flush dials again
 			return
 		}
 		if owed == 0 {
@@ -439,8 +439,9 @@ func (c *Conn) Lost(err error) {
 	c.failAll(srv.Why, stats.Unavailable)
 }
 
-// abort resets the connection and fails all its requests. The bytes of these that the kernel
-// still has must not reach the server later. If they did, no reply from it could be trusted.
+// abort resets the connection and fails all its requests. The bytes of these requests that the
+// kernel still has must not reach the server later: Ringside could not tell which mutations have
+// run.
 func (c *Conn) abort(why string, o stats.Outcome) {
 	if c.State == ConnIdle {
 		return
@@ -474,7 +475,7 @@ func (c *Conn) reset() {
 		c.In = nil
 	}
 	for a := c.Head; a != nil; a = a.Next {
-		a.expired = a.Start >= c.Taken // it can't run later: see Failure.Unsent
+		a.expired = a.Start >= c.Taken // no byte of the request was sent, so it can't run later: see Failure.Unsent
 	}
 	c.Given, c.Taken = 0, 0
 	c.Deadline = link.Never

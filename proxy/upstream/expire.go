@@ -90,7 +90,7 @@ func (c *Conn) expire() {
 			c.rejectGreeting(fmt.Sprintf("no answer within %v of connecting", srv.Greeting), stats.TimedOut)
 			return
 		default:
-			silent := c.lastIn <= max(a.sentAt, a.takenAt) || c.stalls(a) // otherwise the server is sending a large reply, so it is not down
+			silent := c.lastIn <= max(a.sentAt, a.takenAt) || c.stalls(a) // false: the server is sending other replies, so it is not down
 			if a.Start >= c.Taken {
 				unsent = true
 				a.expired = true
@@ -156,7 +156,7 @@ func (c *Conn) stalls(a *Attempt) bool {
 	return a.Begun && c.lastIn+int64(a.limits.Request) <= c.Server.e.Now
 }
 
-// overdue says, for the error line, what the server did not do in time for the attempt a.
+// overdue returns, for the error line, what the server did not do in time for the attempt a.
 func (c *Conn) overdue(a *Attempt) string {
 	switch {
 	case c.stalls(a):
@@ -177,7 +177,7 @@ func (c *Conn) dropUnsent() {
 	e := c.Server.e
 	c.keepLines()
 	var keep link.Queue
-	pos, given := c.Taken, c.Taken // positions with and without the expired requests
+	pos, given := c.Taken, c.Taken // positions in the bytes of the queue, counted with and without the expired requests
 	prev, list, i := (*Attempt)(nil), c.Head, 0
 	flushed := c.Length - c.holding
 	for a := list; a != nil; i++ {
@@ -237,7 +237,7 @@ func (c *Conn) Unsent() int64 {
 func (c *Conn) mayShed(a *Attempt) bool { return a.Start >= c.Taken && !a.Internal }
 
 // Shed fails the clients' requests that were not sent yet, because the server reads more slowly
-// than requests arrive. held is the memory that this frees, for the log.
+// than requests arrive. held is the number of bytes that this frees, for the log.
 func (c *Conn) Shed(held int64) {
 	srv, shed := c.Server, 0
 	why := fmt.Sprintf("%s, and server %s does not take what is sent to it", link.OutOfMemory, srv.Label())

@@ -94,8 +94,8 @@ func (c *Conn) pingOthers() {
 	}
 }
 
-// foundDead returns the sign that shows that c is dead, or alive. The pings of a keeper are not
-// such a sign, because the keeper counts them itself.
+// foundDead returns the sign that shows that c is dead, or the constant alive. The pings of a
+// keeper are not such a sign, because the keeper counts them itself.
 func (c *Conn) foundDead() foundBy {
 	e, a := c.Server.e, c.Head
 	if a == nil || c.State != ConnUp || c.Lingering || c.Server.Draining() {
@@ -123,7 +123,7 @@ func (c *Conn) replace(by foundBy) {
 	srv.noteDead(c, by)
 	if !srv.Keeps(c) { // a dedicated connection
 		c.abort("server "+srv.Label()+": the connection was idle and no longer works", stats.TimedOut)
-		e.Mark(&c.Link) // it is dialed again
+		e.Mark(&c.Link) // so that the dedicated connection is dialed again
 		return
 	}
 	type read struct {

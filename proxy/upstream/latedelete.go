@@ -26,10 +26,11 @@ import (
 // it has not read yet: the set could run and the delete not. So the connection lingers, without
 // new requests, until the delete is answered.
 //
-// The delete asks for a reply, and every server understands it (md only for a key in base64).
-// It has exactly one reply, so pairing by order still works. Its reply also shows that
-// everything before it has run. With replicas a placeholder is written instead of the delete.
-// It makes every reader query the other replicas. Some mutations need neither: see LateAction.
+// The delete asks for a reply, and every server understands it (md only for a key in base64). It
+// has exactly one reply, so pairing by order still works. Its reply also shows that everything
+// before it has run. For a key with replicas a placeholder is stored and the key is not deleted. A
+// reader that finds the placeholder asks the other replicas. Some mutations need neither request:
+// see LateAction.
 
 const (
 	// lingerTime is how long a lingering connection waits for the reply to its last late
@@ -78,16 +79,16 @@ func (c *Conn) deleteLateOne(a *Attempt) {
 	u.Reuse(append(u.Room(), key...))
 	a.LeavesValue = false
 	c.push(u)
-	c.giveBehind(u, key, a.Flags&wire.Base64 != 0, a.behind)
+	c.giveLate(u, key, a.Flags&wire.Base64 != 0, a.behind)
 	c.answered = true // so that Flush sends it at once, without waiting for a batch
 	c.LateDeletes++
 	e.LateDeletes++
 	c.Server.Count.LateDeletes++
 }
 
-// mayArrive reports whether the server's kernel may have received a whole mutation that is
-// unguarded, or would be when c ends. Bytes that are still in this machine's kernel never
-// arrive after an Abort.
+// mayArrive reports whether the server's kernel may have received all bytes of a mutation that is
+// unguarded, or that is unguarded once c is closed. Bytes that are still in this machine's kernel
+// never arrive after an Abort.
 func (c *Conn) mayArrive() bool {
 	switch first := c.find(func(a *Attempt) bool { return a.LeavesValue && a.behind != Nothing }); {
 	case first == nil || c.Sock == nil:
@@ -150,7 +151,7 @@ func (c *Conn) linger(why string) {
 	srv.e.Mark(&c.Link)
 }
 
-// stepAside turns c into a lingering connection. fresh is the new connection that replaces it.
+// stepAside turns c into a lingering connection. It returns the new connection that replaces c.
 func (c *Conn) stepAside() (fresh *Conn) {
 	srv := c.Server
 	e := srv.e
@@ -199,7 +200,7 @@ func (c *Conn) forgetWaiter(a *Attempt) {
 	}
 }
 
-// client returns the number of the client that waits for a, if there is one.
+// client returns the number of the client that waits for the reply to a, if there is one.
 func (a *Attempt) client() (id uint64, ok bool) {
 	if a.To == nil {
 		return 0, false

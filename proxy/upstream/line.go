@@ -30,7 +30,7 @@ import "ringside/proxy/wire"
 // A key cannot be removed from a line that is being sent. A get that timed out therefore stays
 // in the line, as an orphan, until the whole line is dropped.
 type Line struct {
-	length int32 // bytes up to here, including the line end; 0: the line may not be shared
+	length int32 // bytes of the line so far, including the line end; 0: the line may not be shared
 	Joined bool  // the next request continues the line
 	gets   bool  // replies include the cas; not the same as the op: a binary get includes it, too
 }

@@ -19,8 +19,8 @@ type Names struct {
 	Line
 	keys    []byte // with one key: the key as the server knows it, then the opaque; with many keys: the lengths of the keys, then the request line
 	At      int32  // position in keys of the first key that had no VALUE yet
-	Nth     int32  // number of keys before it; a VALUE directly before END is not counted
-	lengths int32  // with many keys: how many there are
+	Nth     int32  // number of keys before that key; a VALUE directly before END is not counted
+	lengths int32  // with many keys: the number of keys
 	Many    bool
 	missed  bool  // a key had no VALUE, and a later one had one
 	opaque  uint8 // length of the opaque at the end of keys; 0: there is none

@@ -87,7 +87,7 @@ func (c *Conn) names(a *Attempt, b []byte) bool {
 	case r.Kind.Failed():
 		return true
 	case a.Dialect == wire.Meta:
-		keyed := a.Flags&wire.ReturnKey != 0 && a.Echo == nil // with an Echo the server was not asked for the key
+		keyed := a.Flags&wire.ReturnKey != 0 && a.Echo == nil // with an Echo the request did not have the flag k, so the reply names no key
 		return a.FitsMeta(b, r, keyed, c.Features&wire.BareGets != 0)
 	}
 	return a.FitsText(r.Key.Of(b))

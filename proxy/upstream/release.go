@@ -1,7 +1,7 @@
 package upstream
 
-// What a server understands. Each connection starts with a version command, because a server
-// may return with another release.
+// This file determines which commands a server understands. Each connection starts with a version
+// command, because a restarted server may have another memcached version.
 //
 // A request that not every release understands is not sent before the version is known.
 // Requests after it on the connection wait too, because clients rely on the order. Their bytes
@@ -96,8 +96,8 @@ func (c *Conn) speaks(f wire.Features) {
 // maxVersion is the maximum number of bytes that are kept of a version.
 const maxVersion = 64
 
-// FeaturesFor returns what the server understands on the connection of a client; 0 if its release is
-// not known there.
+// FeaturesFor returns what the server understands, as known on the connection that the client uses;
+// 0: the server's version is not known there yet.
 func (srv *Server) FeaturesFor(client uint64) wire.Features {
 	return srv.connOf(client).Features
 }
@@ -142,7 +142,7 @@ func (c *Conn) translateHeld() {
 		c.holding = max(c.holding-1, 0)
 		e.Outstanding--
 	}
-	var refused []*Attempt // failed last, because their receivers may send requests again
+	var refused []*Attempt // these attempts fail at the end of the function, because their receivers may send requests again
 	for a := first; a != nil; {
 		next, sentAt := a.Next, a.sentAt
 		a.Next = nil

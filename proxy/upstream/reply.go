@@ -49,7 +49,7 @@ func (c *Conn) Parse() {
 		case err != nil || a.Start+uint64(a.Size) > c.Taken && r.Kind < wire.Error:
 			c.desync("sent what is no answer to "+a.Op.String(), buf)
 			return
-		case !r.Awaited && (r.Kind == wire.Value || a.Dialect == wire.Meta) && !c.names(a, buf): // other text replies name nothing
+		case !r.Awaited && (r.Kind == wire.Value || a.Dialect == wire.Meta) && !c.names(a, buf): // other text replies contain no key
 			c.desync(otherName, buf)
 			return
 		case a.Probe && r.Kind.Failed():
@@ -223,7 +223,7 @@ func (c *Conn) startStream(a *Attempt, buf []byte) bool {
 		c.desync(otherName, buf)
 		return true
 	}
-	r.Awaited = false // names has already counted its key
+	r.Awaited = false // Names has already moved past the key of this value
 	left, last, taken := r.Size-len(buf), r.Last, 0
 	if ok {
 		taken = to.Begin(c, a, r, buf)

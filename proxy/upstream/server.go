@@ -36,7 +36,7 @@ type Server struct {
 	Asked     *Conn            // while a multi-key read is split: the connection of the part for this server; else nil
 
 	Retired   bool            // no table names it any more: its connections close when nothing is in flight
-	override  health.Override // the mildest of the overrides in the pools that name it
+	override  health.Override // the mildest of the overrides in the pools that have the server
 	queueFull string          // the error line for a request beyond settings.queue
 
 	Release wire.Release // the release assumed since the last version reply; zero: not known yet
@@ -59,7 +59,7 @@ func (srv *Server) noteError(line []byte) {
 	}
 }
 
-// settings combines those of the pools that name the server: see configure.
+// settings are the combined settings of all pools that have the server: see configure.
 type settings struct {
 	Connections       int           // for clients' requests
 	queue             int           // maximum number of clients' requests that wait on one connection
@@ -78,18 +78,18 @@ type outage struct {
 	Down     bool
 	Why      string // the error line for requests while it is down
 	RedialAt int64  // when Ringside dials without a request: while the server is down, or has closed an idle connection; 0: never yet
-	wait     int64  // time between the last two dials of that kind
+	wait     int64  // time between the last two such dials
 	timeouts int    // number of requests in a row that timed out
 
 	violations int    // recent violations of the protocol
-	violatedBy int64  // when these are forgotten
+	violatedBy int64  // when the recent violations are forgotten
 	changed    int64  // when the Server was created, or Down last changed
-	before     uint64 // requests refused or failed until it went down
+	before     uint64 // number of requests that were refused or failed until the server went down
 }
 
 // process identifies the server process, so that a restart, which loses all data, is detected.
-// Where keys move or have replicas, it is queried on each new connection. Every instance gets
-// the same numbers for the same process.
+// Where keys move or have replicas, it is queried on each new connection. All instances read the
+// same start time and process ID for the same process.
 type process struct {
 	StartedAt, Pid int64 // start time, in seconds of the server's clock; 0: not known; process id
 	Unidentified   bool  // there is a new connection, on which the process is not identified yet

@@ -14,15 +14,16 @@ type Servers struct {
 	*link.IO
 	Observer Observer
 
-	// Prompt holds requests back only if a queue is so long that it was filled in batches.
-	// Without it they are held from Tune.HoldDue on. The driver sets it.
+	// If Prompt is set, requests wait for a larger batch only if the queue is so long that it was
+	// filled by pipelines or multi-key reads. Otherwise they wait from Tune.HoldDue requests on.
+	// The driver sets Prompt.
 	Prompt bool
 
 	ByAddress   map[string]*Server // by network and address; survives reloads of the table
 	List        []*Server          // those that the table names, in its order
 	Closing     []*Conn            // connections of servers that no table names any more
 	Lingering   []*Conn            // connections that only wait for late replies
-	ToTranslate []*Conn            // connections with held requests on which the release is known now
+	ToTranslate []*Conn            // connections whose server's memcached version is now known, with requests that waited for that
 
 	LateDeletes int    // number of late deletes in the queues of all connections
 	Outstanding int    // requests in the queues without a complete reply

@@ -24,7 +24,7 @@ type SampleReceiver struct {
 	out    stats.Outcome // of a request that is not a read
 }
 
-// mark is one key of a SampleReceiver.
+// mark is what a SampleReceiver records about one key of the sampled request.
 type mark struct {
 	end   int // end of the key in SampleReceiver.keys; it begins at the end of the one before
 	strip int // number of its first bytes that servers don't see
@@ -178,7 +178,7 @@ func (s *SampleReceiver) More(c *upstream.Conn, a *upstream.Attempt, b []byte, l
 	return s.Receiver.(upstream.Streamer).More(c, a, b, last)
 }
 
-// IsSlow asks the receiver, if it is a Streamer.
+// IsSlow returns the result of IsSlow of the actual receiver, if that is a Streamer.
 func (s *SampleReceiver) IsSlow() bool {
 	to, ok := s.Receiver.(upstream.Streamer)
 	return ok && to.IsSlow()

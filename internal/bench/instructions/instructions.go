@@ -71,7 +71,7 @@ const (
 	leastIterations = 40
 )
 
-// Run counts all benchmarks that match.
+// Run counts the instructions of each benchmark that matches c.Bench.
 func Run(ctx context.Context, c Config) ([]Count, error) {
 	if _, err := exec.LookPath("valgrind"); err != nil {
 		return nil, fmt.Errorf("counting instructions needs valgrind: %w", err)

@@ -49,7 +49,7 @@ type checker struct {
 	data *data
 	lost *losses // counts misses and errors; nil: they are not allowed
 
-	owner []uint8 // by key: its lane; nil: the client has only one
+	owner []uint8 // by key: index of the client's connection (lane) for it; nil: the client has only one
 	lane  uint8
 
 	due        []request // ring buffer
@@ -95,7 +95,7 @@ func (c *checker) consume(b []byte) (n int, whole bool, err error) {
 				return n, false, err
 			}
 			n += took
-			if c.body < 0 && c.data.binary && c.first().kind == get { // nothing follows
+			if c.body < 0 && c.data.binary && c.first().kind == get { // a binary reply has no line end after the value
 				return n, true, nil
 			}
 			continue

@@ -18,8 +18,8 @@ type client struct {
 	id         int
 	lanes      []conn
 	due        int   // due replies, on all lanes
-	unanswered int   // of a split multi-get: parts without a reply; of a visit: requests left; otherwise 0
-	start      int64 // when that request began
+	unanswered int   // for a multi-get that is split by server: parts without a reply; for a visit: requests left; otherwise 0
+	start      int64 // when the current request began
 	hits       int   // keys found by the current request
 	bad        bool  // the current request had a miss or an error
 	served     int64 // requests with a reply
@@ -30,7 +30,7 @@ type conn struct {
 	id, fd int // fd is -1 if not connected
 	check  checker
 	out    []byte // bytes to send
-	sent   int    // how many of them were sent
+	sent   int    // number of bytes of out that were sent
 	part   []byte // incomplete line that was read
 	full   bool   // the socket is full; epoll reports when it accepts more
 }

@@ -25,7 +25,7 @@ type data struct {
 	// heads are the first lines of the hits, one for each key: "VALUE k 7 100\r\n", or "VA 100 kk
 	// f7\r\n" for meta. They contain the key.
 	heads [][]byte
-	keyAt int // offset of the key in a head
+	keyAt int // offset of the key in each element of heads
 
 	// noise contains all values: that of key i begins at byte i. Two values differ nearly
 	// everywhere, and all values together fit the CPU's cache.

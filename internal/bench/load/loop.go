@@ -46,7 +46,7 @@ type loop struct {
 	epoll, ticker int
 	aim           // addresses of the requests
 	clients       []client
-	conns         []conn // of the clients, one after the other
+	conns         []conn // the connections of all clients, one client after the other
 	buf           []byte
 	began         time.Time // zero of the loop's clock
 

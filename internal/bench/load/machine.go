@@ -30,7 +30,7 @@ type Core struct {
 
 // Busy returns the time in which the CPU worked: for processes, for interrupts, and for falling
 // asleep and waking up. It is precise to a tick or two, because tickless kernels measure idle time.
-// The division of the rest is sampled.
+// How the busy time divides into user, kernel and interrupt time is only sampled by the kernel.
 func (c Core) Busy() time.Duration { return max(0, c.Wall-c.Idle-c.Steal) }
 
 // Minus returns the usage since an earlier reading.

@@ -57,7 +57,8 @@ func (l *loop) advance() error {
 	return nil
 }
 
-// kick starts a phase of a closed loop, because no reply is due that would trigger requests.
+// kick sends the first requests of a phase of a closed loop. Further requests are sent when replies
+// arrive.
 func (l *loop) kick() error {
 	for i := range l.clients {
 		if err := l.refill(&l.clients[i]); err != nil {
@@ -119,8 +120,8 @@ func (l *loop) paced() bool {
 	return l.work.Rate > 0 && (l.phase == warming || l.phase == measuring)
 }
 
-// startPacing adds a free entry for each request of each client, in turns, so that consecutive
-// requests use different connections.
+// startPacing fills l.free with one entry for each request that a client may have in flight. The
+// clients take turns, so that consecutive requests use different connections.
 func (l *loop) startPacing(now int64) {
 	l.gap, l.nextDue = 1e9/l.work.Rate, float64(now)
 	l.free = make([]int32, l.work.Conns*l.work.Depth)
@@ -146,7 +147,7 @@ func (l *loop) pace() error {
 	return nil
 }
 
-// release adds a free entry for k.
+// release records that client k may send one more request.
 func (l *loop) release(k *client) {
 	l.free[(l.freeAt+l.freeLen)%len(l.free)] = int32(k.id)
 	l.freeLen++

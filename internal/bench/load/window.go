@@ -81,8 +81,8 @@ func (w *window) record(r request, hits int, apart bool, now int64) {
 	}
 }
 
-// waited records the wait of a request in nanoseconds. The histogram ends at ten minutes. The
-// timeout limits waits to an hour at most, and usually to seconds.
+// waited records the wait of a request in nanoseconds. A wait of more than ten minutes counts as
+// ten minutes, the largest value of the histogram. The timeout usually ends waits within seconds.
 func (w *window) waited(ns int64) {
 	_ = w.latency.RecordValue(min(max(1, ns), w.latency.HighestTrackableValue()))
 }

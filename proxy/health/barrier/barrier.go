@@ -6,7 +6,7 @@
 // value mod 4 is the stage of all proxies with that list:
 //
 //	n mod 4  stage    keys are served                         the next stage begins
-//	1        Waiting  by the old arrangement                  when a proxy has waited long enough and has seen no other list
+//	1        Waiting  by the old arrangement                  when a proxy has waited long enough and has seen no other server list
 //	                                                          recently
 //	2        Pausing  by the old arrangement; keys that       when the number has been on all servers for a WAIT; but a proxy
 //	                  move are not written                    that has recently seen another list starts with Waiting again (5)
@@ -42,32 +42,31 @@ const (
 // Of returns the stage of the number n.
 func Of(n uint32) Stage { return Stage(n % stages) }
 
-// waitPings is the duration of Waiting, in pings. The last proxy to reload may see no
-// other list, but the other proxies see its list as foreign for about twenty pings. So
-// it must wait nearly as long by itself.
+// waitPings is the duration of Waiting, in pings. The last proxy to reload may see no other server
+// list in the records. But its former list still has an effect on the other proxies, for about
+// twenty pings. So the last proxy must wait nearly as long, although it sees no difference.
 const waitPings = 18
 
-// patience is how long, in pings, a new arrangement waits for proxies that have not
-// reached the current one. It is limited because an unreachable proxy must not block
-// reloads.
+// patience is how long, in pings, a further handover waits for proxies that have not completed the
+// current one. It is limited because an unreachable proxy must not block reloads.
 const patience = 60
 
 // Status is the published state of a handover.
 type Status struct {
-	Arrangement uint64 // the arrangement that this process wants; 0: none
+	Arrangement uint64 // hash of the arrangement that the configuration of this process requires; 0: no key has replicas
 	N           uint32
 	Settled     bool   // all proxies are done, or the time limit has passed
 	top         uint32 // the highest number seen in any record
-	list        uint64 // the server list of the record with top
+	list        uint64 // hash of the server list in the record that had the highest number (top)
 }
 
-// Open reports whether a new arrangement may start. While a handover is moving keys it
-// must not: two proxies could then serve by arrangements that are two apart. s may be
-// nil.
+// Open reports whether a handover to a new arrangement may start. While an earlier handover is
+// moving keys it must not start: one proxy could then still serve by the arrangement before that,
+// and another by the new one. s may be nil.
 func (s *Status) Open() bool { return s == nil || s.Settled || Of(s.N) == Waiting }
 
-// Stage returns the stage of a process that wants arrangement. It is Waiting until the
-// keeper knows the arrangement. s may be nil.
+// Stage returns the stage of a process whose configuration requires arrangement. It is Waiting
+// until the keeper knows the arrangement. s may be nil.
 func (s *Status) Stage(arrangement uint64) Stage {
 	if s == nil || s.Arrangement != arrangement {
 		return Waiting
@@ -75,7 +74,7 @@ func (s *Status) Stage(arrangement uint64) Stage {
 	return Of(s.N)
 }
 
-// Barrier is a keeper's state of a handover. Times are on the keeper's clock.
+// Barrier is what a keeper knows about a handover. Times are on the keeper's clock.
 type Barrier struct {
 	Status
 	Since    int64   // when this process adopted N; 0 in a new keeper, until its first Step
@@ -88,9 +87,9 @@ func New(servers int) Barrier {
 	return Barrier{Status: Status{Settled: true}, Held: make([]int64, servers)}
 }
 
-// Begin sets the arrangement that this process wants; list is its server list. The
-// first arrangement is in effect at once. Any other one starts a handover with Waiting.
-// If other proxies with the same list have started it already, the process adopts their
+// Begin sets the arrangement that the configuration of this process requires; list is the hash of
+// its server list. The first arrangement is in effect at once. Any other one starts a handover with
+// Waiting. If other proxies with the same list have started it already, the process adopts their
 // stage.
 func (b *Barrier) Begin(arrangement, list uint64, now int64) {
 	switch before := b.Arrangement; {
@@ -105,7 +104,7 @@ func (b *Barrier) Begin(arrangement, list uint64, now int64) {
 	b.Arrangement = arrangement
 }
 
-// again returns the next number in stage Waiting.
+// again returns the number with which the handover starts again in stage Waiting.
 func (b *Barrier) again() uint32 { return (max(b.N, b.top)+stages-1)/stages*stages + 1 }
 
 func (b *Barrier) set(n uint32, list uint64, now int64) {
@@ -130,7 +129,7 @@ func (b *Barrier) Read(n uint32, list uint64, same bool, now int64) bool {
 	return true
 }
 
-// Hold records whether the record of a server contains N.
+// Hold records whether the view record of a server contains N.
 func (b *Barrier) Hold(server int, says bool, now int64) {
 	switch {
 	case !says:
@@ -140,14 +139,14 @@ func (b *Barrier) Hold(server int, says bool, now int64) {
 	}
 }
 
-// Step moves to the next stage if it is time, and reports whether it did. The parameter
-// agreed means that no other server list was seen recently. The function stood reports
-// whether N has been in enough records for as long as the keeper's waits last. A
-// process without replicas only follows the others, because it does not know how long
-// commands on them last. But it does return to Waiting when it sees another list,
-// because it may be the only one that has seen it.
-func (b *Barrier) Step(list uint64, now int64, agreed bool, stood func() bool, ping time.Duration) bool {
-	if b.Since == 0 { // a new keeper continues with N, but does not know yet whether a proxy has another list
+// Step moves to the next stage if it is time, and reports whether it did. The parameter agreed
+// means that no record with another server list was read recently. The function replicated reports
+// whether N has been in enough records for as long as the keeper's waits last. A process whose
+// routes keep no replicas takes no step by itself, because it does not know how long commands on
+// replicas last. It only adopts the numbers of other processes. But if it reads a record with
+// another server list, it returns to Waiting, because it may be the only process that has read it.
+func (b *Barrier) Step(list uint64, now int64, agreed bool, replicated func() bool, ping time.Duration) bool {
+	if b.Since == 0 { // a new keeper continues the handover with the number N, but does not know yet whether another instance has another server list
 		b.Since = now
 	}
 	next := b.N + 1
@@ -161,16 +160,16 @@ func (b *Barrier) Step(list uint64, now int64, agreed bool, stood func() bool, p
 	case stage == Pausing:
 		if !agreed {
 			next = b.again()
-		} else if !stood() {
+		} else if !replicated() {
 			next = 0
 		}
 	case stage == Decided:
-		if now < b.Since+b.deadline || !stood() {
+		if now < b.Since+b.deadline || !replicated() {
 			next = 0
 		}
 	default:
 		next = 0
-		b.Settled = b.Settled || stood()
+		b.Settled = b.Settled || replicated()
 	}
 	if next != 0 {
 		b.set(next, list, now)
@@ -180,30 +179,29 @@ func (b *Barrier) Step(list uint64, now int64, agreed bool, stood func() bool, p
 	return false
 }
 
-// Published exchanges handover state between the loops of a process and the keeper of a
-// pool.
+// Published passes the state of a handover between the loops of a process and the keeper of a pool.
 type Published struct {
 	wanted atomic.Pointer[wanted]
-	stands atomic.Pointer[Status]
+	status atomic.Pointer[Status]
 }
 
-// wanted is what the routes of this process require of the handover.
+// wanted is what the loops of this process have set by Published.Arrange.
 type wanted struct {
 	arrangement uint64
 	deadline    int64
 }
 
-// Arrange sets the arrangement of replicated keys that this process wants, and the
-// maximum duration of its commands.
+// Arrange sets the arrangement that the routing table of this process requires, and the maximum
+// duration of its commands.
 func (o *Published) Arrange(arrangement uint64, deadline time.Duration) {
 	o.wanted.Store(&wanted{arrangement, int64(deadline)})
 }
 
 // Status returns the state that the keeper has published; nil: none yet.
-func (o *Published) Status() *Status { return o.stands.Load() }
+func (o *Published) Status() *Status { return o.status.Load() }
 
-// Tell passes the values of Arrange to the keeper's b, and reports whether they are
-// new.
+// Tell passes the values set by Arrange to b, the Barrier of the keeper, and reports whether they
+// are new.
 func (o *Published) Tell(b *Barrier, list uint64, now int64) bool {
 	w := o.wanted.Load()
 	if w == nil || w.arrangement == b.Arrangement && w.deadline == b.deadline {
@@ -216,8 +214,8 @@ func (o *Published) Tell(b *Barrier, list uint64, now int64) bool {
 
 // Publish publishes the state of b to the loops.
 func (o *Published) Publish(b *Barrier) {
-	if was := o.stands.Load(); was == nil || *was != b.Status {
+	if was := o.status.Load(); was == nil || *was != b.Status {
 		is := b.Status
-		o.stands.Store(&is)
+		o.status.Store(&is)
 	}
 }

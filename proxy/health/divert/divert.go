@@ -6,8 +6,9 @@
 //	cas         c               c with 7 in its 12 highest bits
 //	exptime     as requested    at most the pool's limit
 //
-// So data that an earlier outage left there is never read, and a cas value of one
-// server is not accepted on another. Package health determines the numbers.
+// So values that an earlier outage left on the substitute server are never read, and a cas token of
+// one server is not accepted on another. The number is the epoch of the outage: package health
+// determines it (Generation).
 package divert
 
 import (
@@ -21,7 +22,7 @@ import (
 // with such keys must be rejected.
 const Reserved = "__rs"
 
-// IsReserved reports whether a key has that prefix.
+// IsReserved reports whether a key has the prefix Reserved.
 func IsReserved(key []byte) bool {
 	return len(key) >= len(Reserved) && string(key[:len(Reserved)]) == Reserved
 }
@@ -37,10 +38,11 @@ const (
 	divertedLimit = 186
 )
 
-// AppendKey appends the name under which a server stores key for a number:
-// `__rs~<number in base 36>~<key>`, or the plain key for 0. If that would be too long,
-// it is `__rs=<number>~<SHA-256 of the key>`. The key can't be derived from such a
-// name, so a refill from the server skips it.
+// AppendKey appends the name under which a substitute server stores key. The parameter number
+// identifies the outage of the key's own server; 0 means the key's own server. The name is
+// `__rs~<number in base 36>~<key>`, or the plain key for 0. If that would be too long, it is
+// `__rs=<number>~<SHA-256 of the key>`. The key can't be derived from such a name, so such keys are
+// skipped when keys are copied back from the substitute server.
 func AppendKey(dst []byte, number uint64, key []byte) []byte {
 	if number == 0 {
 		return append(dst, key...)
@@ -57,7 +59,7 @@ func AppendKey(dst []byte, number uint64, key []byte) []byte {
 	return hex.AppendEncode(dst, sum[:])
 }
 
-// IsNameOf reports whether name is key, or a name that AppendKey makes from key.
+// IsNameOf reports whether name is key, or a name that AppendKey returns for key.
 func IsNameOf(name, key []byte) bool {
 	rest, ok := bytes.CutPrefix(name, []byte(hashedPrefix))
 	if !ok {
@@ -89,9 +91,9 @@ func Undivert(key []byte) []byte {
 	return rest[i+1:]
 }
 
-// Servers may use the same cas values, so the value that a client gets contains the
-// key's number in its 12 highest bits. memcached counts cas values up from 1. At a
-// million writes a second they would reach these bits after 142 years.
+// Two servers may use the same cas values. So the cas token that a client gets contains the number
+// of the outage (see AppendKey; 0 on the key's own server) in its 12 highest bits. memcached counts
+// cas values up from 1. At a million writes a second they would reach these bits after 142 years.
 const (
 	casBits = 52
 	tagMask = 1<<(64-casBits) - 1
@@ -102,12 +104,12 @@ func TagCas(cas, number uint64) uint64 {
 	return cas | (number&tagMask)<<casBits
 }
 
-// UntagCas returns the server's cas value for a client's token. It returns false if the
-// token is from another location of the key: reply EXISTS then, without asking a
+// UntagCas returns the server's cas value for a client's token. It returns false if the token is
+// from another server or another outage. The caller then replies EXISTS without a request to the
 // server.
 func UntagCas(token, number uint64) (cas uint64, ok bool) {
 	if number == 0 {
-		return token, true // a token of another location is larger than any cas value of this server, so it never matches
+		return token, true // a token of another server or outage is larger than any cas value of this server, so the server finds no match
 	}
 	if token>>casBits != number&tagMask {
 		return 0, false

@@ -2,15 +2,14 @@
 // that each instance sees which of them differ. A second item lists the pools that
 // eject a server.
 //
-// An operator looks at one instance of many and asks whether the others are alike. A
-// configuration file may not have been deployed everywhere, a binary may be old, or
-// only one instance may suspect a server. So each instance publishes an entry of about
-// 60 bytes. It contains the name, the version, a hash of its pools and routes
-// (Table.Print), the servers that it suspects, and the servers that lack replicas. The
-// last is for instances that were started while a server is being filled: they can't
-// know it otherwise. If keys are replicated the entry also contains a hash of the
-// placement of replicas (Table.PrintCopies). An instance with another placement writes
-// replicas that others do not read, and leaves stale ones that they do read.
+// An operator looks at one instance of many and asks whether the others are alike. A configuration
+// file may not have been deployed everywhere, a binary may be old, or only one instance may suspect
+// a server. So each instance publishes an entry of about 60 bytes. It contains the name, the
+// version, a hash of its pools and routes (Table.Print), the servers that it suspects, and the
+// servers that lack replicas. An instance that was started while a server is being filled learns
+// only from these entries that the server lacks replicas. If keys are replicated the entry also
+// contains a hash of the placement of replicas (Table.PrintCopies). An instance with another
+// placement writes replicas that others do not read, and leaves stale ones that they do read.
 //
 // # The item
 //
@@ -24,13 +23,13 @@
 // list must find the item, too. Numbers are in base 36, names are escaped as in the view
 // record.
 //
-// A round lasts 5 s, plus a tenth of a second for each instance beyond 50. In each round
-// an instance reads the item (mg k v c), merges its own knowledge, and writes the item
-// back with ten minutes to live. It does not overwrite an item that has changed in
-// between (ms with C, or ME if there was none). If another instance was faster it reads
-// again, at most three times in a round. It publishes the rest in the next round. A
-// reload starts a round at once. So all instances know a change after two rounds. A
-// request without a reply is not repeated.
+// A round lasts 5 s, plus a tenth of a second for each instance beyond 50. In each round an
+// instance reads the item (mg k v c), merges its own knowledge, and writes the item back with ten
+// minutes to live. It does not overwrite an item that has changed in between (ms with C, or ME if
+// there was none). If another instance was faster, it reads and writes again, at most three times
+// in a round. If all attempts fail, it publishes its entry in the next round. A reload starts a
+// round at once. So all instances know a change after two rounds. A request without a reply is not
+// repeated.
 //
 // # Expiry of entries
 //

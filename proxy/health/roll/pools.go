@@ -20,8 +20,8 @@ const poolsMagic = "rp1"
 // No pool name begins with it.
 const Keeps = "!"
 
-// Pools is what one instance has read of the pools that eject one server. The zero
-// value has read nothing.
+// Pools is the list of the pools that eject one server, as one instance has read it. The zero value
+// is an empty list.
 type Pools struct {
 	read   []poolEntry
 	others map[string]*poolEntry // by name: entries of pools that this instance does not have, or treats differently
@@ -44,9 +44,9 @@ func (p *Pools) NextRound() {
 	}
 }
 
-// Hear evaluates the item. value is nil if there is none. The parameter `own` contains
-// the names of this instance's pools that have the server. Those that do not eject it
-// have the prefix Keeps.
+// Hear parses the item and updates p. value is nil if there is none. The parameter `own` contains
+// the names of this instance's pools that have the server. Those that do not eject it have the
+// prefix Keeps.
 func (p *Pools) Hear(value []byte, own []string) {
 	p.read = parsePools(value)
 	for _, name := range own {
@@ -67,10 +67,10 @@ func (p *Pools) Hear(value []byte, own []string) {
 	}
 }
 
-// Others returns the sorted names of other instances' entries that differ from this
-// instance: pools that eject the server, or, with the prefix Keeps, pools that do not
-// eject it. An entry counts only if its number has changed since the first read, so
-// left-over entries do not.
+// Others returns the sorted names of pools of other instances that treat the server differently.
+// They eject it, or, with the prefix Keeps, they do not eject it although this instance does. An
+// entry counts only if its number has grown since the first read: then another instance still
+// writes it.
 func (p *Pools) Others() (names []string) {
 	for name, e := range p.others {
 		if e.grows && e.silent <= silent {

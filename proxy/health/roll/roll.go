@@ -20,7 +20,7 @@ type Instance struct {
 	Config   uint64 // hash of its pools and routes
 	Copies   uint64 // hash of its placement of replicas; 0: keys have no replicas
 	Suspects string // names of the servers that it suspects, separated by spaces; truncated if too long
-	Lacks    string // names of the servers that lack replicas, in the same format
+	Lacks    string // names of the servers that lack replicas, in the format of Suspects
 	Round    uint64 // grows with each round
 	Silent   int    // number of the reader's rounds in which Round has not grown; not in the item
 }
@@ -28,33 +28,35 @@ type Instance struct {
 // Limits, and times of rounds.
 const (
 	Homes     = 2   // number of servers that have the item
-	Tries     = 3   // attempts in a round, if other instances are faster
+	Tries     = 3   // attempts to write the item in a round, if other instances write it in between
 	Most      = 200 // maximum entries of an item
 	Life      = 600 // expiry of an item in seconds
 	MostBytes = 64 << 10
 
-	usual      = 50 // maximum number of entries for the shortest round
+	usual      = 50 // up to this number of instances, rounds have their shortest length, 5 s
 	mostName   = 64
 	mostText   = 24 // maximum length of a version
 	mostNames  = 96 // maximum length of the list of suspects, and of the servers that lack replicas
-	silent     = 3  // rounds without growth after which an instance is gone
-	remembered = 10 // rounds for which a gone instance is remembered
+	silent     = 3  // an instance counts as gone if its Round has not grown for this many rounds
+	remembered = 10 // number of rounds for which an instance that is gone is remembered
 )
 
-// Pause returns the time until the next round if this many instances are known.
+// Pause returns the time until this instance next reads and writes the list of instances (one
+// round). heard is the number of known instances.
 func Pause(heard int) time.Duration {
 	return 5*time.Second + time.Duration(max(0, heard-usual))*100*time.Millisecond
 }
 
-// Place returns the rank of a server. The servers with the lowest ranks have the item.
+// Place returns the rank of a server. The servers with the lowest ranks store the list of
+// instances.
 func Place(server string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(server))
 	return h.Sum64()
 }
 
-// Call is what one instance has read of the list of instances of a pool. The zero value
-// has read nothing.
+// Call is the list of the instances of a pool, as one instance has read it. The zero value is an
+// empty list.
 type Call struct {
 	Bad   int // items and entries that could not be parsed, so far
 	heard map[uint64]*Instance
@@ -106,7 +108,7 @@ func (c *Call) NextRound() {
 	}
 }
 
-// Here returns the entries of the instances that are not gone, sorted by name.
+// Here returns the entries of the instances that still write their entries, sorted by name.
 func (c *Call) Here() (list []Instance) {
 	for _, e := range c.heard {
 		if e.Silent <= silent {
@@ -117,8 +119,8 @@ func (c *Call) Here() (list []Instance) {
 	return list
 }
 
-// Apart returns the name of an instance with another placement of replicas than copies,
-// or "" if there is none.
+// Apart returns the name of an instance whose hash of the placement of replicas differs from
+// copies, or "" if there is none.
 func (c *Call) Apart(copies uint64) string {
 	for _, e := range c.Here() {
 		if e.Copies != copies {

@@ -91,7 +91,7 @@ type Verdict uint8
 const (
 	Stands  Verdict = iota // valid: all tags have the same version
 	Fallen                 // invalid: a tag has another version
-	Unknown                // the version of a tag was not requested, or only before the value was stored; no other tag differs
+	Unknown                // the version of a tag was not requested, or was read before the value was stored; no known version differs
 )
 
 // Known is a list of tag versions that one server has reported.

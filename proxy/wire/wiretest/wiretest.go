@@ -31,9 +31,9 @@ type Mark string
 // The marks.
 const (
 	Both Mark = ""    // both releases reply alike
-	Old  Mark = "old" // as 1.6.18, which the tests run; 1.6.45 replies differently
-	New  Mark = "new" // as 1.6.45, which is recorded; 1.6.18 replies differently
-	Own  Mark = "own" // as neither: the reply follows => in the line; the comment of package wire explains why
+	Old  Mark = "old" // Ringside replies as 1.6.18, which the tests run; 1.6.45 replies differently
+	New  Mark = "new" // Ringside replies as 1.6.45, whose replies are recorded; 1.6.18 replies differently
+	Own  Mark = "own" // Ringside replies like neither release; the line has the reply after =>. The comment of package wire explains why
 )
 
 // Streams returns the streams of testdata/streams.txt. Each nonempty line is one

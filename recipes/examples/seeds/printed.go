@@ -126,7 +126,7 @@ func (c Online) Count() error {
 	return c.MC.Set(item(key, "1", 6*60))
 }
 
-// Value returns the sum of the five other keys.
+// Value returns the sum of the five keys of earlier minutes, without the key of the current minute.
 func (c Online) Value() (n int) {
 	for i := range int64(6) {
 		if i == c.minute()%6 {
