@@ -115,7 +115,7 @@ func (p *Pool) build() (*table.Pool, error) {
 		Keepalive:    p.Keepalive,
 		Timeouts:     p.Timeouts,
 		RetryBackoff: p.Backoff,
-		Failover:     table.Failover{Mode: p.Failover.Mode, InterimTTL: p.Failover.InterimTTL, Wait: p.Failover.Wait, Settings: p.Failover.Settings},
+		Failover:     table.Failover{Mode: p.Failover.Mode, SubstituteTTL: p.Failover.InterimTTL, Wait: p.Failover.Wait, Settings: p.Failover.Settings},
 	}
 	built.Failover.Request = p.Timeouts.Request
 	for i := range p.Servers {

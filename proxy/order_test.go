@@ -233,14 +233,14 @@ func (w *orderWorld) build() {
 	switch kind := d.n(8); kind {
 	case 0: // one replica, nothing moves
 	case 1, 2:
-		main.Failover = table.Failover{Mode: table.Rehash, InterimTTL: time.Hour, Wait: time.Hour}
+		main.Failover = table.Failover{Mode: table.Rehash, SubstituteTTL: time.Hour, Wait: time.Hour}
 		w.away = kind == 2
 	case 3: // the first server is out and rejoins
-		main.Failover = table.Failover{Mode: table.Rehash, InterimTTL: time.Hour, Wait: time.Hour}
+		main.Failover = table.Failover{Mode: table.Rehash, SubstituteTTL: time.Hour, Wait: time.Hour}
 		main.Failover.OnRejoin = health.Warm
 		w.away = true
 	case 4:
-		main.Failover = table.Failover{Mode: table.Rehash, InterimTTL: time.Hour, Wait: time.Hour}
+		main.Failover = table.Failover{Mode: table.Rehash, SubstituteTTL: time.Hour, Wait: time.Hour}
 		main.Failover.Strict = true
 		if w.away = d.one(2); !w.away { // each key is in one place
 			strip.Pool = pool("other", 3)

@@ -41,8 +41,8 @@ func (d Step) Mutates() bool {
 	return true
 }
 
-// LeavesMark reports whether a Stored d leaves a tombstone of this command.
-func (d Step) LeavesMark() bool { return d >= Claim && d <= RefreshTombstone }
+// LeavesTombstone reports whether a Stored d leaves a tombstone of this command.
+func (d Step) LeavesTombstone() bool { return d >= Claim && d <= RefreshTombstone }
 
 // Ask is one request to one replica. Asks are numbered from 0 in the order in which Next
 // returns them. If a number repeats, all earlier asks from that number on have their

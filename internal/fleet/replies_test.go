@@ -207,7 +207,7 @@ func (f *fleet) featured(pool func(name string, from, n, gone int) *table.Pool) 
 		EjectAfter: health.EjectAfter{Refused: min(refusedFor, f.eject), Silent: f.eject},
 		Ping:       250 * time.Millisecond, Lease: time.Second, Request: f.request, GoodPings: 2, AfterFailures: 3}
 	for _, p := range t.Pools {
-		p.Failover = table.Failover{Settings: settings, InterimTTL: 10 * time.Minute}
+		p.Failover = table.Failover{Settings: settings, SubstituteTTL: 10 * time.Minute}
 		if d.strict {
 			p.Failover.Wait = p.Timeouts.Deadline
 		}

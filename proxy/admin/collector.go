@@ -293,8 +293,8 @@ func (out *output) failover(s *stats.Snapshot) {
 	}
 	out.count(replicasRepaired, s.Repairs, "done")
 	out.count(replicasRepaired, s.RepairsDropped, "dropped")
-	for event := range stats.NumMarkEvents {
-		for user := range stats.NumMarkUsers {
+	for event := range stats.NumTombstoneEvents {
+		for user := range stats.NumTombstoneUsers {
 			out.count(tombstones, s.Marks[event][user], event.String(), user.String())
 		}
 	}

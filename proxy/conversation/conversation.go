@@ -474,7 +474,7 @@ func (s *Harness) Pool(f []string) {
 			}
 		case "failover":
 			p.Failover.Mode = map[string]table.Mode{"fail_fast": table.FailFast, "rehash": table.Rehash}[value]
-			p.Failover.InterimTTL = 10 * time.Minute
+			p.Failover.SubstituteTTL = 10 * time.Minute
 		case "gutter":
 			p.Failover.Mode, p.Failover.Gutter = table.Gutter, s.Pools[value]
 		case "strict":

@@ -338,7 +338,7 @@ func (s *Harness) countsMarks(want string) {
 	for event, users := range s.Engine.Count.Marks {
 		for user, n := range users {
 			if n > 0 {
-				got = append(got, fmt.Sprintf("%v %v %d", stats.MarkEvent(event), stats.MarkUser(user), n))
+				got = append(got, fmt.Sprintf("%v %v %d", stats.TombstoneEvent(event), stats.TombstoneUser(user), n))
 			}
 		}
 	}

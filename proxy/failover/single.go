@@ -272,7 +272,7 @@ func (l *single) request(t *task.Task, at int) (line []byte, ok bool) {
 		edits = append(edits, task.Edit{At: t.TokenSpan(), With: strconv.AppendUint(nil, cas, 10)})
 	}
 	if place.Diverted {
-		edits = append(edits, t.ShortLived(t.Route.Pool.Failover.InterimTTL)...)
+		edits = append(edits, t.ShortLived(t.Route.Pool.Failover.SubstituteTTL)...)
 	}
 	if at == 0 && l.mayMeetTombstone() && t.Op <= wire.Gats && t.Req.Dialect == wire.Meta {
 		var edit task.Edit

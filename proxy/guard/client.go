@@ -31,10 +31,10 @@ type Miss struct {
 // missOrigin is the item that a miss has seen, and the server process that it is in.
 type missOrigin struct {
 	itemPlace
-	Via  upstream.ConnEpoch // connection epoch of the cas
-	Stub bool               // the item is a placeholder without an old value
-	Left int32              // on a route with stale: the TTL of the value at the time At, in seconds; 0: the item is deleted or a placeholder
-	At   int64              // when the get was sent
+	Via         upstream.ConnEpoch // connection epoch of the cas
+	Placeholder bool               // the item is a placeholder without an old value
+	Left        int32              // on a route with stale: the TTL of the value at the time At, in seconds; 0: the item is deleted or a placeholder
+	At          int64              // when the get was sent
 	tagsRead
 }
 

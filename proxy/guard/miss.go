@@ -72,7 +72,7 @@ func (l *rule) record(t *task.Task, what missed) *Miss {
 	}
 	if s := what.s; s != nil && !s.IsTombstone() {
 		seen.CAS, _ = strconv.ParseUint(string(s.Cas), 10, 64)
-		seen.itemPlace, seen.Via, seen.Stub, seen.Gone, seen.Won = l.here(t), what.via, s.IsPlaceholder(), l.isGone(s), what.won
+		seen.itemPlace, seen.Via, seen.Placeholder, seen.Gone, seen.Won = l.here(t), what.via, s.IsPlaceholder(), l.isGone(s), what.won
 		if left := s.SecondsLeft(); l.Stale > 0 && !s.IsPlaceholder() && !s.IsInvalidated() && left <= math.MaxInt32 {
 			seen.Left = int32(left)
 		}
@@ -336,5 +336,5 @@ func (g *Guard) cancel(p *clientState, m *Miss) {
 	if m.Left > 0 {
 		keep = left + spare(rt)
 	}
-	g.cancelLeaseAt(m.itemPlace, formatCas(m.CAS), m.Via, m.Stub, keep)
+	g.cancelLeaseAt(m.itemPlace, formatCas(m.CAS), m.Via, m.Placeholder, keep)
 }

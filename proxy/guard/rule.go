@@ -320,6 +320,6 @@ func (l *rule) rewrite(t *task.Task) {
 	}
 	t.Rewrite(edits...)
 	if l.Place(l.at).Diverted {
-		t.Rewrite(t.ShortLived(t.Route.Pool.Failover.InterimTTL)...)
+		t.Rewrite(t.ShortLived(t.Route.Pool.Failover.SubstituteTTL)...)
 	}
 }

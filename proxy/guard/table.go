@@ -162,7 +162,7 @@ func (t *missTable) Done(s Scope, b *boundSet, ev Event, epoch upstream.ConnEpoc
 	before := m.CAS
 	m.KeyMisses, _, _ = Decide(s, m.KeyMisses, ev)
 	if m.CAS != before && m.N > 0 {
-		m.Via, m.Stub = epoch, false
+		m.Via, m.Placeholder = epoch, false
 		m.Win.End(true)
 		m.Win = nil
 	}

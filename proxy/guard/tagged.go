@@ -382,7 +382,7 @@ func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 			tg.Learned.Count(stats.TagLateSet)
 			if b := l.bound; b != nil && b.Wins && b.Gone && b.N == 1 { // otherwise another client may store a value over the same item
 				l.Learned.Count(stats.GuardLeaseCanceled)
-				l.g.cancelLeaseAt(b.missOrigin.itemPlace, formatCas(b.CAS), b.missOrigin.Via, b.missOrigin.Stub, 0)
+				l.g.cancelLeaseAt(b.missOrigin.itemPlace, formatCas(b.CAS), b.missOrigin.Via, b.missOrigin.Placeholder, 0)
 			}
 			then(false)
 			return

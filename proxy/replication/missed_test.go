@@ -47,16 +47,16 @@ func TestMarksAreCounted(t *testing.T) {
 	marks := &tr.Engine.Count.Marks
 	for _, c := range []struct {
 		request string
-		event   stats.MarkEvent
-		by      stats.MarkUser
+		event   stats.TombstoneEvent
+		by      stats.TombstoneUser
 		want    uint64
 	}{
-		{"set 1.1 0 0 1\r\nx", stats.MarkMade, stats.MarkOther, 0},
-		{"delete 1.1", stats.MarkMade, stats.MarkDelete, 2},
-		{"add 1.1 0 0 1\r\nx", stats.MarkMade, stats.MarkAdd, 2},
-		{"add 1.1 0 0 1\r\nx", stats.MarkMade, stats.MarkAdd, 2},
-		{"add 1.1 0 0 1\r\nx", stats.MarkDisturbed, stats.MarkAdd, 0},
-		{"mg 1.1 v", stats.MarkMet, stats.MarkOther, 0},
+		{"set 1.1 0 0 1\r\nx", stats.TombstoneMade, stats.TombstoneOfOther, 0},
+		{"delete 1.1", stats.TombstoneMade, stats.TombstoneOfDelete, 2},
+		{"add 1.1 0 0 1\r\nx", stats.TombstoneMade, stats.TombstoneOfAdd, 2},
+		{"add 1.1 0 0 1\r\nx", stats.TombstoneMade, stats.TombstoneOfAdd, 2},
+		{"add 1.1 0 0 1\r\nx", stats.TombstoneDisturbed, stats.TombstoneOfAdd, 0},
+		{"mg 1.1 v", stats.TombstoneMet, stats.TombstoneOfOther, 0},
 	} {
 		tr.client(c.request)
 		if got := marks[c.event][c.by]; got != c.want {
@@ -67,7 +67,7 @@ func TestMarksAreCounted(t *testing.T) {
 		srv.items["1.1"] = copyItem{flags: wire.TombstoneFlags}
 	}
 	tr.client("mg 1.1 v")
-	if marks[stats.MarkMet][stats.MarkOther] == 0 {
+	if marks[stats.TombstoneMet][stats.TombstoneOfOther] == 0 {
 		t.Error("marks were met, and not counted")
 	}
 	if got, want := tr.Engine.Count.DeleteRounds, [stats.MaxDeleteRounds]uint64{1}; got != want {

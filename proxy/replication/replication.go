@@ -306,23 +306,23 @@ func (c *command) HandleReply(t *task.Task, id int, r *upstream.Result) {
 // tombstone of the command itself is disturbed if it is gone when the command wants to
 // replace or remove it.
 func (c *command) countMarks(t *task.Task, a *copyAsk) {
-	by := [wire.NumOps]stats.MarkUser{wire.Delete: stats.MarkDelete, wire.Add: stats.MarkAdd}[t.Op]
+	by := [wire.NumOps]stats.TombstoneUser{wire.Delete: stats.TombstoneOfDelete, wire.Add: stats.TombstoneOfAdd}[t.Op]
 	if c.isRepair {
-		by = stats.MarkRepair
+		by = stats.TombstoneOfRepair
 	}
 	marks, guard := &c.e.Count.Marks, &c.asks[a.Guard]
 	gone := a.kind == replicate.Exists || a.kind == replicate.NotFound
 	switch {
 	case a.kind == replicate.Marked:
-		marks[stats.MarkMet][by]++
-	case a.kind == replicate.Stored && a.Step.LeavesMark() && (a.Step != replicate.RefreshTombstone || guard.Step == replicate.Look && guard.kind == replicate.Hit):
-		marks[stats.MarkMade][by]++
-	case a.kind == replicate.Stored && a.Step == replicate.RefreshTombstone && !guard.Step.LeavesMark():
-		marks[stats.MarkReplaced][by]++
+		marks[stats.TombstoneMet][by]++
+	case a.kind == replicate.Stored && a.Step.LeavesTombstone() && (a.Step != replicate.RefreshTombstone || guard.Step == replicate.Look && guard.kind == replicate.Hit):
+		marks[stats.TombstoneMade][by]++
+	case a.kind == replicate.Stored && a.Step == replicate.RefreshTombstone && !guard.Step.LeavesTombstone():
+		marks[stats.TombstoneReplaced][by]++
 	case a.kind == replicate.Stored && a.Step == replicate.Fill && guard.kind == replicate.Marked:
-		marks[stats.MarkTaken][by]++
-	case gone && guard.Step.LeavesMark() && (a.Step >= replicate.RefreshTombstone && a.Step <= replicate.Drop):
-		marks[stats.MarkDisturbed][by]++
+		marks[stats.TombstoneTaken][by]++
+	case gone && guard.Step.LeavesTombstone() && (a.Step >= replicate.RefreshTombstone && a.Step <= replicate.Drop):
+		marks[stats.TombstoneDisturbed][by]++
 	}
 }
 

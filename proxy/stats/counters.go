@@ -76,42 +76,42 @@ type Buffered struct {
 	Lost       [NumLost]uint64 // sums of lost increments, by reason
 }
 
-// MarkEvent is an event about a tombstone (mark) that replication stores in place of a value.
-type MarkEvent uint8
+// TombstoneEvent is an event about a tombstone (mark) that replication stores in place of a value.
+type TombstoneEvent uint8
 
 // The events.
 const (
-	MarkMade      MarkEvent = iota // a tombstone was stored by a command or a repair of this process
-	MarkLeft                       // a tombstone was sent after a set that timed out; it is unknown whether it replaced a value
-	MarkMet                        // a tombstone was found instead of a value: another command on the key is in progress, or its process has ended
-	MarkTaken                      // a tombstone was found, and was replaced by a value after the command that had stored it had time to finish
-	MarkReplaced                   // an append or touch was carried out on a tombstone, which was then replaced by a fresh tombstone
-	MarkDisturbed                  // the tombstone was gone when the command that had stored it wanted to remove it: the command was repeated or failed
-	NumMarkEvents
+	TombstoneMade      TombstoneEvent = iota // a tombstone was stored by a command or a repair of this process
+	TombstoneLeft                            // a tombstone was sent after a set that timed out; it is unknown whether it replaced a value
+	TombstoneMet                             // a tombstone was found instead of a value: another command on the key is in progress, or its process has ended
+	TombstoneTaken                           // a tombstone was found, and was replaced by a value after the command that had stored it had time to finish
+	TombstoneReplaced                        // an append or touch was carried out on a tombstone, which was then replaced by a fresh tombstone
+	TombstoneDisturbed                       // the tombstone was gone when the command that had stored it wanted to remove it: the command was repeated or failed
+	NumTombstoneEvents
 )
 
-func (m MarkEvent) String() string {
-	return [NumMarkEvents]string{"made", "left", "met", "taken", "replaced", "disturbed"}[m]
+func (m TombstoneEvent) String() string {
+	return [NumTombstoneEvents]string{"made", "left", "met", "taken", "replaced", "disturbed"}[m]
 }
 
-// MarkUser is the kind of command that stored or found a tombstone.
-type MarkUser uint8
+// TombstoneUser is the kind of command that stored or found a tombstone.
+type TombstoneUser uint8
 
 // The users.
 const (
-	MarkOther MarkUser = iota // any other command
-	MarkDelete
-	MarkAdd
-	MarkRepair // a repair, a resync, or a move to another server
-	NumMarkUsers
+	TombstoneOfOther TombstoneUser = iota // any other command
+	TombstoneOfDelete
+	TombstoneOfAdd
+	TombstoneOfRepair // a repair, a resync, or a move to another server
+	NumTombstoneUsers
 )
 
-func (u MarkUser) String() string {
-	return [NumMarkUsers]string{"other", "delete", "add", "repair"}[u]
+func (u TombstoneUser) String() string {
+	return [NumTombstoneUsers]string{"other", "delete", "add", "repair"}[u]
 }
 
 // Marks counts the tombstones of replicas by event and by kind of command.
-type Marks [NumMarkEvents][NumMarkUsers]uint64
+type Marks [NumTombstoneEvents][NumTombstoneUsers]uint64
 
 // MaxDeleteRounds is the maximum number of times that a delete stores tombstones on its
 // replicas.

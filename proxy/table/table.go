@@ -111,10 +111,10 @@ type Pool struct {
 
 // Failover is what a pool does when one of its servers is down.
 type Failover struct {
-	Mode       Mode
-	Gutter     *Pool         // the pool with the substitute servers, for mode Gutter; else nil
-	InterimTTL time.Duration // longest expiry of values that a substitute server stores
-	Wait       time.Duration // how long a write can wait, within its Deadline, until its server is ejected; 0: it fails at once
+	Mode          Mode
+	Gutter        *Pool         // the pool with the substitute servers, for mode Gutter; else nil
+	SubstituteTTL time.Duration // longest expiry of values that a substitute server stores
+	Wait          time.Duration // how long a write can wait, within its Deadline, until its server is ejected; 0: it fails at once
 	health.Settings
 }
 

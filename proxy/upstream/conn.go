@@ -134,7 +134,7 @@ func (c *Conn) giveLate(a *Attempt, key []byte, encoded bool, b LateAction) {
 	if b > 0 {
 		a.Op, command = wire.Set, "ms "
 		end = " 0 F" + wire.TombstoneFlags + " T" + strconv.Itoa(int(b)) + end + "\r\n"
-		e.Count.Marks[stats.MarkLeft][stats.MarkOther]++
+		e.Count.Marks[stats.TombstoneLeft][stats.TombstoneOfOther]++
 	}
 	if encoded || b > 0 {
 		a.Dialect = wire.Meta
