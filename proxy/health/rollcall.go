@@ -55,7 +55,7 @@ func (k *Keeper) Roll() Roll {
 // describe returns this proxy's current entry, including the servers that it suspects
 // and those that lack replicas.
 func (k *Keeper) describe() (e roll.Instance) {
-	e = k.roll.self
+	e = k.roll.self.Shortened()
 	for i, s := range k.servers {
 		if name := k.members[i].Name; s.suspect {
 			e.Suspects = strings.TrimSpace(e.Suspects + " " + name)

@@ -146,6 +146,25 @@ func TestRollCallOfCopies(t *testing.T) {
 
 // TestRollCallOfOldServers checks that there is no roll call if no server has meta
 // commands.
+// TestLongVersionIsItsOwn checks that an instance shows its own version as the others read it, so
+// that a version that is too long for the list does not look like another one.
+func TestLongVersionIsItsOwn(t *testing.T) {
+	w := whole(t, 2, 3, Settings{})
+	for p, x := range w.proxies {
+		w.input(x, func() {
+			x.k.introduce(roll.Instance{ID: uint64(p + 1), Name: fmt.Sprint("p", p), Version: "v0.0.0-20261128002032-c04169e9d33d", Config: 7}, w.now)
+			x.k.Tick(w.now)
+		})
+	}
+	w.hears(0, "p1 7 ;")
+	w.hears(1, "p0 7 ;")
+	for _, x := range w.proxies {
+		if is := x.k.Roll(); len(is.Others) != 1 || is.Self.Version != is.Others[0].Version {
+			t.Errorf("%+v", is)
+		}
+	}
+}
+
 func TestRollCallOfOldServers(t *testing.T) {
 	w := newWorld(t, scenario{proxies: 2, pool: 2})
 	for _, n := range w.nodes {

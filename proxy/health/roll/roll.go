@@ -157,6 +157,12 @@ func appendText(b []byte, text string, most int) []byte {
 	return AppendText(b, text[:min(len(text), most)], "=,")
 }
 
+// Shortened returns e with its name and version as other instances read them.
+func (e Instance) Shortened() Instance {
+	e.Name, e.Version = e.Name[:min(len(e.Name), mostName)], e.Version[:min(len(e.Version), mostText)]
+	return e
+}
+
 func (e *Instance) append(b []byte) []byte {
 	b = strconv.AppendUint(append(b, ' '), e.ID, 36)
 	b = appendText(append(b, '='), e.Name, mostName)
