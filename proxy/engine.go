@@ -60,7 +60,7 @@ type Engine struct {
 	// shared describes servers that other instances eject, by network and address. Only
 	// the loop that runs the keepers fills it.
 	shared  map[string]*roll.Pools
-	refusal string // why an operator keeps requests from the server that place found last; empty: no override
+	refusal string // why an operator keeps requests from the server that Engine.place has returned last; empty: no override
 
 	parts []*upstream.Conn // scratch: connections with an open command line of the read that is being split
 

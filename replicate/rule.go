@@ -86,7 +86,7 @@ type groups struct {
 	warm        Mask // are readable, but their miss alone proves nothing: Warming, Settling or Filling
 	stale       Mask // are dirty for this key
 	away        Mask // can't be asked: Leaving or Suspect; for a Flush also Gone
-	gone        Mask // are skipped, and miss writes: Gone
+	gone        Mask // are Gone: get no requests, so they miss writes
 	takes       Mask // get writes
 	failedLeads Mask // were asked as primary and failed, or could not be repaired as primary
 }
@@ -172,20 +172,20 @@ type stage uint8
 const (
 	done stage = iota
 	reading
-	spreading // class all: the command was sent to all replicas
-	reviewing // class all, for a set: check that the replicas that replied early still have the value
-	burying   // class buries, in the order of the replicas: store tombstones
+	spreading // class "all": the command was sent to all replicas
+	reviewing // class "all", for a set: check that the replicas that replied early still have the value
+	burying   // class "buries", in the order of the replicas: store tombstones
 	verifying
 	unearthing
-	granting  // class grants, in their order: an add stores a tombstone (claim) at one replica after the other
-	storing   // class grants: the client's value replaces the tombstones (claims) that the add has stored, the primary's first
-	revoking  // class grants: the add failed at a replica, so the tombstones (claims) and values that it has stored are removed
-	leading   // class leads or alone: the primary was asked
+	granting  // class "grants", in the order of the replicas: an add stores a tombstone (claim) at one replica after the other
+	storing   // class "grants": the client's value replaces the tombstones (claims) that the add has stored, the primary's first
+	revoking  // class "grants": the add failed at a replica, so the tombstones (claims) and values that it has stored are removed
+	leading   // class "leads" or "alone": the primary was asked
 	remarking // the command has changed a tombstone: a fresh tombstone replaces it
 	emptying  // the dirty primary has no source for a repair, so the key is removed there
 	peeking   // check that an incomplete primary has the key, before it creates one
 	looking   // the primary does not have the key: ask the other replicas
-	following // class leads: the followers were asked
+	following // class "leads": the followers were asked
 	sweeping  // replicas that refused a value lose their old one
 	claiming  // first stage of a copy of the key: store a tombstone at the replica that lacks the key
 	fetching

@@ -176,7 +176,7 @@ func (r *Rule) buried() {
 		r.settle(Answered, int(r.reply))
 	case r.hits&(r.in|r.warm) != 0: // a value at replicas that are not read does not count
 		r.settle(Done, -1)
-	case r.through && r.in == 0 && r.hits&r.stale != 0: // another proxy may have written that value since
+	case r.through && r.in == 0 && r.hits&r.stale != 0: // a dirty replica had a value, which another proxy may have written after this replica missed a write
 		r.settle(Unmet, -1)
 	default:
 		r.settle(Absent, -1)

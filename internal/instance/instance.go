@@ -453,8 +453,8 @@ func limitMemory(f *config.File) {
 }
 
 // beside is the memory in bytes that the runtime may use in addition to 1.25 times
-// limits.memory. It is half of what the example configuration grants, because the
-// program itself is resident, too.
+// limits.memory. The example configuration says that a container needs 64 MiB in
+// addition. This is half of it; the other half is for the memory of the program itself.
 const beside = 32 << 20
 
 // poolsEvery is the interval at which servers are asked which pools eject them. Tests

@@ -41,7 +41,7 @@ type WaitState struct {
 // ClientsAnswer is the reply to GET /control/clients.
 type ClientsAnswer struct {
 	All     int           `json:"all"`     // number of all clients
-	Clients []ClientState `json:"clients"` // the first ones in the order
+	Clients []ClientState `json:"clients"` // the first clients in the order of the parameter sort; their number is the parameter limit
 }
 
 // Limits of a reply: a hundred thousand clients would be tens of megabytes.

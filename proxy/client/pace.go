@@ -41,7 +41,7 @@ type pacing struct {
 	round  uint64 // the wakeup of turn
 	more   int    // keys in flight beyond the first of each command: see Exchange.AddWork
 	window int    // keys that it may have in flight; 0: not paced, so limits.in_flight applies
-	before uint64 // value of made when the window was last set
+	before uint64 // result of Session.made when window was last set
 	rests  int    // number of its exchanges with keys that were not requested yet
 	bulky  bool   // it should use the connections of bulky clients
 }

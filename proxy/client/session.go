@@ -26,8 +26,8 @@ type Session struct {
 	identity
 
 	Head, Tail *Exchange // the client's commands without a complete reply, in request order; only the reply to Head is written to Out
-	InFlight   int       // number of exchanges in that list
-	Tasks      int       // number of parts in that list that tasks answer
+	InFlight   int       // number of exchanges from Head to Tail
+	Tasks      int       // number of shares of the exchanges from Head to Tail that tasks answer
 	Reads      []uint64  // key hashes of reads in flight that need no task, on routes where other commands use tasks: see package task
 	Companion  Observer  // is notified when the client sends a request before its earlier ones are answered, and when it leaves; nil: nothing is notified
 

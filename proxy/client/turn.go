@@ -33,7 +33,7 @@ const (
 // turn is an amount of work that may still be done.
 type turn struct{ keys, bytes int }
 
-// over reports whether nothing is left.
+// over reports whether the keys or the bytes of the turn are used up.
 func (t *turn) over() bool { return t.keys|t.bytes < 0 }
 
 // beginTurn sets how much work the loop may do for s in this wakeup, unless that is already set.

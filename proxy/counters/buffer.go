@@ -99,7 +99,7 @@ func (e *Counters) leadBuffered(t *task.Task) bool {
 		e.release(s)
 	case adds && s.warm && s.pending < most:
 		s.add(e, t)
-	case s.alone || !reads && s.readers > 0 || reads && s.pending > 0 && s.at <= e.Now+busyLook: // a due flush runs before more reads
+	case s.alone || !reads && s.readers > 0 || reads && s.pending > 0 && s.at <= e.Now+busyLook: // if it is time to send what waits, that runs before more reads
 		if len(s.queue) >= maxWaiting {
 			t.Fail("too many commands wait on this key", stats.QueueFull)
 			return true

@@ -114,7 +114,7 @@ func (c *creation) create(t *task.Task) {
 		case rep.Kind == wire.ClientError && t.Rule != nil: // the request found a value that was stored in between, or the placeholder of a repair
 			c.why = "server: " + string(rep.Line.Of(r.Bytes))
 			t.Loop.Park(t, min(t.Deadline, t.Loop.Now+task.ParkedLook), func() uint64 { return 0 })
-		case task.Missed(r) && t.Rule != nil: // one of several replicas was lost while the counter was created
+		case task.Missed(r) && t.Rule != nil: // a replicated key: a replica lost the item while the counter was created, so this request missed
 			c.why = "the counter comes and goes"
 			t.Loop.Park(t, min(t.Deadline, t.Loop.Now+task.ParkedLook), func() uint64 { return 0 })
 		case !rep.Kind.Answered():

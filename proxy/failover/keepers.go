@@ -254,7 +254,7 @@ func (l *Published) keepUnflushed(old *Published) {
 		}
 	}
 	for _, pool := range l.Pools {
-		if l.Agents[pool] == nil && l.hasRoute(pool) { // it serves the server as it is, so a later keeper must not take it for one that is out
+		if l.Agents[pool] == nil && l.hasRoute(pool) { // the pool has no keeper, so it uses its servers without a flush: a later keeper must not take them for servers that are out
 			for _, m := range pool.Servers {
 				delete(l.unflushed, address(m))
 			}

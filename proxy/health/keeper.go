@@ -214,7 +214,8 @@ func (s Settings) withDefaults() Settings {
 // before a reload.
 func (k *Keeper) Resume(before *View) { k.barrier.Status = *before.Handover.Status() }
 
-// Inherit passes to a new keeper the numbers that a server had in another keeper before a reload.
+// Inherit passes to a new keeper the numbers that a server had in another keeper before a reload:
+// n tells its outage and its phase (see PhaseOf), renamed is the number in the names of its keys.
 // elsewhere means that the pool or the server had another name in that keeper. Other proxies may
 // still use the other name and continue its numbers. Records under the present name may be old,
 // from an earlier use of the name. So numbers under the two names can't be compared:

@@ -379,8 +379,9 @@ func (k *Keeper) create(i int, now int64) {
 
 // mayRestore reports whether this proxy may write the missing record of server i. It
 // must not if other proxies may have published something that it doesn't know, because
-// its outdated record would then be trusted. So it needs leases on R other servers, or
-// on all others that are not LEAVING or OUT: these have every number that is in force.
+// its outdated record would then be trusted. So it needs leases on R other servers (R is
+// the majority: see the package comment), or on all others that are not LEAVING or OUT:
+// the records on these servers have every phase that any proxy acts on.
 // If no proxy could restore the record for a long time, several things have failed at
 // once. Then one lease is enough.
 func (k *Keeper) mayRestore(i int, now int64) bool {

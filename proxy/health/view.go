@@ -93,7 +93,7 @@ func (v *View) ValidUntil(i int) int64 { return v.servers[i].validUntil.Load() }
 // i.
 func (v *View) KnownUntil(i int) int64 { return v.servers[i].knownUntil.Load() }
 
-// SetKnownUntil publishes KnownUntil.
+// SetKnownUntil sets what KnownUntil returns for server i.
 func (v *View) SetKnownUntil(i int, at int64) { v.servers[i].knownUntil.Store(at) }
 
 // OutBy returns when server i, which is Leaving, will probably be Out, and 0 for other
@@ -125,7 +125,7 @@ func (v *View) WarmReads(i int) (asks, hits uint64) {
 // a reachable server to exchange their votes.
 func (v *View) Gone() bool { return v.gone.Load() }
 
-// SetGone publishes Gone. The caller must call Done afterwards.
+// SetGone sets what Gone returns. The caller must call View.Done afterwards.
 func (v *View) SetGone(gone bool) { v.gone.Store(gone) }
 
 // KeepReplicas sets whether routes keep replicas on the servers. A server that rejoins

@@ -169,7 +169,7 @@ func (e *Replicator) run(t *task.Task) {
 	case command.Op == replicate.Gets && e.handover.Pauses(): // a gets that misses at the primary would copy the value of another replica there
 		command.Op, policy.Read = replicate.Get, replicate.First
 	case t.Route.Prefer != nil && policy.Read == replicate.First:
-		policy.Read = replicate.Nearest // stateOf sets Near for the preferred pool
+		policy.Read = replicate.Nearest // command.stateOf sets Replica.Near for replicas of the preferred pool, and Nearest reads these first
 	}
 	c.rule = replicate.Begin(policy, command, states, e.turn)
 	t.Rule = c

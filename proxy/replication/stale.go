@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	maxDeletes = 64 // deletes of stale keys at one replica without a reply
+	maxDeletes = 64 // maximum number of deletes of stale keys in flight at one replica
 	maxCopying = 5  // attempts to copy a key; after these, reads that miss it repair it
 )
 
@@ -205,7 +205,7 @@ func (m *replicaState) sourceOf(e *Replicator, l *DirtyKey) (rt *routing.Route, 
 				return home, o, replicas[at], false
 			}
 		}
-		if doubted > 0 && !later { // the write is in doubt at all replicas, so no value is better than that of this one
+		if doubted > 0 && !later { // the write is in doubt at every other replica that has the key, so none has a more reliable value than this replica
 			return nil, from, to, false
 		}
 	}

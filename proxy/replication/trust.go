@@ -180,9 +180,10 @@ func (c *command) identity(t *task.Task, i int) uint64 {
 }
 
 // unidentified returns the index of a replica without a known start time, if t needs
-// that for a cas token; -1: none. To open a token, the present process must be known.
-// To seal one, the last known process is enough. If that process has ended, the token
-// matches nothing, which is correct.
+// that for a cas token; -1: none. To translate the token of a client into the cas of a
+// server, the memcached process that runs now must be known. To make a token for a
+// client, the last known process is enough: if that has ended, the token matches
+// nothing, which is correct.
 func (c *command) unidentified(t *task.Task, states []replicate.Replica) int {
 	_, opens := t.Token()
 	shows := t.Op == wire.Gets || t.Op == wire.Gats || t.Op == wire.Get && t.Req.Flags&wire.Binary != 0 || t.Req.Letters.Has('c')

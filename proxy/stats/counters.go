@@ -246,7 +246,7 @@ type Snapshot struct {
 	InFlight int                // commands without a reply
 
 	Moving    bool          // a reload is moving replicated keys to other servers, or is about to
-	Unsettled time.Duration // how long another reload should wait, because keys are still moving; 0: it need not wait. Check again after that time
+	Unsettled time.Duration // how long another reload should wait, because instances may be in different stages of a handover (barrier.Status.Open); 0: it need not wait. Check again after that time
 
 	BufferKeys    int    // counters that have buffered increments, or may have
 	BufferPending uint64 // sum of the buffered increments

@@ -505,7 +505,7 @@ func (t *Task) AnswerKind(k wire.Kind) {
 		line = wire.AppendAnswer(nil, t.Raw, &t.Req, k)
 	}
 	if t.step != nil {
-		if line == nil { // else it would count as a step without a reply
+		if line == nil { // a nil line would mean that the step got no reply
 			line = wire.EndLine
 		}
 		t.endStep(t.Result(nil, line), nil)

@@ -263,7 +263,7 @@ func (c *Conn) dial() {
 	c.DialBy = e.Now + int64(c.Server.Connect)
 	c.armDeadline(c.DialBy)
 	c.Server.Count.Dials++
-	if c.Server.Retired && !slices.Contains(e.Closing, c) { // a task that began before a reload still uses a removed server
+	if c.Server.Retired && !slices.Contains(e.Closing, c) { // a task that began before a reload keeps its route, and may still use a removed server
 		e.Closing = append(e.Closing, c)
 	}
 	e.Effect(link.Dial, &c.Link)

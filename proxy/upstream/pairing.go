@@ -11,9 +11,9 @@ import (
 	"ringside/proxy/wire"
 )
 
-// BeginLine starts the line of the attempt a, a read of many keys. key is the length of the first
-// one. It writes the command, or continues the line of the attempt `before`, which was the last
-// request in the queue.
+// BeginLine starts the command line of the attempt a, which reads several keys. It writes the
+// command, or appends to the command line of the attempt `before`, which was the last request in the
+// queue. The parameter key is the length of a's first key.
 func (c *Conn) BeginLine(a, before *Attempt, command []byte, key int) {
 	gets := len(command) > len("get")
 	if a.Op > wire.Gets || !c.joinLine(a, before, gets, key) {
@@ -24,8 +24,8 @@ func (c *Conn) BeginLine(a, before *Attempt, command []byte, key int) {
 	}
 }
 
-// EndLine ends the line of the attempt a, which is last in the queue and has all its keys, and keeps
-// its names.
+// EndLine ends the command line of the attempt a, which is last in the queue and has all its keys,
+// and keeps its names.
 func (c *Conn) EndLine(a *Attempt) {
 	b := &c.Server.e.Buffers
 	a.SetLine(c.Out.Last(a.Room(), a.Size))
@@ -39,7 +39,7 @@ func (c *Conn) EndLine(a *Attempt) {
 	}
 }
 
-// joinLine makes a, which has no bytes yet, continue the line of the attempt `before`, if a key
+// joinLine makes a, which has no bytes yet, continue the command line of `before`, if a key
 // of that length can be added there: see Line. It reports whether it did.
 func (c *Conn) joinLine(a, before *Attempt, gets bool, key int) bool {
 	const end = len("\r\n")

@@ -102,7 +102,7 @@ func (s *SampleReceiver) release() upstream.Receiver {
 // mostKept is the maximum capacity for keys, in bytes, of a SampleReceiver that is kept for reuse.
 const mostKept = 4096
 
-// key returns the key of the i-th mark.
+// key returns the i-th sampled key: that of s.marks[i].
 func (s *SampleReceiver) key(i int) []byte {
 	if i == 0 {
 		return s.keys[:s.marks[0].end]

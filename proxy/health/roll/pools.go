@@ -20,8 +20,8 @@ const poolsMagic = "rp1"
 // No pool name begins with it.
 const Keeps = "!"
 
-// Pools is the list of the pools that eject one server, as one instance has read it. The zero value
-// is an empty list.
+// Pools is the list of the pools that have one server and may eject it, or have it without ejecting
+// it (see Keeps), as one instance has read it. The zero value is an empty list.
 type Pools struct {
 	read   []poolEntry
 	others map[string]*poolEntry // by name: entries of pools that this instance does not have, or treats differently

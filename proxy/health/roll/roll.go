@@ -25,7 +25,8 @@ type Instance struct {
 	Silent   int    // number of the reader's rounds in which Round has not grown; not in the item
 }
 
-// Limits, and times of rounds.
+// Limits of the list of instances. Some are numbers of rounds: in a round an instance reads and
+// writes the list once.
 const (
 	Homes     = 2   // number of servers that have the item
 	Tries     = 3   // attempts to write the item in a round, if other instances write it in between
