@@ -57,7 +57,7 @@ type Instance struct {
 	adminAt       config.Address // as spelled in the configuration
 	taken         *takeover      // sockets received from another instance; nil: none
 	handover      handoverSocket // where the next process receives the sockets
-	waiting       atomic.Bool    // it has the sockets of another process, which has not stopped accepting yet
+	waiting       atomic.Bool    // this instance has the sockets of another process, which has not stopped accepting yet
 
 	files    uint64 // limit of open files when limits.clients was fitted
 	stopping atomic.Bool

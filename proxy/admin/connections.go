@@ -28,7 +28,7 @@ type connections struct {
 type connection struct {
 	waits bool      // no request is in progress
 	since time.Time // when it began to wait
-	spare bool      // it serves health probes only
+	spare bool      // the connection serves health probes only
 }
 
 // The limits of connections.

@@ -34,7 +34,7 @@ func (s *Session) parseFrames() {
 			return
 		}
 		login := s.unknown || e.Frame.Op == wire.Auth
-		if login && s.Tail != nil { // it is answered synchronously
+		if login && s.Tail != nil { // a login is answered synchronously, so the replies before must be complete
 			s.stall()
 			return
 		}

@@ -43,7 +43,7 @@ func (s *Session) waits() stats.Wait {
 		return wait(stats.Client, "the client to take %d bytes of its answers", s.Out.Size+s.Handed)
 	case s.unknown:
 		return wait(stats.Login, "the client to say who it is")
-	case s.Head != nil: // it waits for servers, or for its other commands on the key
+	case s.Head != nil: // the client waits for servers, or for its other commands on the key
 		return stats.Wait{}
 	case s.Swallow > 0:
 		return wait(stats.Command, "%d more bytes of a command that was refused", s.Swallow)

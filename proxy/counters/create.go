@@ -20,7 +20,7 @@ import (
 type Counters struct {
 	*task.Tasks
 	sums     map[string]*sum // by pool and key
-	schedule schedule        // those of sums that are to be flushed
+	schedule schedule        // the elements of sums that are to be sent
 	Draining bool            // the process ends, so nothing is buffered any more
 }
 

@@ -456,7 +456,7 @@ func (e *Keepers) Notify(srv *upstream.Server, what func(k *health.Keeper, serve
 // Registration is a pool that names a server and has a keeper.
 type Registration struct {
 	Pool        string             // the name of the pool
-	Agent       *Agent             // its agent
+	Agent       *Agent             // agent of the pool
 	ServerIndex int                // index of the server at the keeper
 	Bound       *routing.BoundPool // the pool, as this loop has it
 	Copies      bool               // the pool keeps replicas

@@ -197,7 +197,7 @@ func (k *Keeper) publish(i int, e entry, why string, now int64) {
 // pingAllNow pings all servers now, so that the latest state is written to them.
 func (k *Keeper) pingAllNow(now int64) {
 	for j := range k.servers {
-		k.servers[j].pingAt = min(k.servers[j].pingAt, now) // their replies contain the cas that is needed to write the records
+		k.servers[j].pingAt = min(k.servers[j].pingAt, now) // the replies to these pings contain the cas that is needed to write the records
 	}
 }
 

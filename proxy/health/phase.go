@@ -8,7 +8,7 @@ type Phase uint8
 
 // The phases, in their order.
 const (
-	In        Phase = iota // it serves
+	In        Phase = iota // the server is in use
 	Leaving                // no proxy reads from it or writes to it
 	Out                    // the substitute server serves its keys
 	Returning              // the substitute server serves; writes are also deleted on the server

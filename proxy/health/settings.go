@@ -42,7 +42,7 @@ type OnRejoin uint8
 const (
 	Flush OnRejoin = iota // the server serves once it is flushed
 	Warm                  // for a while, misses on it ask the substitute server
-	Hold                  // it first stays out for Settings.Hold
+	Hold                  // the server first stays out for Settings.Hold
 )
 
 func (r OnRejoin) String() string { return [...]string{"flush", "warm", "hold"}[r] }

@@ -30,7 +30,7 @@ type RollRow struct {
 	Suspects       string `json:"suspects"`                  // servers that it suspects
 	Silent         int    `json:"silent"`                    // number of rounds without a sign of life
 	Other          string `json:"other,omitempty"`           // the difference from most instances: configuration or version
-	OtherPlacement bool   `json:"other_placement,omitempty"` // it places replicas on other servers than this instance
+	OtherPlacement bool   `json:"other_placement,omitempty"` // the listed instance places replicas on other servers than this instance
 }
 
 const mostRows = 200

@@ -36,7 +36,7 @@ type Value struct {
 	Flags []byte // client flags, a part of Block; Data too
 	Data  []byte
 	Asked int64 // when it was requested, in nanoseconds of the loop's clock
-	Known bool  // it came from a meta reply without a stale or win flag, so its state is complete
+	Known bool  // the value came from a meta reply without a stale or win flag, so its state is complete
 
 	key    []byte // as servers know it, a part of Block
 	hash   uint64

@@ -69,7 +69,7 @@ type command struct {
 	voidGuards []int          // numbers of asks that were not sent, because their cas may have been assigned by another process
 
 	first     *upstream.Result // result of a get that was sent without a task, so its replica is not asked again; nil: none
-	firstFrom table.Target     // that replica
+	firstFrom table.Target     // the replica that has sent the reply in first
 
 	stage    uint64  // stage of the handover when the command was created
 	isRepair bool    // the command is a repair, without a client
@@ -374,7 +374,7 @@ func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o repli
 		o.Kind = replicate.NotFound
 	case a.Step == replicate.Fetch && o.Kind == replicate.Hit && isPlaceholder(r):
 		o.Kind = replicate.Miss
-	case a.Step == replicate.Check && c.ofSet(t, a.Guard): // its cas is not known
+	case a.Step == replicate.Check && c.ofSet(t, a.Guard): // the cas of the set is not known
 		if o.Kind == replicate.Hit && (c.asks[a.Guard].result.HasEnded() || !bytes.Equal(rep.Body.Of(r.Bytes), t.Body())) {
 			o.Kind = replicate.Exists
 		}
@@ -554,7 +554,7 @@ func (c *command) finish(t *task.Task, s replicate.Settlement) {
 // repair requests repairs of the replicas that differ after the command. The ledger
 // repairs replicas in doubt, once they answer again.
 func (c *command) repair(t *task.Task, s *replicate.Settlement) {
-	if s.Source < 0 || c.e.pauses() || c.stage != c.e.stage { // these servers may no longer keep the key
+	if s.Source < 0 || c.e.pauses() || c.stage != c.e.stage { // the servers of c.replicas may no longer keep the key
 		return
 	}
 	for i, m := range c.replicas {

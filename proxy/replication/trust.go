@@ -157,7 +157,7 @@ func (c *command) sure(t *task.Task, s replicate.Settlement) bool {
 // a command on a slow server may last longer.
 func (c *command) handedOver(t *task.Task) bool {
 	if !c.writes || c.isRepair || c.primary < 0 || t.Op == wire.Set || t.Op == wire.Add || t.Op == wire.Delete {
-		return false // these commands run at all replicas, so no primary decides them
+		return false // sets, adds and deletes run at all replicas, so no primary decides them
 	}
 	for i := range c.replicas[:c.primary] {
 		m := &c.replicas[i]

@@ -152,7 +152,7 @@ type Counters struct {
 type Closed struct {
 	IdleClosed       uint64 // limits.idle
 	UnfinishedClosed uint64 // limits.unfinished
-	LoginsLate       uint64 // they did not log in in time
+	LoginsLate       uint64 // clients that did not log in in time
 	OutputClosed     uint64 // limits.output_hard
 	MemoryClosed     uint64 // limits.memory
 	CutOff           uint64 // a server failed in the middle of a value

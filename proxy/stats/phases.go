@@ -20,7 +20,7 @@ type PhaseSnapshot struct {
 	Suspect  bool
 	Why      string // reason of the suspicion; if there is none, reason of the phase
 	Override health.Override
-	Renamed  bool          // it refused flush_all, so its keys have other names now
+	Renamed  bool          // the server refused flush_all, so its keys have other names now
 	Since    time.Duration // how long it has been suspect, or in the phase if it is not suspect
 	InPhase  time.Duration // how long it has been in the phase, suspect or not
 	Lease    time.Duration // time left of the lease; negative: it has expired

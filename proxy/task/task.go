@@ -24,7 +24,7 @@ import (
 // ask has ended.
 type Task struct {
 	ClientLoop *Tasks           // the loop of its client
-	x          *client.Exchange // its exchange there; nil: an internal task, or a step. Only ClientLoop may use it
+	x          *client.Exchange // the task's exchange on ClientLoop; nil: an internal task, or a step. Only ClientLoop may use it
 	step       *step            // set if it is a step of another task, which gets its reply; nil: it is no step
 	ClientDone bool             // the client has its reply, or there is no client
 	Loop       *Tasks           // the loop that runs it: another one than ClientLoop if Loops.Owner says so
@@ -39,7 +39,7 @@ type Task struct {
 	shared
 	Asker    uint64       // number of the client; its requests keep their order
 	Hash     uint64       // of Key, the same on all loops of the process
-	reads    bool         // it changes nothing, so the client's other reads need not wait
+	reads    bool         // the task changes nothing, so the client's other reads need not wait
 	inLine   bool         // the client's next command on the key waits for it; ClientLoop's
 	held     int          // bytes that it counts against limits.memory
 	Raw      []byte       // a copy of the request; nil once it is not needed any more
@@ -56,9 +56,9 @@ type Task struct {
 // shared is the state of a task that several packages set.
 type shared struct {
 	TTL         uint32 // TTL of the item that it stores or touches, in seconds; 0: for ever
-	Invalidated bool   // it found a value with an invalidated tag
+	Invalidated bool   // the task found a value with an invalidated tag
 	Backfilling bool   // a backfill of Key is in progress for it
-	AwaitsKept  bool   // it is a read that waits for the reply to another one, to be stored in the near cache
+	AwaitsKept  bool   // the task is a read that waits for the reply to another read, to be stored in the near cache
 	WaitReason  string // reason for parking it; empty: it was not parked
 
 	Account *missreason.Account // records the fate of Key; nil: not wanted. Concluding sets it and Place
@@ -426,7 +426,7 @@ func (t *Task) Answer(r *upstream.Result, token Token) {
 		return
 	}
 	got, server := *r, ""
-	if r.Server != nil { // it belongs to this loop; the client's loop must not use it
+	if r.Server != nil { // the server belongs to this loop; the client's loop must not use it
 		server = r.Server.Label()
 	}
 	if t.ClientLoop != t.Loop {
@@ -552,7 +552,7 @@ func (t *Task) forClient(rep *wire.Reply, b []byte, token func(uint64) uint64) [
 		if at, ok := t.echo.At(b, rep); ok {
 			edits = append(edits, Edit{wire.Span{Start: at, End: at}, t.echo.Text})
 		}
-	case rep.Letters.Has('b') || rep.Kind == wire.Item && !bytes.HasSuffix(named, t.Key): // its item was stored under a base64 key
+	case rep.Letters.Has('b') || rep.Kind == wire.Item && !bytes.HasSuffix(named, t.Key): // the item was stored under a base64 key
 		edits = append(edits, Edit{rep.Key, base64.StdEncoding.AppendEncode(nil, key)})
 	default:
 		edits = append(edits, Edit{rep.Key, key})

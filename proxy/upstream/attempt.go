@@ -20,19 +20,19 @@ type Attempt struct {
 	Dialect wire.Dialect
 	Flags   wire.Flags
 
-	asked bool          // it was sent by Servers.Ask or Conn.AskFirst, so it does not count as a failed client request
-	Ping  bool          // it checks whether an idle connection still works: see keepalive.go
+	asked bool          // the request was sent by Servers.Ask or Conn.AskFirst, so it does not count as a failed client request
+	Ping  bool          // the request checks whether an idle connection still works: see keepalive.go
 	needs wire.Features // what the server must understand to run the request; 0: every server does, or it was checked when the request was queued
 
 	Values     bool // a VALUE is reported to Observer.Observe too: the request has many keys, or touches the item
-	Probe      bool // it is the greeting, the first request on each new connection
+	Probe      bool // the request is the greeting, the first one on each new connection
 	Begun      bool // part of its reply has arrived, but not all
-	Streams    bool // its receiver has received part of a value
+	Streams    bool // the receiver (To) has received part of a value
 	TakenOver  bool // a task has replaced its receiver, with a reply or without
-	ReadEnded  bool // it is a read for which later commands of its client do not wait any more: see package task
-	Internal   bool // it is Ringside's own: the limit of client requests in the queue does not count it
-	expired    bool // it timed out, or its connection ended, before the socket accepted any byte of it
-	LateDelete bool // it is the delete after a mutation that may run late: see latedelete.go
+	ReadEnded  bool // the request is a read for which later commands of its client do not wait any more: see package task
+	Internal   bool // the request is Ringside's own: the limit of client requests in the queue does not count it
+	expired    bool // the request timed out, or its connection ended, before the socket accepted any byte of it
+	LateDelete bool // the request is the delete after a mutation that may run late: see latedelete.go
 	timing
 
 	Start uint64 // position of its first byte: see Conn

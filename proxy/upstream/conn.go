@@ -36,7 +36,7 @@ type Conn struct {
 	held       *Attempt // this attempt and all after it wait until the server's version is known: see release.go; nil: all may be sent
 
 	Given, Taken uint64 // positions: end of the last request; end of what the socket has accepted
-	answered     bool   // a reply arrived since the last flush
+	answered     bool   // a reply arrived since requests were last sent
 	greeted      bool   // the server has answered on this socket
 
 	meanBytes, meanAnswers int // recent bytes and replies: their quotient is the mean size of a reply

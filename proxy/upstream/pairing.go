@@ -146,7 +146,7 @@ func (c *Conn) divide(a *Attempt, r *wire.Reply, buf []byte) bool {
 				break
 			}
 			if misses++; !b.Joined {
-				return false // it belongs to no request: the caller ends the connection
+				return false // the value belongs to no request: the caller ends the connection
 			}
 		}
 		if c.passing = misses; misses > 0 {

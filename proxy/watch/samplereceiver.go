@@ -27,9 +27,9 @@ type SampleReceiver struct {
 // mark is what a SampleReceiver records about one key of the sampled request.
 type mark struct {
 	end   int // end of the key in SampleReceiver.keys; it begins at the end of the one before
-	strip int // number of its first bytes that servers don't see
+	strip int // number of the key's first bytes that servers don't see
 	seen
-	traced     bool // it matches a traced pattern
+	traced     bool // the key matches a traced pattern
 	stale, won bool // stale: the value found is stale; won: the client must rebuild it
 }
 

@@ -30,7 +30,7 @@ type Counts struct {
 	Requests float64
 	Over     float64 // how much Requests may be too high, because the sketch forgets keys
 	Noise    float64 // variance of Requests, because of the sampling
-	Reads    float64 // this and the following count since the key was added to the sketch
+	Reads    float64 // this and the following fields count since the key was added to the sketch
 	Hits     float64
 	Bytes    float64 // size of values that were read and of requests with a value
 }

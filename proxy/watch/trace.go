@@ -19,7 +19,7 @@ type Event struct {
 	Op     wire.Op
 	Out    stats.Outcome
 	Client uint64            // number of the client; 0: it is gone
-	Server string            // its name; empty: several servers were involved
+	Server string            // name of the server; empty: several servers were involved
 	Bytes  int               // of the value that was found, or of the request
 	Why    missreason.Reason // of a miss; Unsure: not known
 

@@ -314,7 +314,7 @@ func (k Kind) Answered() bool { return k != NoReply && !k.Failed() }
 // spans are offsets into the buffer given to NextReply.
 type Reply struct {
 	Kind Kind
-	Last bool // this ends the reply to the request
+	Last bool // this Reply ends the reply to the request
 
 	Line Span // the first line without its line ending
 	Key  Span // key of a VALUE, of a meta reply with flag k, or of Listed

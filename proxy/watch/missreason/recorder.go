@@ -78,7 +78,7 @@ type server struct {
 	flushedBy    int64 // when its flush counter was last seen to have grown because of another client
 
 	counted  int64    // when its counters were last read
-	counters Counters // those counters
+	counters Counters // the server's counters at that time
 	asked    int64    // when CountersToRead last returned it
 	doubt    int64    // time of its last miss with an unknown cause
 }
