@@ -328,7 +328,7 @@ func (r *Rule) roomForARound() bool {
 	return int(r.n)+5*n+1+r.copy.from.Len()+after <= maxAsks
 }
 
-// copyDone continues the command after a copy: see next.
+// copyDone continues the command after a copy: see the type next.
 func (r *Rule) copyDone() {
 	c := &r.copy
 	r.stage = done

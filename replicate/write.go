@@ -249,7 +249,7 @@ func (r *Rule) spreadSettle() {
 	case r.stored.Len()+waiting < int(r.need):
 		r.settle(Unmet, shown)
 	case k == pending || r.stored.Len() < int(r.need):
-	case r.tardy != 0 && waiting == 0 && r.stored&^r.tardy != 0: // see review
+	case r.tardy != 0 && waiting == 0 && r.stored&^r.tardy != 0: // see Rule.review
 		r.reply = int8(lead)
 	default:
 		r.settle(Answered, lead)

@@ -19,7 +19,7 @@ import (
 //	parse ► Exchange ► Attempt, Attempt … ► finish ► reply in the client's order
 //
 // Only the first exchange of a session writes to the client. Parts of a multi-get write as
-// their replies arrive, but never into the middle of a value: see streams.
+// their replies arrive, but never into the middle of a value: see the type streams.
 type Exchange struct {
 	e       *Clients
 	Session *Session  // nil when the client is gone: replies are discarded

@@ -95,7 +95,7 @@ func (s *Session) MayGoOn() bool {
 		return len(s.Head.Rest) > 0 && s.Head.Waiting == 0
 	case s.window > 0 && s.InFlight > min(s.window, l.InFlight)/2:
 		return false
-	case s.Tail != nil && s.Tail.Op == wire.Stats: // see fenced
+	case s.Tail != nil && s.Tail.Op == wire.Stats: // nothing is parsed until the reply is complete: see Session.fenced
 		return false
 	}
 	return s.InFlight+s.more <= s.e.inFlight()/2

@@ -14,7 +14,7 @@
 //
 //	phase       reads                              mutations
 //	0  IN       the server                         the server
-//	1  LEAVING  miss                               wait if OUT is near (View.OutBy), else fail
+//	1  LEAVING  miss                               wait if OUT comes soon (View.OutBy), else fail
 //	2  OUT      the substitute, key'               the substitute, key'
 //	3  RETURN   the substitute, key'               the substitute, key', and delete on the server
 //	4  WARM     the server, on a miss the          the server, and delete key' on the substitute

@@ -277,7 +277,7 @@ func (k *Keeper) ahead(i int, now int64) (n uint32, why string) {
 	return 0, ""
 }
 
-// settled reports whether all proxies know the number of server i (see waited), and describes for
+// settled reports whether all proxies know the number of server i (see Keeper.waited), and describes for
 // operators what the keeper waits for.
 func (k *Keeper) settled(i int, next string, now int64) bool {
 	done, until := k.waited(i, now)

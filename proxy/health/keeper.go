@@ -221,7 +221,7 @@ func (k *Keeper) Resume(before *View) { k.barrier.Status = *before.Handover.Stat
 // from an earlier use of the name. So numbers under the two names can't be compared:
 //
 //   - A server that was out is flushed before it serves, whatever number the first record of
-//     a server contains (see adopted), and even if it was in WARM or SETTLE.
+//     a server contains (see Keeper.adopted), and even if it was in WARM or SETTLE.
 //   - A server that was in takes its number from the records. But its next outage has a
 //     higher number than its earlier ones, because keys of these may be left on substitutes.
 func (k *Keeper) Inherit(server int, n, renamed uint32, elsewhere bool) {

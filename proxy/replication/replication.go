@@ -65,7 +65,7 @@ type command struct {
 	writes     bool           // the command may change the key, so it runs alone: it has claimed the key's line
 	chosen     uint64         // the cas for all replicas, if their servers support the meta flag E
 	token      []byte         // the client's cas token, as a cas of the primary; nil: there is none
-	spared     bool           // the primary has not answered a set, and no tombstone was sent after the set: see behind
+	spared     bool           // the primary has not answered a set, and no tombstone was sent after the set: see command.behind
 	voidGuards []int          // numbers of asks that were not sent, because their cas may have been assigned by another process
 
 	first     *upstream.Result // result of a get that was sent without a task, so its replica is not asked again; nil: none
@@ -514,7 +514,7 @@ func (c *command) finish(t *task.Task, s replicate.Settlement) {
 			m.notice(e)
 		}
 		switch {
-		case doubt && c.spared && i == c.primary: // the primary keeps its value: see behind
+		case doubt && c.spared && i == c.primary: // the primary keeps its value: see command.behind
 		case doubt && !c.isRepair:
 			m.inDoubt(e, DirtyKey{Hash: t.Hash, Key: t.Key, Through: through, Overwrite: i != c.primary || handed}, s.Dirty.Has(i))
 		case missed && s.Verdict == replicate.Unmet && m.ledger.rate > 0: // the replica may have the only value left

@@ -96,7 +96,7 @@ func (m *replica) leased(now int64) bool {
 // canBeSource reports whether the replica can be the source of a repair: no write can have skipped
 // it so far. A copy stores a claim (a tombstone) at the target first, and then reads the source. So
 // a delete that skips the source runs after the claim, and removes it. The lease is checked before
-// the phase: see sure.
+// the phase: see command.sure.
 func (m *replica) canBeSource(now int64) bool {
 	if !m.leased(now) {
 		return false

@@ -1,7 +1,7 @@
 package upstream
 
 // Checks whether a reply names what was requested, the opaques that Ringside adds to its own
-// requests, and gets that share a line. It applies the names of requests (names.go) to a connection.
+// requests, and gets that share a command line. It applies the names of requests (names.go) to a connection.
 
 import (
 	"bytes"
@@ -94,9 +94,9 @@ func (c *Conn) names(a *Attempt, b []byte) bool {
 }
 
 // GiveGet appends the get or gets a, which was parsed from raw into r, to c.Out. If possible, a
-// continues the line of `before`, the last request in the queue. strip is the prefix of
+// continues the command line of `before`, the last request in the queue. strip is the prefix of
 // the key that the server does not get. GiveGet does nothing and returns false if a can't share
-// a line: see Line.
+// a command line: see Line.
 func (c *Conn) GiveGet(a, before *Attempt, r *wire.Request, raw []byte, strip string) bool {
 	if !c.Server.joinGets || !Plain(r, raw) {
 		return false

@@ -59,7 +59,7 @@ func (srv *Server) noteError(line []byte) {
 	}
 }
 
-// settings are the combined settings of all pools that have the server: see configure.
+// settings are the combined settings of all pools that have the server: see Server.configure.
 type settings struct {
 	Connections       int           // for clients' requests
 	queue             int           // maximum number of clients' requests that wait on one connection

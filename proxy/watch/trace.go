@@ -15,7 +15,7 @@ import (
 type Event struct {
 	At     int64 // when the reply was complete, on the loop's clock
 	Took   int64 // nanoseconds since the request; 0: not known
-	Letter byte  // see letter
+	Letter byte  // the event, as one letter: see the function letter
 	Op     wire.Op
 	Out    stats.Outcome
 	Client uint64            // number of the client; 0: it is gone

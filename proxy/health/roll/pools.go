@@ -68,9 +68,9 @@ func (p *Pools) Hear(value []byte, own []string) {
 }
 
 // Others returns the sorted names of pools of other instances that treat the server differently.
-// They eject it, or, with the prefix Keeps, they do not eject it although this instance does. An
-// entry counts only if its number has grown since the first read: then another instance still
-// writes it.
+// These pools eject the server, or, with the prefix Keeps, do not eject it although this instance
+// does. An entry counts only if its number has grown since the first read: then another instance
+// still writes it.
 func (p *Pools) Others() (names []string) {
 	for name, e := range p.others {
 		if e.grows && e.silent <= silent {
