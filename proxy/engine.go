@@ -238,7 +238,7 @@ func (e *Engine) Unanswered() int { return e.Outstanding }
 // Waiting returns how many clients wait for a reply, and how many clients there are.
 func (e *Engine) Waiting() (n, of int) { return e.Awaiting, len(e.Sessions) }
 
-// Asked returns how many requests were put on server connections so far.
+// Asked returns how many requests the engine has added to the queues of server connections so far.
 func (e *Engine) Asked() uint64 { return e.Requests }
 
 // Idle reports whether nothing is in flight and nothing is unsent.

@@ -61,7 +61,7 @@ func (o observer) Observe(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply) 
 	to, ok := a.To.(interface {
 		RouteOf(share int32) *stats.RouteCounters
 	})
-	if !ok { // a task reports when it has its answer: recordOutcome
+	if !ok { // a task reports its outcome when its client gets the reply: see Engine.recordOutcome
 		return
 	}
 	count := to.RouteOf(a.Share)

@@ -204,7 +204,7 @@ const (
 	closing              // finish: the followers that differed are repaired
 	refusing             // reply with the refusal of the replica that refused an add
 	mending              // nothing: the copy was a repair, not part of a command
-	moving               // remove the key at the former holder
+	moving               // remove the key at the server that had it before a reload
 )
 
 func classOf(c Command) class {

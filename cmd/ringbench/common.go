@@ -46,7 +46,7 @@ func measuringFlags(name string, limit time.Duration) *measuring {
 	return m
 }
 
-// nutcrackerFlag declares the flag -nutcracker, for commands that compare.
+// nutcrackerFlag declares the flag -nutcracker, for commands that compare Ringside with nutcracker.
 func (m *measuring) nutcrackerFlag() {
 	m.StringVar(&m.config.Nutcracker, "nutcracker", "nutcracker", "nutcracker's binary")
 }

@@ -168,7 +168,7 @@ func (t *tally) inSteps() []int {
 }
 
 // counted returns the counts since begin, and the times of the first and last failure.
-// These are zero if there was none.
+// The times are zero if there was no failure.
 func (t *tally) counted() (r *Result, first, last time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -384,7 +384,7 @@ func (x *Exchange) kept() int {
 	return n
 }
 
-// orphan detaches x from a client that is gone. x is freed when its parts have finished.
+// orphan detaches x from a client that is gone. x is freed when all its shares have finished.
 func (x *Exchange) orphan() {
 	x.drop()
 	if x.InOrder != nil && x.InOrder.batch != nil {

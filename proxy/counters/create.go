@@ -57,8 +57,8 @@ func (e *Counters) count(t *task.Task, patient bool, then func(r *upstream.Resul
 	c.Begin(t)
 }
 
-// Counts reports whether r increments or decrements, and does not say itself how to create a
-// missing key.
+// Counts reports whether r is an increment or decrement that leaves it to the route how to create a
+// missing key: it has no flag N, J or C.
 func Counts(r *wire.Request) bool {
 	says := r.Letters.Has('N') || r.Letters.Has('J') || r.Letters.Has('C')
 	return (r.Op == wire.Incr || r.Op == wire.Decr) && !(r.Dialect == wire.Meta && says)

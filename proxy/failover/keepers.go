@@ -101,7 +101,7 @@ func Publish(t *table.Table, old *Published, seed uint64, without ablation.Set) 
 			w = before
 		default:
 			if w.parting.Store(!needed); !needed && from != nil {
-				w.failover = from.failover // instances that have not reloaded yet still have these settings
+				w.failover = from.failover // the failover settings of the former agent: instances that have not reloaded yet still have them
 			}
 			w.start(pool, before, seed, without)
 		}
@@ -111,7 +111,7 @@ func Publish(t *table.Table, old *Published, seed uint64, without ablation.Set) 
 	return l
 }
 
-// Agent returns the agent of a pool by its name.
+// Agent returns the agent, which hosts the keeper, of the pool with a name; nil: it has none.
 func (l *Published) Agent(name string) *Agent {
 	if l != nil {
 		for pool, w := range l.Agents {
@@ -385,7 +385,7 @@ func (e *Keepers) carryOut(w *Agent) {
 type request struct {
 	e      *Keepers
 	w      *Agent
-	member int    // the server it is sent to
+	member int    // index of the server to which the request is sent
 	conn   uint32 // number of a dedicated connection; 0: the server's usual connection
 	close  bool   // closes the dedicated connection after the reply
 }

@@ -104,7 +104,7 @@ func (l *LogLimit) write(log *slog.Logger, kind logKind, now int64) {
 	}
 }
 
-// write writes the last line of k.
+// write writes the last line of k to the log, with the number of lines that it replaces.
 func (k *limitedLines) write(log *slog.Logger, kind logKind, now int64) {
 	if k.count > 1 {
 		k.args = append(k.args, "count", k.count)

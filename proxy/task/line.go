@@ -69,7 +69,7 @@ func (e *Tasks) Follows(s *client.Session, rt *routing.Route, key []byte) bool {
 	return rt != nil && e.FollowsHash(s, e.Loops.HashKey(key[len(rt.Strip):]))
 }
 
-// FollowsHash is Follows for a key by its hash.
+// FollowsHash is like Follows, for the key with that hash.
 func (e *Tasks) FollowsHash(s *client.Session, hash uint64) bool {
 	return e.Works(s.ID, hash)
 }

@@ -297,7 +297,7 @@ func (w *Collector) Failed(c *Conn, a *Attempt, f Failure) {
 	a.behind = r.LateAction
 }
 
-// pings reports whether the Asker is a pinger.
+// pings reports whether the Asker w.To is a pinger.
 func (w *Collector) pings() bool {
 	_, ok := w.To.(pinger)
 	return ok

@@ -69,7 +69,7 @@
 // # Servers without meta commands
 //
 // AppendAsText and AppendAsMeta translate a meta request to text, and the reply back.
-// They do so only if the text command has the same meaning and its reply contains all
+// The two functions do so only if the text command has the same meaning and its reply contains all
 // that the meta reply needs:
 //
 //	mg k [v f s c]            get, with c gets

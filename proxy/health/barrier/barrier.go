@@ -147,7 +147,7 @@ func (b *Barrier) Hold(server int, says bool, now int64) {
 // replicas last. It only adopts the numbers of other processes. But if it reads a record with
 // another server list, it returns to Waiting, because it may be the only process that has read it.
 func (b *Barrier) Step(list uint64, now int64, agreed bool, replicated func() bool, ping time.Duration) bool {
-	if b.Since == 0 { // a new keeper continues the handover with the number N, but does not know yet whether another instance has another server list
+	if b.Since == 0 { // a new keeper continues the handover at the stage that N says, but does not know yet whether another instance has another server list
 		b.Since = now
 	}
 	next := b.N + 1

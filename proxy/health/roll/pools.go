@@ -35,7 +35,8 @@ type poolEntry struct {
 	silent int    // number of the reader's rounds without a change
 }
 
-// NextRound starts the next round. The item must have been read in the current round.
+// NextRound starts the next round of reading and writing the item. The item must have been read in
+// the current round.
 func (p *Pools) NextRound() {
 	for name, e := range p.others {
 		if e.silent++; e.silent > silent+remembered {

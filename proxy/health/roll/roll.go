@@ -28,7 +28,7 @@ type Instance struct {
 // Limits of the list of instances. Some are numbers of rounds: in a round an instance reads and
 // writes the list once.
 const (
-	Homes     = 2   // number of servers that have the item
+	Homes     = 2   // number of servers that have the item, which is the list of instances
 	Tries     = 3   // attempts to write the item in a round, if other instances write it in between
 	Most      = 200 // maximum entries of an item
 	Life      = 600 // expiry of an item in seconds
@@ -100,7 +100,7 @@ func (c *Call) take(e Instance) {
 	}
 }
 
-// NextRound starts the next round.
+// NextRound starts the next round of reading and writing the list of instances.
 func (c *Call) NextRound() {
 	for id, e := range c.heard {
 		if e.Silent++; e.Silent > silent+remembered {

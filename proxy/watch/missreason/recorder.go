@@ -99,7 +99,7 @@ type Recorder struct {
 	whole     uint64 // keys with hashes up to this have been in the sample since the time in since, others since raised
 	raised    int64
 	told      int   // operations since the last adaptation
-	adaptedAt int64 // when the limit was last checked
+	adaptedAt int64 // when the field limit was last checked
 }
 
 // newRecorder returns an empty Recorder.
@@ -303,7 +303,7 @@ func (t *Recorder) server(number uint16) *server {
 	return &t.servers[number]
 }
 
-// hears counts an operation and adapts the limit when it is time. It reports whether the key
+// hears counts an operation, and adapts t.limit when it is time. It reports whether the key
 // with that hash is still in the sample.
 func (t *Recorder) hears(now int64, hash uint64) bool {
 	t.told++
