@@ -401,7 +401,7 @@ func (e *Counters) Rebind() {
 		}
 		if rt == nil || rt.Buffer == nil || len(s.client) <= len(rt.Strip) {
 			s.ending, s.warm = true, false
-			e.plan(s, e.Now) // with the route that it had
+			e.plan(s, e.Now) // with the route that s had
 			continue
 		}
 		s.route = rt

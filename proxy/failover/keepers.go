@@ -30,7 +30,7 @@ import (
 type Agent struct {
 	Pool     string
 	Servers  []table.Target       // the pool's servers, then those of its gutter
-	failover table.Failover       // the settings that it was created with
+	failover table.Failover       // the settings with which the agent was created
 	print    string               // fingerprints of the placements of the pool and its gutter
 	departed map[string]departure // servers that reloads have removed from the pool, by name
 
@@ -395,7 +395,7 @@ type request struct {
 func (e *Keepers) askFor(w *Agent, r health.Request) {
 	m := w.Servers[r.Server]
 	srv := e.ByAddress[m.Network+" "+m.Address]
-	if srv == nil { // a reload has just removed it
+	if srv == nil { // a reload has just removed the server
 		w.firstPing(r.Server, false)
 		w.Keeper.Unanswered(r.ID, true, "no pool names it any more", e.Now)
 		return

@@ -17,7 +17,7 @@ type View struct {
 	gen      atomic.Uint64 // Gen of the published state
 	allIn    atomic.Bool   // every server is In, not suspect, and its keys have their own names
 	foreign  atomic.Bool   // other proxies have another membership list
-	copies   atomic.Bool   // routes keep replicas on its servers
+	copies   atomic.Bool   // routes keep replicas on the pool's servers
 	gone     atomic.Bool   // none of the pool's own servers replies
 	self     atomic.Pointer[roll.Instance]
 	Handover barrier.Published // handover state exchanged by the loops and the keeper
@@ -30,7 +30,7 @@ type published struct {
 	renamed         atomic.Uint32
 	validUntil      atomic.Int64
 	knownUntil      atomic.Int64
-	outBy           atomic.Int64  // when it is expected to be Out, while it is Leaving; else 0
+	outBy           atomic.Int64  // when the server is expected to be Out, while it is Leaving; else 0
 	process         processCell   // the process that the keeper last recognized
 	asks, hits      atomic.Uint64 // reads of the server while it was Warming, and those of them that were hits
 	incompleteUntil atomic.Int64  // with replicas: a loop has reported that the server lacks some; the report is valid until this time

@@ -280,15 +280,15 @@ type ServerSnapshot struct {
 	ServerCounters
 	Target    table.Target
 	Known     bool   // some engine got a reply from it
-	Down      int    // number of engines that consider it down
-	Why       string // the reason why it is down
+	Down      int    // number of engines that consider the server down
+	Why       string // the reason why the server is down
 	Age       int64  // nanoseconds since the first engine considered it down; if none does, since the last change
-	Version   string // as it last reported; empty: unknown
+	Version   string // as the server last reported; empty: unknown
 	Conns     int    // open connections
 	Waiting   int    // requests without a reply
 	Timeouts  int    // requests in a row that timed out
 	Lingering int    // extra connections that only wait for late replies
-	Error     string // the last SERVER_ERROR that it replied to a client's command
+	Error     string // the last SERVER_ERROR that the server replied to a client's command
 }
 
 // Add adds the counts of o.

@@ -23,14 +23,14 @@ import (
 // several asks. It continues when its client has disconnected or has its reply, until every
 // ask has ended.
 type Task struct {
-	ClientLoop *Tasks           // the loop of its client
+	ClientLoop *Tasks           // the loop of the task's client
 	x          *client.Exchange // the task's exchange on ClientLoop; nil: an internal task, or a step. Only ClientLoop may use it
-	step       *step            // set if it is a step of another task, which gets its reply; nil: it is no step
-	ClientDone bool             // the client has its reply, or there is no client
-	Loop       *Tasks           // the loop that runs it: another one than ClientLoop if Loops.Owner says so
+	step       *step            // set if the task is a step of another task, which gets the reply; nil: the task is no step
+	ClientDone bool             // the client has got the reply, or there is no client
+	Loop       *Tasks           // the loop that runs the task: another one than ClientLoop if Loops.Owner says so
 	Route      *routing.Route   // the route, as Loop has it
 	Rule       Rule             // the rule; set by a Handler
-	handler    Handler          // the Handler that serves it. It is called first when t is started again while t runs in the line of its key; nil: none yet
+	handler    Handler          // the Handler that serves the task. This Handler is called first when t is started again while t runs in the line of its key; nil: none yet
 
 	Op    wire.Op // of the request
 	share int32   // the share of its exchange: see client.Exchange.Share
@@ -41,7 +41,7 @@ type Task struct {
 	Hash     uint64       // of Key, the same on all loops of the process
 	reads    bool         // the task changes nothing, so the client's other reads need not wait
 	inLine   bool         // the client's next command on the key waits for it; ClientLoop's
-	held     int          // bytes that it counts against limits.memory
+	held     int          // bytes that the task counts against limits.memory
 	Raw      []byte       // a copy of the request; nil once it is not needed any more
 	Req      wire.Request // Raw, parsed
 	echo     wire.KeyEcho // the key that the client wants in the reply, and that servers are not asked for
@@ -55,11 +55,11 @@ type Task struct {
 
 // shared is the state of a task that several packages set.
 type shared struct {
-	TTL         uint32 // TTL of the item that it stores or touches, in seconds; 0: for ever
+	TTL         uint32 // TTL of the item that the task stores or touches, in seconds; 0: for ever
 	Invalidated bool   // the task found a value with an invalidated tag
 	Backfilling bool   // a backfill of Key is in progress for it
 	AwaitsKept  bool   // the task is a read that waits for the reply to another read, to be stored in the near cache
-	WaitReason  string // reason for parking it; empty: it was not parked
+	WaitReason  string // reason for parking the task; empty: it was not parked
 
 	Account *missreason.Account // records the fate of Key; nil: not wanted. Concluding sets it and Place
 	Place   missreason.Place    // where Key is stored
@@ -283,7 +283,7 @@ const TaskSize = 2 << 10
 func (t *Task) Keep(r *upstream.Result) upstream.Result {
 	kept := *r
 	kept.Bytes = bytes.Clone(r.Bytes)
-	if t.Raw != nil { // else its bytes are not counted any more
+	if t.Raw != nil { // else the bytes of t are not counted any more
 		t.hold(len(kept.Bytes))
 	}
 	return kept

@@ -56,7 +56,7 @@ type Conn struct {
 
 // life distinguishes the current connection from earlier ones of the same Conn.
 type life struct {
-	upAt int64  // when it was connected
+	upAt int64  // when the socket was connected
 	n    uint64 // number of times that the Conn has connected
 }
 

@@ -18,7 +18,7 @@ type SampleReceiver struct {
 
 	keys   []byte        // the sampled keys, concatenated, as clients know them
 	marks  []mark        // one for each key
-	from   int           // marks before it have a value, or are misses
+	from   int           // keys with a lower index in marks have a value, or are misses
 	goesOn bool          // if the reply is not a plain hit, a task continues the request, which is then sampled at its end
 	since  int64         // when the first key was requested, on the loop's clock
 	out    stats.Outcome // of a request that is not a read

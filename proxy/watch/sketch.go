@@ -37,7 +37,7 @@ type Counts struct {
 
 // seen is one sampled request.
 type seen struct {
-	weight    float64 // how many requests it represents
+	weight    float64 // how many requests the sample represents
 	read, hit bool
 	bytes     int
 }

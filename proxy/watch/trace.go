@@ -74,7 +74,7 @@ func Cause(r missreason.Reason) string {
 // Trace has the events of one loop for traced keys. When it is full, further events are counted
 // and dropped.
 type Trace struct {
-	Events  []Event // in the order of their replies
+	Events  []Event // in the order of the replies
 	Dropped int
 	Now     int64 // on the loop's clock: when the events were read
 

@@ -17,9 +17,9 @@ type Instance struct {
 	ID       uint64 // ID of the process, different for each one
 	Name     string // for display
 	Version  string
-	Config   uint64 // hash of its pools and routes
-	Copies   uint64 // hash of its placement of replicas; 0: keys have no replicas
-	Suspects string // names of the servers that it suspects, separated by spaces; truncated if too long
+	Config   uint64 // hash of the instance's pools and routes
+	Copies   uint64 // hash of the instance's placement of replicas; 0: keys have no replicas
+	Suspects string // names of the servers that the instance suspects, separated by spaces; truncated if too long
 	Lacks    string // names of the servers that lack replicas, in the format of Suspects
 	Round    uint64 // grows with each round
 	Silent   int    // number of the reader's rounds in which Round has not grown; not in the item

@@ -246,9 +246,9 @@ type Line struct {
 	Name    string
 	Missed  [NumReasons]float64
 	Fills   float64 // sets that followed a miss
-	Cost    float64 // seconds from a miss to its set, per second: the average number of rebuilds at work
+	Cost    float64 // seconds from a miss to the set that follows, per second: the average number of rebuilds at work
 	Off     float64 // how much Cost may be too high
-	Mean    float64 // seconds from a miss to its set
+	Mean    float64 // seconds from a miss to the set that follows
 	P50     float64 // of the last refills
 	P99     float64
 	Reasons [NumReasons]uint64 // this and the following fields: since the start, only of keys in the sample

@@ -74,13 +74,13 @@ type entry struct {
 // server has the events after which a server has lost values, as times; 0: none.
 type server struct {
 	flushed, out int64
-	evicted      int64 // when its eviction counter was last seen to have grown
-	flushedBy    int64 // when its flush counter was last seen to have grown because of another client
+	evicted      int64 // when the server's eviction counter was last seen to have grown
+	flushedBy    int64 // when the server's flush counter was last seen to have grown because of another client
 
-	counted  int64    // when its counters were last read
+	counted  int64    // when the server's counters were last read
 	counters Counters // the server's counters at that time
-	asked    int64    // when CountersToRead last returned it
-	doubt    int64    // time of its last miss with an unknown cause
+	asked    int64    // when CountersToRead last returned the server
+	doubt    int64    // time of the server's last miss with an unknown cause
 }
 
 // Counters has counters of a server: memcached's evictions and cmd_flush, since its start.
