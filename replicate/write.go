@@ -3,7 +3,7 @@ package replicate
 // Commands that run at all replicas alike (set, flush_all, delete) or that all must grant
 // (add).
 
-// bury begins a round of a delete: each replica gets a tombstone in the place of its
+// bury begins a round of a delete: each replica gets a tombstone instead of its
 // item, and when all are in place, a fresh one replaces each.
 //
 // If each tombstone was still there, there was a moment at which no replica had a value. Each

@@ -33,7 +33,7 @@
 //   - A decr of a missing key creates it with initial.
 //   - If a client says itself how to create the counter (N or J of ma), or which version it
 //     must have (C), its command is sent unchanged.
-//   - A repair of replicas puts an empty item in the place of a value for a moment. This item
+//   - A repair of replicas replaces a value by an empty item for a moment. This item
 //     is not incremented: the command waits for the value, until its deadline.
 //
 // # Limits

@@ -49,7 +49,7 @@ type Outcome uint8
 // The outcomes.
 const (
 	Stored  Outcome = iota
-	Refused         // the server did not store it
+	Refused         // the server did not store the set
 	Failed          // no reply was received: the server may still run the set later
 )
 

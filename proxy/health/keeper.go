@@ -17,7 +17,7 @@ import (
 // the table, then those of its gutter.
 type Server struct {
 	Name    string // stable; identifies the server in the view record
-	Address string // only compared: proxies with different addresses have different membership lists
+	Address string // only compared: proxies with different addresses have different server lists
 	Gutter  bool   // only serves keys of other servers
 }
 
@@ -69,7 +69,7 @@ type Keeper struct {
 	members []Server
 	index   map[string]int // indexes of servers by name
 	set     Settings
-	hash    uint64 // hash of the membership list
+	hash    uint64 // hash of the server list
 	like    uint32 // settingsHash
 	keys    recordKeys
 	random  *rand.Rand // for jitter

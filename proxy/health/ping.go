@@ -258,7 +258,7 @@ func (k *Keeper) adopted(j int, e entry, first bool) entry {
 	return m
 }
 
-// foreignPings is the number of pings for which a record with another membership list
+// foreignPings is the number of pings for which a record with another server list
 // has an effect: this proxy then does nothing that requires all proxies to have the
 // same list. The first record of a server that was away has no such effect. While two
 // proxies have different lists, each writes its hash over the other's four times in

@@ -16,7 +16,7 @@ type View struct {
 	learned  atomic.Bool   // the keeper knows which servers are out
 	gen      atomic.Uint64 // Gen of the published state
 	allIn    atomic.Bool   // every server is In, not suspect, and its keys have their own names
-	foreign  atomic.Bool   // other proxies have another membership list
+	foreign  atomic.Bool   // other proxies have another server list
 	copies   atomic.Bool   // routes keep replicas on the pool's servers
 	gone     atomic.Bool   // none of the pool's own servers replies
 	self     atomic.Pointer[roll.Instance]
@@ -57,7 +57,7 @@ func (v *View) AllIn() bool { return v.allIn.Load() }
 // Gen changes whenever a phase or suspicion changes.
 func (v *View) Gen() uint64 { return v.gen.Load() }
 
-// Foreign reports whether proxies with another membership list were seen recently. They
+// Foreign reports whether proxies with another server list were seen recently. They
 // may keep keys on servers that this proxy does not know.
 func (v *View) Foreign() bool { return v.foreign.Load() }
 

@@ -26,7 +26,7 @@ type Roll struct {
 type RollRow struct {
 	Name           string `json:"name"`
 	Version        string `json:"version"`
-	Config         string `json:"config"`                    // hash of its pools and routes
+	Config         string `json:"config"`                    // hash of the instance's pools and routes
 	Suspects       string `json:"suspects"`                  // servers that it suspects
 	Silent         int    `json:"silent"`                    // number of rounds without a sign of life
 	Other          string `json:"other,omitempty"`           // the difference from most instances: configuration or version

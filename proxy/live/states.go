@@ -22,7 +22,7 @@ type ServerState struct {
 	Weight  int       `json:"weight"`
 	State   string    `json:"state"`         // up, unknown, down, drained, or a phase of failover
 	Since   time.Time `json:"since"`         // start of the state
-	Why     string    `json:"why,omitempty"` // why it is not up
+	Why     string    `json:"why,omitempty"` // why the server is not up
 
 	Order     string `json:"order,omitempty"` // override by an operator: drain, down
 	LoopsDown int    `json:"loops_down"`      // number of loops on which it is down
