@@ -42,7 +42,7 @@ func usersChanges(old, f *File) (list []string) {
 	for i := range f.Listen {
 		l := &f.Listen[i]
 		was := before[l.Address]
-		if was == nil || l.Users == nil { // that auth_file is set or not is a change itself
+		if was == nil || l.Users == nil { // a listener that gets or loses its auth_file is reported as a change itself
 			continue
 		}
 		var parts []string

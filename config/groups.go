@@ -16,7 +16,7 @@ type key[T any] struct {
 	name     string
 	doc      string
 	required bool
-	words    []string // its possible values, if they are a few words; else nil
+	words    []string // possible values of the key, if they are a few words; else nil
 	read     func(d *document, n *node, path string, to *T)
 	schema   func(usual *T) schema
 	diff     func(within string, old, f *T, say func(format string, args ...any))

@@ -9,7 +9,7 @@ import "slices"
 func Load(path string) (*File, error) {
 	data, err := ReadFile(path, maxBytes+1)
 	if err != nil {
-		return nil, err // it names the path
+		return nil, err // the error names the path
 	}
 	return read(path, data, true)
 }

@@ -78,7 +78,7 @@ var (
 	// are None.
 	bmemcached = Label{func(s ring.Server) (string, error) { return s.Address() + "_None_None", nil },
 		func(path string) string { return path + "_None_None" }}
-	// pecl adds a scheme in front of sockets.
+	// pecl adds a scheme (unix://) in front of the path of a unix socket.
 	pecl = Label{func(s ring.Server) (string, error) { return s.Bare(), nil },
 		func(path string) string { return "unix://" + path + ":0" }}
 	// perlFast ends the host with a zero byte.

@@ -60,7 +60,7 @@ type Engine struct {
 	// shared describes servers that other instances eject, by network and address. Only
 	// the loop that runs the keepers fills it.
 	shared  map[string]*roll.Pools
-	refusal string // why an operator keeps requests from the server that place found last; empty: no override
+	refusal string // why an operator keeps requests from the server that Engine.place has returned last; empty: no override
 
 	parts []*upstream.Conn // scratch: connections with an open command line of the read that is being split
 
@@ -238,7 +238,7 @@ func (e *Engine) Unanswered() int { return e.Outstanding }
 // Waiting returns how many clients wait for a reply, and how many clients there are.
 func (e *Engine) Waiting() (n, of int) { return e.Awaiting, len(e.Sessions) }
 
-// Asked returns how many requests were put on server connections so far.
+// Asked returns how many requests the engine has added to the queues of server connections so far.
 func (e *Engine) Asked() uint64 { return e.Requests }
 
 // Idle reports whether nothing is in flight and nothing is unsent.

@@ -61,7 +61,7 @@ func (o observer) Observe(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply) 
 	to, ok := a.To.(interface {
 		RouteOf(share int32) *stats.RouteCounters
 	})
-	if !ok { // a task reports when it has its answer: recordOutcome
+	if !ok { // a task reports its outcome when its client gets the reply: see Engine.recordOutcome
 		return
 	}
 	count := to.RouteOf(a.Share)
@@ -105,9 +105,9 @@ func (e *Engine) recordOutcome(t *task.Task, o stats.Outcome) {
 	}
 }
 
-// placed records the server of the key of t and the account that its outcome is
-// reported to. For a replicated key this is the primary's server, because the key
-// survives the loss of one server.
+// placed sets t.Place, the server of t's key, and t.Account, which determines why
+// reads of the route miss. For a replicated key the place is always the primary's
+// server, even if that is not used now: the key is not lost with one server.
 func (e *Engine) placed(t *task.Task) {
 	t.Account = t.Route.Count.Misses
 	if t.Account == nil {

@@ -102,7 +102,7 @@ func (l *Lock) try(ctx context.Context) (*Lease, error) {
 	var err error
 	x.fence, err = l.s.count(ctx, l.fence, 1, uint64(l.s.now().UnixMicro()), 0)
 	if err == nil && !l.s.now().Before(x.until) {
-		err = ErrLockLost // the fencing number may be higher than that of the next holder
+		err = ErrLockLost // the fencing number x.fence may be higher than that of the next holder of the lock
 	}
 	if err != nil {
 		return nil, errors.Join(err, x.withdraw(ctx))

@@ -232,8 +232,8 @@ func (t *Table) reindex(key string, listed time.Time) error {
 // Members returns all listed members, in the order of addition within each shard.
 func (t *Table) Members(ctx context.Context) ([]string, error) { return t.list.Fetch(ctx) }
 
-// All returns all members and their values. The value is nil if the index of the
-// member is lost.
+// All returns all members and their values. The value of a member is nil if
+// the key that has it (the member's index) was lost.
 func (t *Table) All(ctx context.Context) (map[string][]byte, error) {
 	all := map[string][]byte{}
 	err := t.each(ctx, func(member, _ string, item *memcache.Item) error {

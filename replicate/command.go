@@ -65,9 +65,9 @@ const (
 	Settling               // like Warming, and its next state is In. If it then becomes the primary, commands that the primary decides wait until then (Held)
 	Leaving                // soon Out: other replicas get its reads, and writes wait (Held)
 	Out                    // skipped
-	Suspect                // this instance can't reach it, but other instances may: other replicas get its reads, and writes wait (Held)
+	Suspect                // this instance can't reach the replica, but other instances may: other replicas get its reads, and writes wait (Held)
 	Dirty                  // In, but missed a write to this key: not read until it is repaired
-	Gone                   // this instance reaches no server of the replica's pool: it is skipped like Out, and Dirty after a write
+	Gone                   // this instance reaches no server of the replica's pool: the replica is skipped like Out, and Dirty after a write
 	NumStates
 )
 

@@ -38,10 +38,10 @@ type copying struct {
 }
 
 // levelling is the state of the rounds in which followers of a counter are repaired: see
-// levels.
+// Rule.levels.
 type levelling struct {
 	targets Mask  // replicas to repair in this round
-	first   uint8 // the first ask of the first round with these targets
+	first   uint8 // number of the first ask since targets last changed
 	ahead   uint8 // the ask that fetched the source's number while the looks at the targets were in flight
 	level   bool  // the value stored at the targets is the one that they already had
 }
@@ -328,7 +328,7 @@ func (r *Rule) roomForARound() bool {
 	return int(r.n)+5*n+1+r.copy.from.Len()+after <= maxAsks
 }
 
-// copyDone continues the command after a copy: see next.
+// copyDone continues the command after a copy: see the type next.
 func (r *Rule) copyDone() {
 	c := &r.copy
 	r.stage = done

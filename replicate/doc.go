@@ -95,7 +95,7 @@
 // TTL. It differs if it has another number or size, no such key, or an error where the
 // primary had none. The copy reads the follower's cas, fetches from the primary, and stores
 // the value at the follower if nothing has changed there in between. Otherwise it starts
-// again, up to three times; for a counter, as long as others count (see levels). A
+// again, up to three times; for a counter, as long as others count (see Rule.levels). A
 // follower's value is only replaced by a copy. It is not removed because the primary has
 // lost its own: it may be the last. A replica that refuses to store a value that others have
 // stored loses the key. If the primary has no such key and another replica has it, the copy

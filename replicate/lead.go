@@ -44,7 +44,7 @@ func (r *Rule) abandon() {
 
 func (r *Rule) start() {
 	switch {
-	case r.class == grants && r.through && r.in == 0 && r.stale&^(1<<r.lead) != 0: // another proxy's lock may be at a stale replica, and no other replica is filled
+	case r.class == grants && r.through && r.in == 0 && r.stale&^(1<<r.lead) != 0: // another proxy's lock may be at a dirty replica, and no other replica is filled
 		r.abandon()
 	case r.class == grants:
 		r.grant(-1)
@@ -408,7 +408,7 @@ func (r *Rule) handleLook(ask int) {
 
 // nowhere handles the case that no replica that replies has the key. A primary that is incomplete,
 // or has a tombstone, does not alone prove that the key does not exist. With ReadThrough no primary
-// can. A value at a stale replica then counts as for a read: see readNothing.
+// can. A value at a dirty replica then counts as for a read: see Rule.readNothing.
 func (r *Rule) nowhere() {
 	unasked := r.silent
 	if r.through && r.in == 0 {

@@ -80,9 +80,9 @@ func (r *Rule) handleRead(ask int) {
 // one with the key. A miss at an incomplete replica, and a tombstone, count only if no
 // replica is left to ask.
 //
-// With ReadThrough a stale replica counts as failed if another has a tombstone, or if no complete
-// replica has missed. The value that made it stale is gone by now. So its own value may be the only
-// copy of another proxy's write.
+// With ReadThrough a dirty replica counts as failed if another has a tombstone, or if no complete
+// replica has missed. The value of the write that it missed is gone by now. So its own value may be
+// the only one of another proxy's write.
 func (r *Rule) readNothing() {
 	missed, failed, shown := -1, r.away != 0, -1
 	complete := false

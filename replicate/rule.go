@@ -34,7 +34,7 @@ type Settlement struct {
 	Clean     Mask // no longer dirty for this key
 	Undo      Mask // may still run a set late: the caller sends a tombstone after it on the same connection
 	Repair    Mask // should be repaired from Source in the background: Mend
-	Overwrite Mask // those of Repair that may have a value that the Source does not have: the repair replaces it
+	Overwrite Mask // the replicas in Repair that may have a value that the Source does not have: the repair replaces it
 	Source    int  // the source of the repair, or -1
 }
 
@@ -86,7 +86,7 @@ type groups struct {
 	warm        Mask // are readable, but their miss alone proves nothing: Warming, Settling or Filling
 	stale       Mask // are dirty for this key
 	away        Mask // can't be asked: Leaving or Suspect; for a Flush also Gone
-	gone        Mask // are skipped, and miss writes: Gone
+	gone        Mask // are Gone: get no requests, so they miss writes
 	takes       Mask // get writes
 	failedLeads Mask // were asked as primary and failed, or could not be repaired as primary
 }
@@ -97,7 +97,7 @@ type effect struct {
 	stored    Mask // have stored the write
 	without   Mask // have not got the write, and have no value that must be replaced: they only get a copy
 	dirty     Mask // have another value, or an unknown one
-	undo      Mask // those of dirty that may run the write late, or must not have the written value
+	undo      Mask // the replicas in dirty that may run the write late, or must not have the written value
 	clean     Mask // were dirty and are not any more
 	tardy     Mask // replied to a set so late that other replicas may have lost the value since
 	waited    Mask // in the stage reviewing: have a tombstone of another command, which has got time to finish
@@ -110,7 +110,7 @@ type effect struct {
 type marks struct {
 	held   Mask       // have a tombstone of this command
 	hits   Mask       // had a value that a delete removed
-	intact Mask       // those of held that still had their tombstone when all replicas had one
+	intact Mask       // the replicas in held that still had their tombstone when all replicas had one
 	again  Mask       // followers that got a second look
 	guard  [Max]uint8 // by replica: the ask that found or stored its present item
 	rounds uint8      // attempts of a delete, or of a replace, that started again because of other writes
@@ -172,20 +172,20 @@ type stage uint8
 const (
 	done stage = iota
 	reading
-	spreading // class all: the command was sent to all replicas
-	reviewing // class all, for a set: check that the replicas that replied early still have the value
-	burying   // class buries, in the order of the replicas: store tombstones
+	spreading // class "all": the command was sent to all replicas
+	reviewing // class "all", for a set: check that the replicas that replied early still have the value
+	burying   // class "buries", in the order of the replicas: store tombstones
 	verifying
 	unearthing
-	granting  // class grants, in their order: an add stores a tombstone (claim) at one replica after the other
-	storing   // class grants: the client's value replaces the tombstones (claims) that the add has stored, the primary's first
-	revoking  // class grants: the add failed at a replica, so the tombstones (claims) and values that it has stored are removed
-	leading   // class leads or alone: the primary was asked
+	granting  // class "grants", in the order of the replicas: an add stores a tombstone (claim) at one replica after the other
+	storing   // class "grants": the client's value replaces the tombstones (claims) that the add has stored, the primary's first
+	revoking  // class "grants": the add failed at a replica, so the tombstones (claims) and values that it has stored are removed
+	leading   // class "leads" or "alone": the primary was asked
 	remarking // the command has changed a tombstone: a fresh tombstone replaces it
 	emptying  // the dirty primary has no source for a repair, so the key is removed there
 	peeking   // check that an incomplete primary has the key, before it creates one
 	looking   // the primary does not have the key: ask the other replicas
-	following // class leads: the followers were asked
+	following // class "leads": the followers were asked
 	sweeping  // replicas that refused a value lose their old one
 	claiming  // first stage of a copy of the key: store a tombstone at the replica that lacks the key
 	fetching
@@ -204,7 +204,7 @@ const (
 	closing              // finish: the followers that differed are repaired
 	refusing             // reply with the refusal of the replica that refused an add
 	mending              // nothing: the copy was a repair, not part of a command
-	moving               // remove the key at the former holder
+	moving               // remove the key at the server that had it before a reload
 )
 
 func classOf(c Command) class {
@@ -297,8 +297,8 @@ func Begin(p Policy, c Command, replicas []Replica, spread uint64) Rule {
 	return r
 }
 
-// sortOut groups the replicas by state. near are in this instance's own zone; settling and
-// returning are in these states. calm is true if all replicas that are not skipped are In. count is
+// sortOut groups the replicas by state. The replicas in near are in this instance's own zone;
+// those in settling and returning are in these states. calm is true if all replicas that are not skipped are In. count is
 // the number of replicas that may count for the acknowledgement of a write.
 func (r *Rule) sortOut(replicas []Replica) (near, settling, returning Mask, calm bool, count int) {
 	calm = true
@@ -526,7 +526,7 @@ func (r *Rule) Settled() (Settlement, bool) {
 	case r.stored != 0:
 		s.Dirty |= (r.away | r.gone) & r.behind()
 	}
-	if r.verdict == Unmet { // these replicas may have a write that was not acknowledged, but have missed none
+	if r.verdict == Unmet { // the replicas in overwrite may have a write that was not acknowledged, but have missed none
 		s.Dirty &^= r.overwrite &^ r.undo
 	}
 	s.Clean &^= s.Dirty

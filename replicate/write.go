@@ -3,7 +3,7 @@ package replicate
 // Commands that run at all replicas alike (set, flush_all, delete) or that all must grant
 // (add).
 
-// bury begins a round of a delete: each replica gets a tombstone in the place of its
+// bury begins a round of a delete: each replica gets a tombstone instead of its
 // item, and when all are in place, a fresh one replaces each.
 //
 // If each tombstone was still there, there was a moment at which no replica had a value. Each
@@ -176,7 +176,7 @@ func (r *Rule) buried() {
 		r.settle(Answered, int(r.reply))
 	case r.hits&(r.in|r.warm) != 0: // a value at replicas that are not read does not count
 		r.settle(Done, -1)
-	case r.through && r.in == 0 && r.hits&r.stale != 0: // another proxy may have written that value since
+	case r.through && r.in == 0 && r.hits&r.stale != 0: // a dirty replica had a value, which another proxy may have written after this replica missed a write
 		r.settle(Unmet, -1)
 	default:
 		r.settle(Absent, -1)
@@ -249,7 +249,7 @@ func (r *Rule) spreadSettle() {
 	case r.stored.Len()+waiting < int(r.need):
 		r.settle(Unmet, shown)
 	case k == pending || r.stored.Len() < int(r.need):
-	case r.tardy != 0 && waiting == 0 && r.stored&^r.tardy != 0: // see review
+	case r.tardy != 0 && waiting == 0 && r.stored&^r.tardy != 0: // see Rule.review
 		r.reply = int8(lead)
 	default:
 		r.settle(Answered, lead)

@@ -30,7 +30,8 @@ type measuring struct {
 	quiet          *bool
 }
 
-// measuringFlags declares the flags that these commands share. name and limit differ by command.
+// measuringFlags declares the flags that all measuring commands share. name is the command, limit
+// the default of its flag -limit.
 func measuringFlags(name string, limit time.Duration) *measuring {
 	m := &measuring{FlagSet: flag.NewFlagSet("ringbench "+name, flag.ContinueOnError)}
 	c := &m.config
@@ -45,7 +46,7 @@ func measuringFlags(name string, limit time.Duration) *measuring {
 	return m
 }
 
-// nutcrackerFlag declares the flag -nutcracker, for commands that compare.
+// nutcrackerFlag declares the flag -nutcracker, for commands that compare Ringside with nutcracker.
 func (m *measuring) nutcrackerFlag() {
 	m.StringVar(&m.config.Nutcracker, "nutcracker", "nutcracker", "nutcracker's binary")
 }

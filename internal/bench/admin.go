@@ -99,8 +99,8 @@ func fetch(ctx context.Context, target *child, path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	request.Close = true                              // no connection of this program stays in its metrics
-	request.Header.Set("Accept-Encoding", "identity") // nor the memory of a compressor
+	request.Close = true                              // close the connection after the reply, so that Ringside's metrics do not count a connection of ringbench
+	request.Header.Set("Accept-Encoding", "identity") // no compressor, whose memory would be measured too
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return nil, err

@@ -101,7 +101,7 @@ func (c *child) Blame(err error) error {
 
 // Stop kills the process. A graceful stop would save nothing.
 func (c *child) Stop() {
-	_ = c.Cmd.Process.Kill() // it may have ended already
+	_ = c.Cmd.Process.Kill() // the process may have ended already
 	<-c.Ended
 }
 

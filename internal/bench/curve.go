@@ -10,7 +10,7 @@ import (
 	"slices"
 )
 
-// curve describes the measurement of one curve.
+// curve describes one series of measurements: of the cost at several values x of one quantity.
 type curve struct {
 	id, name, note, x string
 	points            []point

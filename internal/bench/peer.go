@@ -31,9 +31,9 @@ type Peer struct {
 	Note         string // what a reader of the setup's figures must know
 	SpeaksMeta   bool
 	SpeaksBinary bool // the binary protocol
-	Proxy        bool // it is a proxy in front of the servers; false for plain memcached and for direct
+	Proxy        bool // the peer is a proxy in front of the servers; false for plain memcached and for direct
 	Direct       bool // there is no program: the load connects to the servers
-	Sockets      bool // it can also listen on a unix socket
+	Sockets      bool // the peer can also listen on a unix socket
 
 	// Configure writes the configuration files of the peer and returns its arguments.
 	Configure func(Place) ([]string, error)

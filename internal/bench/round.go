@@ -158,8 +158,9 @@ func (b *bench) once(ctx context.Context, p *Peer, s scenario, window time.Durat
 	return result, nil
 }
 
-// besideHoard is like once, for a scenario with clients that do not read their replies. They start
-// when the keys of the load are written, and their cost at the start is included.
+// besideHoard is like the method once, for a scenario with clients that do not read their replies.
+// These clients start when the keys of the load have been written. The result includes the cost of
+// their start.
 func (b *bench) besideHoard(ctx context.Context, target *child, s scenario, window time.Duration) (load.Result, error) {
 	fill := s
 	fill.Work.Reads, fill.Work.Rate, fill.Work.Lossy = 100, 0, false

@@ -22,7 +22,7 @@ type scenario struct {
 	socket    bool                    // the load connects to a unix socket
 	slow      *Server                 // delays before the first server; nil: none
 	hoard     bool                    // other clients send large requests and read no replies
-	cut       bool                    // the measurement ends after its time, even if some requests have no reply yet
+	cut       bool                    // the measurement ends after the planned time, even if some requests have no reply yet
 	only      string                  // name of the only peer that runs it; empty: all
 	floor     bool                    // if only is set: run the scenario on plain memcached, too
 	filled    bool                    // the keys are already written

@@ -217,7 +217,7 @@ func parseStrace(text string) (map[string]int64, error) {
 
 // abandon ends a tracer that did not start counting.
 func abandon(cmd *exec.Cmd, err error, said *lastWords) error {
-	_ = cmd.Process.Kill() // it may have ended already
+	_ = cmd.Process.Kill() // the process may have ended already
 	_ = cmd.Wait()
 	return fmt.Errorf("%w; %s", err, said)
 }

@@ -21,7 +21,7 @@ type Wakeups struct {
 	Woken  time.Duration // being woken in this way, including falling asleep
 	Nap    time.Duration // sleeping until a timer ends the sleep
 	NapFor time.Duration // requested length of that sleep
-	Napped time.Duration // its real length
+	Napped time.Duration // real length of that sleep
 }
 
 // MeasureWakeups measures each operation n times, on two CPUs.

@@ -321,7 +321,7 @@ func (f *drillFlags) showProgress(errs io.Writer) (done func()) {
 	if f.asJSON || !cli.OnTerminal(errs) {
 		return func() {}
 	}
-	errs = cli.Terminal(errs) // it moves the cursor
+	errs = cli.Terminal(errs) // the progress line moves the cursor
 	var last time.Time
 	f.Progress = func(p Progress) {
 		if now := time.Now(); now.Sub(last) >= 200*time.Millisecond {

@@ -15,7 +15,7 @@ import (
 // tenth is a delete.
 type key struct {
 	name  string
-	size  int // approximate size of its values
+	size  int // approximate size of the key's values
 	owner int // index of the client that writes it
 
 	mu    sync.Mutex

@@ -56,7 +56,7 @@ func (k *lock) take(t *traffic, c *client, who string) (got *held) {
 	default:
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		if k.now() != key { // it was replaced in between
+		if k.now() != key { // the lock's key was replaced in between
 			t.tally.count(began, good, "")
 			return nil
 		}

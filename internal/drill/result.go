@@ -48,7 +48,7 @@ type Result struct {
 	Example string `json:"example,omitempty"` // an error that a client got; preferably a stale or wrong read
 
 	Others  []string `json:"other_servers,omitempty"` // other servers that were not up before or during the drill, and why
-	failed  []string // those of Others that were up before
+	failed  []string // the servers in Others that were up before
 	failing string   // last failure, if the server came back but requests failed until the end
 	Unseen  int      `json:"unseen,omitempty"` // queries of the servers' state that the control API did not answer
 
@@ -168,7 +168,7 @@ func (t *tally) inSteps() []int {
 }
 
 // counted returns the counts since begin, and the times of the first and last failure.
-// These are zero if there was none.
+// The times are zero if there was no failure.
 func (t *tally) counted() (r *Result, first, last time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

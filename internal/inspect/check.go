@@ -349,8 +349,9 @@ func guardText(g *table.GuardSettings) string {
 	return text + fmt.Sprintf(" wait up to %v; then it is %s", g.Wait, over)
 }
 
-// tagsText describes the tags of a route. With a suffix, it also computes how long keys can
-// be, because a key, the suffix and the names of tags share the longest bytes of a key.
+// tagsText describes the tags of a route. If clients name tags in the key, behind a suffix
+// (TagSettings.Suffix), it also says how long keys can be: a key, the suffix and the names of
+// its tags have at most `longest` bytes together.
 func tagsText(tags *table.TagSettings, longest int) string {
 	switch {
 	case tags == nil:

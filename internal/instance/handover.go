@@ -139,7 +139,7 @@ func (r *Instance) offerSockets() (socket string, err error) {
 	return r.handover.offer(r.listeningSockets, func(done func()) {
 		select {
 		case r.handed <- done:
-		case <-r.closed: // it is stopping, and has not removed any file
+		case <-r.closed: // the instance is stopping, and has not removed any file
 			done()
 		}
 	})

@@ -376,7 +376,7 @@ func (t *takeover) ready(signals <-chan os.Signal, late func()) error {
 		line, _ := in.ReadString('\n') // "": the old process has ended
 		said <- line
 	}()
-	t.conn.Write([]byte("ready\n")) // if this fails, the answer says why
+	t.conn.Write([]byte("ready\n")) // an error is ignored: if the old process has ended, the goroutine above reads ""
 	slow := time.NewTimer(lateAfter)
 	defer slow.Stop()
 	for {

@@ -57,7 +57,7 @@ type Instance struct {
 	adminAt       config.Address // as spelled in the configuration
 	taken         *takeover      // sockets received from another instance; nil: none
 	handover      handoverSocket // where the next process receives the sockets
-	waiting       atomic.Bool    // it has the sockets of another process, which has not stopped accepting yet
+	waiting       atomic.Bool    // this instance has the sockets of another process, which has not stopped accepting yet
 
 	files    uint64 // limit of open files when limits.clients was fitted
 	stopping atomic.Bool
@@ -453,8 +453,8 @@ func limitMemory(f *config.File) {
 }
 
 // beside is the memory in bytes that the runtime may use in addition to 1.25 times
-// limits.memory. It is half of what the example configuration grants, because the
-// program itself is resident, too.
+// limits.memory. The example configuration says that a container needs 64 MiB in
+// addition. This is half of it; the other half is for the memory of the program itself.
 const beside = 32 << 20
 
 // poolsEvery is the interval at which servers are asked which pools eject them. Tests

@@ -59,7 +59,7 @@ new one starts as usual. Both must run as the same user; each verifies the other
 					if err = r.confirm(signals); err != nil {
 						err = takeOverError(f, err)
 						taken.conn.Close()
-						r.Stop(signals, 0) // clients that it has accepted get their answers
+						r.Stop(signals, 0) // clients that this process has accepted get their replies
 					}
 				}
 				taken.close()

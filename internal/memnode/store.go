@@ -38,8 +38,8 @@ type item struct {
 	value   []byte
 	cas     uint64
 	flags   uint32
-	expires uint32 // second of expiry; 0 is never
-	used    uint32 // second of the last store, or of the last read except the first
+	expires uint32 // time of expiry, in seconds; 0: never
+	used    uint32 // time, in seconds, of the last store or read; the first read of the item does not count
 	marks   marks
 }
 

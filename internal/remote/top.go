@@ -90,8 +90,8 @@ func (f *topFlags) check(windowed bool) error {
 	return nil
 }
 
-// printOnce prints one screen, or the object from which it is drawn. It also returns an
-// error if the pool's health is not good.
+// printOnce prints one screen, or its data as JSON (f.asJSON). It also returns an error
+// if the pool's health is not good.
 func (f *topFlags) printOnce(ctx context.Context, c *admin.Client, out io.Writer) error {
 	now, err := c.Now(ctx, f.pool, f.window)
 	if err != nil {

@@ -413,7 +413,7 @@ func value(v *float64) float64 {
 	return *v
 }
 
-// signOf returns the sign of a state.
+// signOf returns the symbol (●, ◇, …) that the screen shows for a server in a state.
 func signOf(state string) string {
 	switch state {
 	case live.Up:

@@ -140,7 +140,8 @@ func (w *writing) put(is *live.Traced, log *slog.Logger) bool {
 	return err == nil
 }
 
-// mostLetters is about how many bytes of letters a key has in one line.
+// mostLetters limits, approximately, the bytes of event letters (see live.Stories) that one line has
+// for a key.
 const mostLetters = 4000
 
 // Lines returns the complete lines to append to a file: a key and what has

@@ -15,7 +15,7 @@
 //
 // Each byte of the fuzzer's input is one choice in a stream. A stream is sent in
 // rounds, and each round in pieces of random size. A round ends when both sides
-// have replied. Later rounds use cas uniques from earlier replies. After the last
+// have replied. Later rounds use cas tokens from earlier replies. After the last
 // round, the client closes its half of the connection.
 //
 // # Where the replies may differ

@@ -16,7 +16,7 @@ import (
 )
 
 // FuzzFrames is FuzzTwin for a client of the binary protocol. Both sides must
-// return the same frames, except for cas uniques. These must be present in both
+// return the same frames, except for cas tokens. These must be present in both
 // replies or in neither, and they must be usable.
 func FuzzFrames(f *testing.F) {
 	addStreams(f, rand.NewPCG(2, 18), 10, len(framed), 20, 300)
@@ -168,7 +168,7 @@ type frames struct {
 	plain, proxy *side
 	sent         []string
 	opaque       uint32
-	cas          map[string][2]uint64 // by key: the last cas unique of each side
+	cas          map[string][2]uint64 // by key: the last cas token of each side
 }
 
 func runFrames(t *testing.T, data []byte) {

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// casMark is replaced by a cas unique from an earlier reply.
+// casMark is replaced by a cas token from an earlier reply.
 const casMark = "<CAS>"
 
-// never is a cas unique that no item has.
+// never is a cas token that no item has.
 const never = "7777777777777777777"
 
 // A choice makes decisions from the fuzzer's bytes. When no bytes are left, every
@@ -238,9 +238,9 @@ func (c *client) metaGet() command {
 
 func (c *client) metaSet() command {
 	k := c.metaKey(c.of(madeByGet, madeByNumber))
-	late := "C1 I" // lower than any unique in a reply
+	late := "C1 I" // lower than any cas token in a reply
 	if c.copies {
-		late = "I" // with copies, uniques are not in order, so none is lower
+		late = "I" // with replicas, cas tokens are not in order, so none is lower
 	}
 	words := c.of("", "T1000", "F7 T0", "ME", "MA", "MP", "MR", "MS", "C"+casMark, late, "C"+casMark+" MR", "ME q", "q", "c", "MA N1000")
 	if !k.made {

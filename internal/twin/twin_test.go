@@ -30,7 +30,7 @@ const longest = 250
 type side struct {
 	name string
 	net.Conn
-	cas    string // last cas unique in a reply
+	cas    string // last cas token in a reply
 	answer []byte // reply to the current round
 }
 
@@ -78,7 +78,7 @@ func (s *side) hear(barrier string) error {
 			return err
 		}
 	}
-	// Use the cas unique of the greatest key, because the replies arrive in any
+	// Use the cas token of the greatest key, because the replies arrive in any
 	// order.
 	greatest := ""
 	for _, m := range told.FindAllSubmatch(s.answer, -1) {

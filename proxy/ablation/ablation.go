@@ -17,8 +17,8 @@ type Set struct {
 	Departed   bool // a server that a reload adds back keeps the state that it had when it was removed
 
 	// Stampede protection and tags (package guard).
-	Late        bool // a miss after a wait that timed out is not recorded
-	Failed      bool // a miss that replaces an error of the servers is not recorded
+	Late        bool // a miss after a wait that timed out is not remembered, so the client's set is not bound
+	Failed      bool // a miss that replaces an error of the servers is not remembered, so the client's set is not bound
 	Life        bool // sets after a miss require the cas that the miss saw, even after another process has started at the server's address
 	Phase       bool // sets after a miss require the cas that the miss saw, even after the key has moved to another server
 	Touch       bool // touch does not check whether the item is a placeholder

@@ -19,12 +19,12 @@ import (
 type ClientState struct {
 	ID       uint64     `json:"id"` // counts clients since the start
 	Address  string     `json:"address"`
-	Listener string     `json:"listener"` // the one that it has connected to
+	Listener string     `json:"listener"` // the listener to which the client has connected
 	AgeMS    int64      `json:"age_ms"`
-	IdleMS   int64      `json:"idle_ms"` // since it last sent something
+	IdleMS   int64      `json:"idle_ms"` // since the client last sent something
 	Requests uint64     `json:"requests"`
-	In       uint64     `json:"bytes_in"`  // from it
-	Out      uint64     `json:"bytes_out"` // to it
+	In       uint64     `json:"bytes_in"`  // from the client
+	Out      uint64     `json:"bytes_out"` // to the client
 	InFlight int        `json:"in_flight"` // commands without a reply
 	Held     int64      `json:"held"`      // memory in bytes that Ringside uses for it
 	Waits    *WaitState `json:"waits,omitempty"`
@@ -41,7 +41,7 @@ type WaitState struct {
 // ClientsAnswer is the reply to GET /control/clients.
 type ClientsAnswer struct {
 	All     int           `json:"all"`     // number of all clients
-	Clients []ClientState `json:"clients"` // the first ones in the order
+	Clients []ClientState `json:"clients"` // the first clients in the order of the parameter sort; their number is the parameter limit
 }
 
 // Limits of a reply: a hundred thousand clients would be tens of megabytes.

@@ -27,8 +27,8 @@ type connections struct {
 // connection is the state of one connection. Its fields are guarded by connections.mu.
 type connection struct {
 	waits bool      // no request is in progress
-	since time.Time // when it began to wait
-	spare bool      // it serves health probes only
+	since time.Time // when the connection began to wait
+	spare bool      // the connection serves health probes only
 }
 
 // The limits of connections.

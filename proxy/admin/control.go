@@ -359,7 +359,7 @@ type Invalidated struct {
 	Pool    string `json:"pool"`
 	Server  string `json:"server"`
 	Done    bool   `json:"done"`
-	Skipped bool   `json:"skipped,omitempty"` // it is out, and will be flushed before it serves reads
+	Skipped bool   `json:"skipped,omitempty"` // the server is out, and will be flushed before it serves reads
 	Why     string `json:"why,omitempty"`     // the error; empty: it is done
 }
 

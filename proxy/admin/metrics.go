@@ -16,7 +16,7 @@ import (
 type metric struct {
 	name, help, kind string
 	labels           []string // in the order of their values in calls
-	sorted           []int    // the order in which they are written: by name
+	sorted           []int    // the order in which the labels are written: by name
 	at               int      // its index in all
 }
 

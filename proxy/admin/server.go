@@ -77,7 +77,7 @@ type Server struct {
 	sampler *live.Sampler
 	leaving context.Context // ends when Shutdown begins
 	leave   context.CancelFunc
-	token   string // a page must send it to change something
+	token   string // a page must send this token to change something
 	http    http.Server
 	conns   connections
 	limit   link.LogLimit // of log lines from net/http

@@ -152,7 +152,7 @@ type HoldList struct {
 // HeldClient is an entry of a HoldList.
 type HeldClient struct {
 	Session *Session
-	Until   int64 // the Session.HoldUntil at that time; if it differs now, the output was flushed in between
+	Until   int64 // Session.HoldUntil when the client was added; if it differs now, the output was sent in between
 }
 
 // Add adds s to the end of the list.
@@ -171,7 +171,7 @@ func (h *HoldList) Due() int64 {
 		if c := &h.List[h.First]; c.Session.HoldUntil == c.Until {
 			return c.Until
 		}
-		h.First++ // it was flushed in between
+		h.First++ // the client's output was sent in between
 	}
 	h.List, h.First = h.List[:0], 0
 	return link.Never

@@ -48,8 +48,8 @@
 // # A client of the binary protocol
 //
 // Its frames are converted to text or meta requests, and the replies back to frames: package
-// frame. Consecutive quiet gets are one exchange, and each server gets one multi-key read.
-// Their values are sent in request order: see batch.
+// wire/binary. Consecutive quiet gets are one exchange, and each server gets one multi-key read.
+// Their values are sent in request order: see the type batch.
 //
 // # Limits
 //

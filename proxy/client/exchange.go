@@ -19,7 +19,7 @@ import (
 //	parse ► Exchange ► Attempt, Attempt … ► finish ► reply in the client's order
 //
 // Only the first exchange of a session writes to the client. Parts of a multi-get write as
-// their replies arrive, but never into the middle of a value: see streams.
+// their replies arrive, but never into the middle of a value: see the type streams.
 type Exchange struct {
 	e       *Clients
 	Session *Session  // nil when the client is gone: replies are discarded
@@ -29,7 +29,7 @@ type Exchange struct {
 	dialect   wire.Dialect
 	Flags     wire.Flags
 	frames    framed        // only used for a binary client
-	endsGroup bool          // it is the last request in one read of the client's socket
+	endsGroup bool          // this is the last request in one read of the client's socket
 	Settled   bool          // the reply is complete
 	ended     bool          // the END of a read was sent with its last VALUE
 	Outcome   stats.Outcome // preliminary until the reply is complete
@@ -38,7 +38,7 @@ type Exchange struct {
 	Start     int64         // when the request was parsed, on the loop's clock
 
 	MissErrors bool // a read that no server could answer is sent as a miss, not as the error
-	cut        bool // its reply ends in the middle of a value, and the client connection with it
+	cut        bool // the reply ends in the middle of a value, and the client connection with it
 
 	Out       link.Queue   // the reply, while the exchange is not the first one
 	Rest      []byte       // keys of a read that were not requested yet: the command, then each key after a space; empty: none
@@ -50,7 +50,7 @@ type Exchange struct {
 	Miss      []byte       // of an mg: the line for a miss; of a binary client: the key in its reply
 	ErrLine   []byte       // a server's error line, sent instead of END; empty: none
 	InOrder   *inOrder     // stores the values until they can be sent in the order of the keys; nil: they are sent as they arrive
-	Lookup    *near.Lookup // its use of the near cache; nil: none
+	Lookup    *near.Lookup // the exchange's use of the near cache; nil: none
 
 	tally
 	gathering
@@ -58,7 +58,7 @@ type Exchange struct {
 
 // gathering is for a command that is sent to every server.
 type gathering struct {
-	Gather        Gather // combines the replies of the servers; nil: it is no such command
+	Gather        Gather // combines the replies of the servers; nil: the command is not sent to every server
 	GatheredBytes int    // size of the replies that Gather stores
 }
 
@@ -384,7 +384,7 @@ func (x *Exchange) kept() int {
 	return n
 }
 
-// orphan detaches x from a client that is gone. x is freed when its parts have finished.
+// orphan detaches x from a client that is gone. x is freed when all its shares have finished.
 func (x *Exchange) orphan() {
 	x.drop()
 	if x.InOrder != nil && x.InOrder.batch != nil {

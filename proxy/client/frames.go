@@ -34,7 +34,7 @@ func (s *Session) parseFrames() {
 			return
 		}
 		login := s.unknown || e.Frame.Op == wire.Auth
-		if login && s.Tail != nil { // it is answered synchronously
+		if login && s.Tail != nil { // a login is answered synchronously, so the replies before must be complete
 			s.stall()
 			return
 		}
@@ -160,7 +160,7 @@ func (x *Exchange) emitFrames(a *upstream.Attempt, b []byte) {
 		e.framed = x.frames.head.AppendStats(e.framed, b, statusOf(x.Outcome))
 		q.Append(&e.Buffers, e.framed)
 		return
-	case wire.Quit: // no server has replied to it
+	case wire.Quit: // no server has replied to the quit
 		*r = wire.Reply{Kind: wire.OK}
 	default:
 		_, err = wire.NextReply(x.Op, x.dialect, b, r)

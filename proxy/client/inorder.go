@@ -241,7 +241,7 @@ func (x *Exchange) failPlace(at int32) {
 	}
 	e := x.e
 	e.Line = wire.AppendServerError(e.Line[:0], x.trouble)
-	_, _ = wire.NextReply(x.Op, x.dialect, e.Line, &e.framedReply) // it is a SERVER_ERROR
+	_, _ = wire.NextReply(x.Op, x.dialect, e.Line, &e.framedReply) // can't fail: the line is a SERVER_ERROR
 	x.refusePlace(at, &e.framedReply, e.Line)
 }
 

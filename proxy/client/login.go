@@ -27,14 +27,14 @@ const (
 // identity is the login state of a client.
 type identity struct {
 	users    *table.Users // the users of its listener; nil: no login is needed
-	unknown  bool         // it must log in before its requests are handled
-	stepping bool         // it has started a SASL login, which continues in the next frame
+	unknown  bool         // the client must log in before its requests are handled
+	stepping bool         // the client has started a SASL login, which continues in the next frame
 	user     table.UserID // valid after the login
-	loginBy  int64        // when it is closed if it has not logged in; on the loop's clock
+	loginBy  int64        // when the client is closed if it has not logged in; on the loop's clock
 
 	wrong    int    // failed logins in a row
 	answerAt int64  // when the reply to the last failed login is sent; 0: no such reply is due
-	answer   []byte // that reply
+	answer   []byte // the reply that is sent at answerAt
 }
 
 // RequireLogin makes s reject all requests until the client has logged in as one of these

@@ -35,15 +35,15 @@ const (
 // pacing decides whether a client may send more requests now, and for how many keys.
 type pacing struct {
 	Stalled bool // parsing stopped at a limit, or at a flush_all
-	waking  bool // it is in Clients.ToWake
+	waking  bool // the client is in Clients.ToWake
 
 	turn   turn   // the work that the client may still use in this wakeup
 	round  uint64 // the wakeup of turn
 	more   int    // keys in flight beyond the first of each command: see Exchange.AddWork
-	window int    // keys that it may have in flight; 0: not paced, so limits.in_flight applies
-	before uint64 // value of made when the window was last set
-	rests  int    // number of its exchanges with keys that were not requested yet
-	bulky  bool   // it should use the connections of bulky clients
+	window int    // keys that the client may have in flight; 0: not paced, so limits.in_flight applies
+	before uint64 // result of Session.made when window was last set
+	rests  int    // number of the client's exchanges with keys that were not requested yet
+	bulky  bool   // the client should use the connections of bulky clients
 }
 
 // behind reports whether the client does not read its replies. The parameter `more` is the size
@@ -95,7 +95,7 @@ func (s *Session) MayGoOn() bool {
 		return len(s.Head.Rest) > 0 && s.Head.Waiting == 0
 	case s.window > 0 && s.InFlight > min(s.window, l.InFlight)/2:
 		return false
-	case s.Tail != nil && s.Tail.Op == wire.Stats: // see fenced
+	case s.Tail != nil && s.Tail.Op == wire.Stats: // nothing is parsed until the reply is complete: see Session.fenced
 		return false
 	}
 	return s.InFlight+s.more <= s.e.inFlight()/2

@@ -17,7 +17,7 @@ import (
 
 // activity counts what a client has done so far.
 type activity struct {
-	since, Last int64 // when it connected; when it last sent something, or could continue after a stall; in nanoseconds on the loop's clock
+	since, Last int64 // when the client connected; when it last sent something, or could continue after a stall; in nanoseconds on the loop's clock
 	requests    uint64
 }
 
@@ -43,7 +43,7 @@ func (s *Session) waits() stats.Wait {
 		return wait(stats.Client, "the client to take %d bytes of its answers", s.Out.Size+s.Handed)
 	case s.unknown:
 		return wait(stats.Login, "the client to say who it is")
-	case s.Head != nil: // it waits for servers, or for its other commands on the key
+	case s.Head != nil: // the client waits for servers, or for its other commands on the key
 		return stats.Wait{}
 	case s.Swallow > 0:
 		return wait(stats.Command, "%d more bytes of a command that was refused", s.Swallow)
@@ -81,7 +81,7 @@ type Slow struct {
 	Key           []byte // as the client knows it; if there are several, the first
 	Keys          int
 	Server, Phase string
-	Why           string // why it has failed; empty: it was answered
+	Why           string // why the request has failed; empty: it was answered
 }
 
 // Slow reports whether x has taken long enough to count as slow.

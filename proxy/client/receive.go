@@ -235,7 +235,7 @@ func (x *Exchange) More(c *upstream.Conn, a *upstream.Attempt, b []byte, last bo
 	switch {
 	case x.Flags&wire.Binary != 0: // after BeginValue
 		return x.frames.More(c, a, b, last)
-	case x.InOrder != nil: // there was no room to store it
+	case x.InOrder != nil: // there was no room to store the value
 		return 0
 	}
 	if q := x.dest(a); q == nil {

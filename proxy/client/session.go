@@ -20,14 +20,14 @@ const longLine = 2048
 type Session struct {
 	link.Link
 	e       *Clients
-	Handler Handler // of its listener: handles its requests
+	Handler Handler // of the client's listener: handles the client's requests
 	ID      uint64  // unique over all loops, because another loop may execute its tasks; may have the bit upstream.Bulky
 
 	identity
 
 	Head, Tail *Exchange // the client's commands without a complete reply, in request order; only the reply to Head is written to Out
-	InFlight   int       // number of exchanges in that list
-	Tasks      int       // number of parts in that list that tasks answer
+	InFlight   int       // number of exchanges from Head to Tail
+	Tasks      int       // number of shares of the exchanges from Head to Tail that tasks answer
 	Reads      []uint64  // key hashes of reads in flight that need no task, on routes where other commands use tasks: see package task
 	Companion  Observer  // is notified when the client sends a request before its earlier ones are answered, and when it leaves; nil: nothing is notified
 
@@ -37,11 +37,11 @@ type Session struct {
 
 	pacing
 
-	spoken    bool  // it has sent something
-	binary    bool  // its first byte was that of a binary frame
+	spoken    bool  // the client has sent something
+	binary    bool  // the client's first byte was that of a binary frame
 	ended     bool  // the client has closed its sending side; what it sent is still handled
 	Quitting  bool  // no more input is handled; it is closed when all is answered and sent
-	reset     bool  // it is closed with a reset, so that the client does not consider its data complete
+	reset     bool  // the connection is closed with a reset, so that the client does not consider its data complete
 	ready     bool  // Out may be sent now
 	Whole     bool  // Out has the end of a reply
 	Owes      bool  // Out has the end of a reply that the client waits for: a request after it was sent without that reply
@@ -257,7 +257,7 @@ func (s *Session) idleUntil() (at int64, count *uint64) {
 	l, c := s.e.Limits, &s.e.Count
 	at = link.Never
 	switch {
-	case s.Quitting && s.Head == nil && l.Unfinished > 0: // it does not read its replies
+	case s.Quitting && s.Head == nil && l.Unfinished > 0: // the client does not read its replies
 		return s.Last + int64(l.Unfinished), &c.UnfinishedClosed
 	case s.Quitting:
 		return at, nil

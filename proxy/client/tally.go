@@ -13,8 +13,8 @@ import (
 // tally has what an exchange counts when it ends.
 type tally struct {
 	Keys, Hits int                  // of a read: keys requested, and keys found
-	asked      int                  // number of its keys with a route, so far
-	Route      *stats.RouteCounters // of its key, or of its first key with a route; those of the loop if the route was removed; nil: there is none
+	asked      int                  // number of the command's keys with a route, so far
+	Route      *stats.RouteCounters // of the command's key, or of its first key with a route; those of the loop if the route was removed; nil: there is none
 	several    *shares              // of a read with keys of several routes; nil: all have the same route
 }
 

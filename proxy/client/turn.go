@@ -33,7 +33,7 @@ const (
 // turn is an amount of work that may still be done.
 type turn struct{ keys, bytes int }
 
-// over reports whether nothing is left.
+// over reports whether the keys or the bytes of the turn are used up.
 func (t *turn) over() bool { return t.keys|t.bytes < 0 }
 
 // beginTurn sets how much work the loop may do for s in this wakeup, unless that is already set.
@@ -109,7 +109,7 @@ func (e *Clients) Resume() {
 	i, keep := 0, 0
 	for ; i < len(e.ToWake) && !e.Spent(); i++ { // may grow: a parsed request can be answered at once
 		s := e.ToWake[i]
-		if s.beginTurn(); s.turn.over() && !s.Closed { // it had its turn in this wakeup
+		if s.beginTurn(); s.turn.over() && !s.Closed { // the client had its turn in this wakeup
 			e.ToWake[keep] = s
 			keep++
 			continue

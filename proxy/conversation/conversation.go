@@ -70,8 +70,8 @@ import (
 //	s1 is OUT       the keepers of its pools have put s1 into that phase; SUSPECT: they suspect it
 //	s1 unleased     the keepers' leases on s1 have expired; leased: they have leases again, which
 //	                do not expire; leased 500ms: they expire after this time
-//	s1 known 1s     for this time no other instance is more than one phase ahead, as far as s1
-//	                decides it
+//	s1 known 1s     for this time no other instance is more than one phase ahead of the view,
+//	                as far as keys of s1 depend on it (View.SetKnownUntil)
 //	s1 outby 500ms  the keepers expect that s1, which is LEAVING, is OUT after this time
 //	s1 foreign      its pool's record was written with another list of servers
 //	s1 gone         no server of its pool has replied for a long time; back: one does again

@@ -37,7 +37,7 @@ type Endpoint struct {
 	loop   *proxy.Engine // the loop that has its connection; nil: the first one
 	greet  bool          // of a server: it has not read the greeting yet, the version request with which Ringside begins each connection
 	unsent int           // number of bytes that the socket has accepted and that are still in the kernel
-	ready  bool          // it has sent a reply that the driver has not read
+	ready  bool          // the endpoint has sent a reply that the driver has not read
 
 	version   string     // of a server; empty: Harness.Release
 	OldServer *OldServer // replies to all requests; nil: the file has the replies

@@ -19,18 +19,18 @@ import (
 	"ringside/proxy/wire"
 )
 
-// sum has the increments of one counter since the last flush to its server.
+// sum has the increments of one counter since they were last sent to its server.
 type sum struct {
-	id       string // its key in Counters.sums
+	id       string // the key of this sum in Counters.sums
 	listener string
 	client   []byte         // the key, as clients know it
 	route    *routing.Route // the route of the key
 	hash     uint64
 
-	warm     bool   // known is from a reply of the server, and that reply is younger than the interval
+	warm     bool   // the value in the field known is from a reply of the server that is younger than the interval
 	known    uint64 // the counter's value in the last reply of the server
-	inFlight uint64 // increments in a flush without a reply so far
-	pending  uint64 // increments after that
+	inFlight uint64 // increments that were sent, and have no reply so far
+	pending  uint64 // buffered increments: those after inFlight
 	counted  uint64 // number of commands in pending
 	since    int64  // when the first increment in pending arrived
 	at       int64  // when pending is sent to the server; if pending is 0, the sum is dropped then
@@ -38,8 +38,8 @@ type sum struct {
 
 	ending  bool         // the table no longer buffers this key: its increments are sent, and the sum is dropped
 	readers int          // number of reads in progress
-	alone   bool         // another command or a flush is in progress
-	queue   []*task.Task // commands that wait for it
+	alone   bool         // a command that must run alone, or the sending of the increments, is in progress
+	queue   []*task.Task // commands that wait until alone is false
 }
 
 const (
@@ -53,7 +53,7 @@ const (
 	most = 1 << 63
 )
 
-// schedule is a heap of sums by the time of their flush, earliest first.
+// schedule is a heap of sums by the time at which they are sent (sum.at), earliest first.
 type schedule []*sum
 
 func (s schedule) Len() int { return len(s) }
@@ -99,7 +99,7 @@ func (e *Counters) leadBuffered(t *task.Task) bool {
 		e.release(s)
 	case adds && s.warm && s.pending < most:
 		s.add(e, t)
-	case s.alone || !reads && s.readers > 0 || reads && s.pending > 0 && s.at <= e.Now+busyLook: // a due flush runs before more reads
+	case s.alone || !reads && s.readers > 0 || reads && s.pending > 0 && s.at <= e.Now+busyLook: // if it is time to send the buffered increments, they are sent before more reads
 		if len(s.queue) >= maxWaiting {
 			t.Fail("too many commands wait on this key", stats.QueueFull)
 			return true
@@ -230,7 +230,7 @@ func withSum(t *task.Task, r *upstream.Result, more uint64) *upstream.Result {
 		return r
 	}
 	n, err := strconv.ParseUint(string(bytes.TrimRight(rep.Body.Of(r.Bytes), " ")), 10, 64)
-	if err != nil { // it is not a number
+	if err != nil { // the value is not a number
 		return r
 	}
 	number := strconv.AppendUint(nil, n+more, 10)
@@ -272,7 +272,7 @@ func (e *Counters) release(s *sum) {
 	}
 }
 
-// plan sets the time of the next flush of s.
+// plan sets the time at which s is sent next.
 func (e *Counters) plan(s *sum, at int64) {
 	if s.at = at; s.index < 0 {
 		heap.Push(&e.schedule, s)
@@ -282,8 +282,8 @@ func (e *Counters) plan(s *sum, at int64) {
 	e.At(link.CounterTimer, e.schedule[0].at)
 }
 
-// interval returns the time between two flushes of s. It differs from the route's value by up
-// to a tenth, so that not all sums are flushed at once.
+// interval returns the time after which s is sent again. It differs from the route's value by up
+// to a tenth, so that not all sums are sent at once.
 func (s *sum) interval() int64 {
 	every := int64(s.route.Buffer.Every)
 	return every + every*(int64(s.hash%201)-100)/1000
@@ -323,7 +323,7 @@ func (e *Counters) Flush() {
 	}
 }
 
-// flush sends the increments to the server, and then calls the function `then`. A flush that may
+// flush sends the increments to the server, and then calls the function `then`. A request that may
 // have reached the server is never sent again, because it may have counted.
 func (s *sum) flush(e *Counters, then func()) {
 	counted, since := s.counted, s.since
@@ -391,7 +391,7 @@ func (e *Counters) Owing() bool {
 }
 
 // Rebind assigns the routes of a new table to the sums. If the key of a sum is no longer buffered,
-// the sum is flushed at once.
+// the sum is sent at once.
 func (e *Counters) Rebind() {
 	for _, id := range slices.Sorted(maps.Keys(e.sums)) {
 		s := e.sums[id]
@@ -401,7 +401,7 @@ func (e *Counters) Rebind() {
 		}
 		if rt == nil || rt.Buffer == nil || len(s.client) <= len(rt.Strip) {
 			s.ending, s.warm = true, false
-			e.plan(s, e.Now) // with the route that it had
+			e.plan(s, e.Now) // with the route that s had
 			continue
 		}
 		s.route = rt

@@ -20,7 +20,7 @@ import (
 type Counters struct {
 	*task.Tasks
 	sums     map[string]*sum // by pool and key
-	schedule schedule        // those of sums that are to be flushed
+	schedule schedule        // the elements of sums that are to be sent
 	Draining bool            // the process ends, so nothing is buffered any more
 }
 
@@ -57,8 +57,8 @@ func (e *Counters) count(t *task.Task, patient bool, then func(r *upstream.Resul
 	c.Begin(t)
 }
 
-// Counts reports whether r increments or decrements, and does not say itself how to create a
-// missing key.
+// Counts reports whether r is an increment or decrement that leaves it to the route how to create a
+// missing key: it has no flag N, J or C.
 func Counts(r *wire.Request) bool {
 	says := r.Letters.Has('N') || r.Letters.Has('J') || r.Letters.Has('C')
 	return (r.Op == wire.Incr || r.Op == wire.Decr) && !(r.Dialect == wire.Meta && says)
@@ -114,7 +114,7 @@ func (c *creation) create(t *task.Task) {
 		case rep.Kind == wire.ClientError && t.Rule != nil: // the request found a value that was stored in between, or the placeholder of a repair
 			c.why = "server: " + string(rep.Line.Of(r.Bytes))
 			t.Loop.Park(t, min(t.Deadline, t.Loop.Now+task.ParkedLook), func() uint64 { return 0 })
-		case task.Missed(r) && t.Rule != nil: // one of several replicas was lost while the counter was created
+		case task.Missed(r) && t.Rule != nil: // a replicated key: a replica lost the item while the counter was created, so this request missed
 			c.why = "the counter comes and goes"
 			t.Loop.Park(t, min(t.Deadline, t.Loop.Now+task.ParkedLook), func() uint64 { return 0 })
 		case !rep.Kind.Answered():

@@ -16,15 +16,15 @@
 // # Buffered increments
 //
 // A route may have a buffer. One loop then handles all commands on a key, and keeps the sum of
-// the increments since the last flush to the server:
+// the increments since they were last sent to the server:
 //
 //	cold      there is no reply of the server younger than the interval: incr is sent to it
 //	warm      incr is added to the sum, and answered from the known value
 //	in flight the sum is being sent; new increments start the next sum
 //
-// Reads may run together. Everything else runs alone: a flush, or a command that needs the
-// exact number. A flush without a reply may have counted, so it is not sent again. It is only
-// sent again if no server has received a byte of it (Result.Unsent).
+// Reads may run together. Everything else runs alone: the request that sends the sum, or a
+// command that needs the exact number. A sum that was sent and has no reply may have counted. So
+// it is only sent again if no server has received a byte of the request (Result.Unsent).
 //
 // # Guarantees
 //
@@ -33,7 +33,7 @@
 //   - A decr of a missing key creates it with initial.
 //   - If a client says itself how to create the counter (N or J of ma), or which version it
 //     must have (C), its command is sent unchanged.
-//   - A repair of replicas puts an empty item in the place of a value for a moment. This item
+//   - A repair of replicas replaces a value by an empty item for a moment. This item
 //     is not incremented: the command waits for the value, until its deadline.
 //
 // # Limits

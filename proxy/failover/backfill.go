@@ -40,7 +40,7 @@ type fillOutcome uint8
 const (
 	fillUnsure  fillOutcome = iota // a server did not reply
 	fillThere                      // the key is at its own server, by this backfill or another write
-	fillNowhere                    // neither server has it
+	fillNowhere                    // neither server has the key
 	fillForeign                    // the substitute server has nothing, and the key's own has the placeholder of another instance
 	fillLate                       // the phases have changed since the backfill began, or may have changed
 )

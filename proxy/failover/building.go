@@ -17,7 +17,7 @@ import (
 type class uint8
 
 const (
-	blind   class = iota // replaces or removes the placeholder, or only reads it
+	blind   class = iota // the command replaces or removes the placeholder, or only reads it
 	guarded              // would treat the placeholder as a value, and the reply would not show that: replace, append, prepend, md I
 	makes                // like guarded, and creates a missing item: ms MA with N
 	counts               // gets the error that the placeholder is no number: incr, decr

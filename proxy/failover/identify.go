@@ -58,7 +58,7 @@ const unsureTime = 2 * time.Second
 // identification is the stats command that identifies the process of a server.
 type identification struct {
 	e     *Keepers
-	c     *upstream.Conn // the connection it is sent on
+	c     *upstream.Conn // the connection on which the request is sent
 	heard int64          // when the server last replied before this connection
 }
 

@@ -30,7 +30,7 @@ import (
 type Agent struct {
 	Pool     string
 	Servers  []table.Target       // the pool's servers, then those of its gutter
-	failover table.Failover       // the settings that it was created with
+	failover table.Failover       // the settings with which the agent was created
 	print    string               // fingerprints of the placements of the pool and its gutter
 	departed map[string]departure // servers that reloads have removed from the pool, by name
 
@@ -101,7 +101,7 @@ func Publish(t *table.Table, old *Published, seed uint64, without ablation.Set) 
 			w = before
 		default:
 			if w.parting.Store(!needed); !needed && from != nil {
-				w.failover = from.failover // instances that have not reloaded yet still have these settings
+				w.failover = from.failover // the failover settings of the former agent: instances that have not reloaded yet still have them
 			}
 			w.start(pool, before, seed, without)
 		}
@@ -111,7 +111,7 @@ func Publish(t *table.Table, old *Published, seed uint64, without ablation.Set) 
 	return l
 }
 
-// Agent returns the agent of a pool by its name.
+// Agent returns the agent, which hosts the keeper, of the pool with a name; nil: it has none.
 func (l *Published) Agent(name string) *Agent {
 	if l != nil {
 		for pool, w := range l.Agents {
@@ -254,7 +254,7 @@ func (l *Published) keepUnflushed(old *Published) {
 		}
 	}
 	for _, pool := range l.Pools {
-		if l.Agents[pool] == nil && l.hasRoute(pool) { // it serves the server as it is, so a later keeper must not take it for one that is out
+		if l.Agents[pool] == nil && l.hasRoute(pool) { // the pool has no keeper, so it uses its servers without a flush: a later keeper must not take them for servers that are out
 			for _, m := range pool.Servers {
 				delete(l.unflushed, address(m))
 			}
@@ -385,7 +385,7 @@ func (e *Keepers) carryOut(w *Agent) {
 type request struct {
 	e      *Keepers
 	w      *Agent
-	member int    // the server it is sent to
+	member int    // index of the server to which the request is sent
 	conn   uint32 // number of a dedicated connection; 0: the server's usual connection
 	close  bool   // closes the dedicated connection after the reply
 }
@@ -395,7 +395,7 @@ type request struct {
 func (e *Keepers) askFor(w *Agent, r health.Request) {
 	m := w.Servers[r.Server]
 	srv := e.ByAddress[m.Network+" "+m.Address]
-	if srv == nil { // a reload has just removed it
+	if srv == nil { // a reload has just removed the server
 		w.firstPing(r.Server, false)
 		w.Keeper.Unanswered(r.ID, true, "no pool names it any more", e.Now)
 		return
@@ -456,7 +456,7 @@ func (e *Keepers) Notify(srv *upstream.Server, what func(k *health.Keeper, serve
 // Registration is a pool that names a server and has a keeper.
 type Registration struct {
 	Pool        string             // the name of the pool
-	Agent       *Agent             // its agent
+	Agent       *Agent             // agent of the pool
 	ServerIndex int                // index of the server at the keeper
 	Bound       *routing.BoundPool // the pool, as this loop has it
 	Copies      bool               // the pool keeps replicas

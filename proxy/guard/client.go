@@ -61,8 +61,8 @@ type missClient struct {
 	ID     uint64
 	Shared atomic.Bool // the client has sent a request before it had the reply to its previous one
 
-	entries atomic.Int64  // number of its entries on all loops
-	keys    atomic.Uint64 // filter of the hashes of its keys; it may have false positives
+	entries atomic.Int64  // number of the client's entries on all loops
+	keys    atomic.Uint64 // filter of the hashes of the client's keys; it may have false positives
 }
 
 // Reachable reports whether a request that is sent on c to the place here, with the cas of o, can

@@ -3,11 +3,12 @@ package guard
 // The rule that decides which set is stored.
 
 // Scope says which sets count as the rebuild after a miss: those of the same connection, or all of
-// the process. The zero Scope is one connection that sends one request at a time.
+// the process. The zero Scope is one connection that sends one request at a time. The comment of a
+// field says whose sets count.
 type Scope struct {
 	Shared    bool // the same connection, on which several threads of the client may send requests
 	AfterMiss bool // the whole process: on this route, each set follows a miss
-	Pooled    bool // none: every set is a write
+	Pooled    bool // nobody's: several clients share the connection, so no set can be matched with a miss, and every set is a write
 }
 
 // one reports whether the scope has at most one outstanding miss of a key.
@@ -48,7 +49,7 @@ type Outcome uint8
 // The outcomes.
 const (
 	Stored  Outcome = iota
-	Refused         // the server did not store it
+	Refused         // the server did not store the set
 	Failed          // no reply was received: the server may still run the set later
 )
 

@@ -114,7 +114,7 @@ func (l *rule) foundOnPrimary(t *task.Task, r *upstream.Result) {
 // FastAnswer is the reply to a get that was sent as an ordinary exchange, without a task
 // (reader.go).
 type FastAnswer struct {
-	*upstream.Result             // nil: there was no reply. The loop of the key sets Server: see arrive
+	*upstream.Result             // nil: there was no reply. The loop of the key sets Server: see FastAnswer.arrive
 	from             string      // network and address of the server
 	Name             []byte      // the key as it was sent to the server
 	Known            stamp.Known // versions of tags that were read together with the value

@@ -271,7 +271,7 @@ func (l *rule) fallen(t *task.Task, r *upstream.Result, s *Item, v stamp.Verdict
 // with tags are not copied between servers, because their versions do not match those of another
 // server. So lent cancels the lease.
 func (l *rule) lent(t *task.Task, what missed) {
-	known, epoch := l.tags.known, l.tags.via // at the key's own server, on which the client will store
+	known, epoch := l.tags.known, l.tags.via // the tag versions and the connection epoch of the key's own server, on which the client will store; the reads below overwrite them
 	rebuild := func() {
 		l.tags.known, l.tags.via = known, epoch
 		l.checkLease(t, what)
@@ -454,7 +454,7 @@ func (l *rule) stamped(t *task.Task) (edits []task.Edit, flags string) {
 
 // compare serves a cas command: it replaces the value only if the value has the client's cas.
 func (l *rule) compare(t *task.Task) {
-	differs := func(exists func()) { // nothing is stored. If the client sees a value, exists answers it
+	differs := func(exists func()) { // stores nothing: calls the function exists to reply if the client sees a value, and replies NOT_FOUND otherwise
 		l.inspectItem(t, func(s *Item, epoch upstream.ConnEpoch) {
 			if l.nothing(t, s, epoch) {
 				l.say(t, wire.NotFound)

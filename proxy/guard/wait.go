@@ -73,7 +73,7 @@ func (g *Guard) hold(t *task.Task, l *rule, seen missed) bool {
 		q.nextAt = g.Now + int64(max(q.jitter(), l.Learned.Usual()/5))
 	}
 	switch here := l.here(t); {
-	case len(q.held) == 0 && !q.asking, here.Copied && here.Seal != 0: // each waiting get reads the key itself, so the newest state can be used for all
+	case len(q.held) == 0 && !q.asking, here.Copied && here.Seal != 0: // no get waits for another place, or the key has replicas and Seal is known: then each waiting get reads the key itself. So the poll may use the newest place for all
 		q.here = here
 	case here.Copied:
 	case q.here != here:

@@ -14,7 +14,7 @@
 //
 //	phase       reads                              mutations
 //	0  IN       the server                         the server
-//	1  LEAVING  miss                               wait if OUT is near (View.OutBy), else fail
+//	1  LEAVING  miss                               wait if OUT comes soon (View.OutBy), else fail
 //	2  OUT      the substitute, key'               the substitute, key'
 //	3  RETURN   the substitute, key'               the substitute, key', and delete on the server
 //	4  WARM     the server, on a miss the          the server, and delete key' on the substitute
@@ -110,7 +110,7 @@
 //     process that started later is as good as empty. A stranger is not detected by a
 //     proxy that did not know the old process, or has not lost its connections since.
 //   - Records are merged by the names of servers. A record keeps its entries about
-//     servers that this proxy does not know. A record with another membership list
+//     servers that this proxy does not know. A record with another server list
 //     suspends the guarantee of Strict for twenty pings, but never causes misses.
 //   - The record also has a hash of the other settings that WAITs depend on: Strict and
 //     Ping (Lease, Request and the mode are in the hash of the list). A record with another

@@ -197,7 +197,7 @@ func (k *Keeper) publish(i int, e entry, why string, now int64) {
 // pingAllNow pings all servers now, so that the latest state is written to them.
 func (k *Keeper) pingAllNow(now int64) {
 	for j := range k.servers {
-		k.servers[j].pingAt = min(k.servers[j].pingAt, now) // their replies contain the cas that is needed to write the records
+		k.servers[j].pingAt = min(k.servers[j].pingAt, now) // the replies to these pings contain the cas that is needed to write the records
 	}
 }
 
@@ -277,7 +277,7 @@ func (k *Keeper) ahead(i int, now int64) (n uint32, why string) {
 	return 0, ""
 }
 
-// settled reports whether all proxies know the number of server i (see waited), and describes for
+// settled reports whether all proxies know the number of server i (see Keeper.waited), and describes for
 // operators what the keeper waits for.
 func (k *Keeper) settled(i int, next string, now int64) bool {
 	done, until := k.waited(i, now)

@@ -38,7 +38,7 @@ const (
 
 type flushing struct {
 	step    flushStep
-	elected bool   // this proxy flushes the server, because it has stored the token there; it tries once for each n
+	elected bool   // this proxy flushes the server, because it has stored the token there; each proxy tries that once for each n
 	fences  int    // number of fences (mn) without a reply yet
 	answer  string // the server's reply to flush_all
 	retryAt int64

@@ -17,7 +17,7 @@ import (
 // the table, then those of its gutter.
 type Server struct {
 	Name    string // stable; identifies the server in the view record
-	Address string // only compared: proxies with different addresses have different membership lists
+	Address string // only compared: proxies with different addresses have different server lists
 	Gutter  bool   // only serves keys of other servers
 }
 
@@ -69,7 +69,7 @@ type Keeper struct {
 	members []Server
 	index   map[string]int // indexes of servers by name
 	set     Settings
-	hash    uint64 // hash of the membership list
+	hash    uint64 // hash of the server list
 	like    uint32 // settingsHash
 	keys    recordKeys
 	random  *rand.Rand // for jitter
@@ -214,13 +214,14 @@ func (s Settings) withDefaults() Settings {
 // before a reload.
 func (k *Keeper) Resume(before *View) { k.barrier.Status = *before.Handover.Status() }
 
-// Inherit passes to a new keeper the numbers that a server had in another keeper before a reload.
+// Inherit passes to a new keeper the numbers that a server had in another keeper before a reload:
+// n tells its outage and its phase (see PhaseOf), renamed is the number in the names of its keys.
 // elsewhere means that the pool or the server had another name in that keeper. Other proxies may
 // still use the other name and continue its numbers. Records under the present name may be old,
 // from an earlier use of the name. So numbers under the two names can't be compared:
 //
 //   - A server that was out is flushed before it serves, whatever number the first record of
-//     a server contains (see adopted), and even if it was in WARM or SETTLE.
+//     a server contains (see Keeper.adopted), and even if it was in WARM or SETTLE.
 //   - A server that was in takes its number from the records. But its next outage has a
 //     higher number than its earlier ones, because keys of these may be left on substitutes.
 func (k *Keeper) Inherit(server int, n, renamed uint32, elsewhere bool) {

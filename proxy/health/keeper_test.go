@@ -441,7 +441,7 @@ func TestSettleOutlastsPlaceholders(t *testing.T) {
 func TestOtherMembershipListSuspends(t *testing.T) {
 	w := whole(t, 2, 3, Settings{Strict: true})
 	p, other := w.proxies[0], w.proxies[1]
-	other.k.hash++ // as if it had another membership list
+	other.k.hash++ // as if it had another server list
 	w.run(w.now + 2*sec)
 	for _, p := range w.proxies {
 		if v := p.k.Verdict(0); v.ValidUntil != math.MaxInt64 {

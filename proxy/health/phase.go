@@ -8,9 +8,9 @@ type Phase uint8
 
 // The phases, in their order.
 const (
-	In        Phase = iota // it serves
-	Leaving                // no proxy reads from it or writes to it
-	Out                    // the substitute server serves its keys
+	In        Phase = iota // the server is in use
+	Leaving                // no proxy reads from the server or writes to it
+	Out                    // the substitute server serves the keys of the server
 	Returning              // the substitute server serves; writes are also deleted on the server
 	Warming                // the server serves; on a miss the substitute server may still have the key
 	Settling               // the server serves; writes are also deleted on the substitute server

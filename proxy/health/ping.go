@@ -258,7 +258,7 @@ func (k *Keeper) adopted(j int, e entry, first bool) entry {
 	return m
 }
 
-// foreignPings is the number of pings for which a record with another membership list
+// foreignPings is the number of pings for which a record with another server list
 // has an effect: this proxy then does nothing that requires all proxies to have the
 // same list. The first record of a server that was away has no such effect. While two
 // proxies have different lists, each writes its hash over the other's four times in
@@ -379,8 +379,9 @@ func (k *Keeper) create(i int, now int64) {
 
 // mayRestore reports whether this proxy may write the missing record of server i. It
 // must not if other proxies may have published something that it doesn't know, because
-// its outdated record would then be trusted. So it needs leases on R other servers, or
-// on all others that are not LEAVING or OUT: these have every number that is in force.
+// its outdated record would then be trusted. So it needs leases on R other servers (R is
+// the majority: see the package comment), or on all others that are not LEAVING or OUT:
+// the records on these servers have every phase that any proxy acts on.
 // If no proxy could restore the record for a long time, several things have failed at
 // once. Then one lease is enough.
 func (k *Keeper) mayRestore(i int, now int64) bool {

@@ -3,7 +3,7 @@ package health
 // The view record: what all proxies know about a pool, stored as one item on each of
 // its servers.
 //
-//	rs1 <membership>[,<stage>] <incarnation> %20settings=<hash> <server>=<n>[,<renamed>[,<overrides>]] …
+//	rs1 <list>[,<stage>] <incarnation> %20settings=<hash> <server>=<n>[,<renamed>[,<overrides>]] …
 //
 // Numbers are in base 36. Servers with a zero entry are left out. The hash is of the settings of
 // the last writer that WAITs and promises depend on (settingsHash). Older releases interpret the
@@ -54,8 +54,8 @@ func (e entry) overridden(o Override) entry {
 // record is the record of one server, as last read or written.
 type record struct {
 	cas         uint64
-	hash        uint64  // hash of the membership list of the last writer
-	stage       uint32  // stage of the handover to that membership: see package barrier
+	hash        uint64  // hash of the server list of the last writer
+	stage       uint32  // number of the handover to the arrangement of that list, and its stage: see barrier.Of
 	incarnation uint64  // a random number chosen when the item was created and kept by all updates; a different one means that the item was lost in between
 	settings    uint32  // settingsHash of the last writer; 0: an older release created the item
 	entries     []entry // by server; nil: no readable record
@@ -225,7 +225,7 @@ func settingsHash(s Settings) uint32 {
 	return 1 + uint32(h.Sum64()%mostSteps)
 }
 
-// membership returns the hash by which proxies compare their membership lists.
+// membership returns the hash by which proxies compare their server lists.
 func membership(pool string, members []Server) uint64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%q", pool)

@@ -25,7 +25,7 @@ type Settings struct {
 // nothing. A silent server may still have all its data, so it gets more time.
 type EjectAfter struct {
 	Refused time.Duration // from the first refused connection, if all later ones are refused too
-	Silent  time.Duration // from the start of the suspicion, whatever its reason
+	Silent  time.Duration // for every suspect: from the start of the suspicion, whatever its reason
 }
 
 func (e EjectAfter) String() string {
@@ -42,7 +42,7 @@ type OnRejoin uint8
 const (
 	Flush OnRejoin = iota // the server serves once it is flushed
 	Warm                  // for a while, misses on it ask the substitute server
-	Hold                  // it first stays out for Settings.Hold
+	Hold                  // the server first stays out for Settings.Hold
 )
 
 func (r OnRejoin) String() string { return [...]string{"flush", "warm", "hold"}[r] }

@@ -16,8 +16,8 @@ type View struct {
 	learned  atomic.Bool   // the keeper knows which servers are out
 	gen      atomic.Uint64 // Gen of the published state
 	allIn    atomic.Bool   // every server is In, not suspect, and its keys have their own names
-	foreign  atomic.Bool   // other proxies have another membership list
-	copies   atomic.Bool   // routes keep replicas on its servers
+	foreign  atomic.Bool   // other proxies have another server list
+	copies   atomic.Bool   // routes keep replicas on the pool's servers
 	gone     atomic.Bool   // none of the pool's own servers replies
 	self     atomic.Pointer[roll.Instance]
 	Handover barrier.Published // handover state exchanged by the loops and the keeper
@@ -30,7 +30,7 @@ type published struct {
 	renamed         atomic.Uint32
 	validUntil      atomic.Int64
 	knownUntil      atomic.Int64
-	outBy           atomic.Int64  // when it is expected to be Out, while it is Leaving; else 0
+	outBy           atomic.Int64  // when the server is expected to be Out, while it is Leaving; else 0
 	process         processCell   // the process that the keeper last recognized
 	asks, hits      atomic.Uint64 // reads of the server while it was Warming, and those of them that were hits
 	incompleteUntil atomic.Int64  // with replicas: a loop has reported that the server lacks some; the report is valid until this time
@@ -57,7 +57,7 @@ func (v *View) AllIn() bool { return v.allIn.Load() }
 // Gen changes whenever a phase or suspicion changes.
 func (v *View) Gen() uint64 { return v.gen.Load() }
 
-// Foreign reports whether proxies with another membership list were seen recently. They
+// Foreign reports whether proxies with another server list were seen recently. They
 // may keep keys on servers that this proxy does not know.
 func (v *View) Foreign() bool { return v.foreign.Load() }
 
@@ -93,7 +93,7 @@ func (v *View) ValidUntil(i int) int64 { return v.servers[i].validUntil.Load() }
 // i.
 func (v *View) KnownUntil(i int) int64 { return v.servers[i].knownUntil.Load() }
 
-// SetKnownUntil publishes KnownUntil.
+// SetKnownUntil sets what KnownUntil returns for server i.
 func (v *View) SetKnownUntil(i int, at int64) { v.servers[i].knownUntil.Store(at) }
 
 // OutBy returns when server i, which is Leaving, will probably be Out, and 0 for other
@@ -125,7 +125,7 @@ func (v *View) WarmReads(i int) (asks, hits uint64) {
 // a reachable server to exchange their votes.
 func (v *View) Gone() bool { return v.gone.Load() }
 
-// SetGone publishes Gone. The caller must call Done afterwards.
+// SetGone sets what Gone returns. The caller must call View.Done afterwards.
 func (v *View) SetGone(gone bool) { v.gone.Store(gone) }
 
 // KeepReplicas sets whether routes keep replicas on the servers. A server that rejoins

@@ -109,7 +109,7 @@ func (k *Keeper) counted(a ask, answer []byte, now int64) {
 	}
 }
 
-// discard removes an item that is in the place of a counter but is no number. Otherwise no
+// discard removes an item that has the key of a counter but is no number. Otherwise no
 // votes would be counted there, and no server be ejected. The next vote creates the
 // counter. memcached reports such an item in two ways: it refuses to add to it, or returns
 // its value.

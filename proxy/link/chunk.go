@@ -246,7 +246,7 @@ func (q *Queue) Transfer(p *Buffers, to *Queue, n int) {
 
 // Last appends the last n bytes of q to dst.
 func (q *Queue) Last(dst []byte, n int) []byte {
-	if t := q.Tail; n <= t.Len() { // nearly always one chunk contains them
+	if t := q.Tail; n <= t.Len() { // nearly always one chunk contains all n bytes
 		return append(dst, t.Data[t.End-n:t.End]...)
 	}
 	skip := q.Size - n

@@ -104,7 +104,7 @@ func (l *LogLimit) write(log *slog.Logger, kind logKind, now int64) {
 	}
 }
 
-// write writes the last line of k.
+// write writes the last line of k to the log, with the number of lines that it replaces.
 func (k *limitedLines) write(log *slog.Logger, kind logKind, now int64) {
 	if k.count > 1 {
 		k.args = append(k.args, "count", k.count)
@@ -143,7 +143,7 @@ func (io *IO) FlushLog() {
 	}
 	slices.SortFunc(due, func(a, b logKind) int { return l.kinds[a].nth - l.kinds[b].nth })
 	for _, kind := range due {
-		if l.kinds[kind].count > 0 { // otherwise it was written with another line of its group
+		if l.kinds[kind].count > 0 { // otherwise the line was written with another line of its group
 			l.write(io.Log, kind, io.Now)
 		}
 	}

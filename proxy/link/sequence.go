@@ -12,8 +12,8 @@ type Sequence struct {
 
 type part struct {
 	settled  bool  // no more bytes will arrive
-	from, to int   // its range in Sequence.small
-	held     Queue // its bytes if it is large
+	from, to int   // the part's range in Sequence.small
+	held     Queue // the part's bytes if it is large
 }
 
 // partSize is how many bytes a part counts against limits.memory, including its owner's data about

@@ -16,7 +16,7 @@ type ReplicaState struct {
 	Of      int  `json:"of"`      // number of replicas of a key; the minimum if routes differ
 	Left    int  `json:"left"`    // minimum number of usable replicas that remain of a key on this server, if the server is taken out
 	Repair  bool `json:"repair"`  // missing replicas are repaired in the background
-	Filling bool `json:"filling"` // it rejoined empty and lacks some of its replicas
+	Filling bool `json:"filling"` // the server rejoined empty and lacks some of its replicas
 
 	Lacking string `json:"lacking,omitempty"` // why Left is less than routesBetween - 1: other servers and their states
 }

@@ -28,7 +28,7 @@ type Traced struct {
 	Dropped int   `json:"dropped"` // events without room
 }
 
-// Row describes one request, or several equal ones.
+// Row describes an event of a traced key (one request), or several equal events.
 type Row struct {
 	T       int64  `json:"t"` // Unix milliseconds
 	Key     []byte `json:"key"`

@@ -30,7 +30,7 @@ type HotKey struct {
 	Share      float64  `json:"share"`                // fraction of Hot.Rate, 0 to 1
 	Hit        *float64 `json:"hit"`                  // hit rate of the reads, 0 to 1; null: no reads
 	Bytes      float64  `json:"bps"`                  // bytes of values read and of write requests
-	Server     *int     `json:"server"`               // index of its server in the pool; null: none, and for prefixes
+	Server     *int     `json:"server"`               // index of the key's server in the pool; null: none, and for prefixes
 	Replicas   int      `json:"replicas"`             // number of replicas
 	Substitute *int     `json:"substitute,omitempty"` // index of the substitute server while Server is out; null: none in this pool
 }

@@ -18,7 +18,7 @@ type Misses struct {
 	Chosen   float64    `json:"chosen"` // fraction of the keys that is sampled, 0 to 1
 	Reach    float64    `json:"reach"`  // seconds for which the history of these keys is known
 	Routes   []MissLine `json:"routes"`
-	Prefixes []MissLine `json:"prefixes"` // those with the highest cost at the origin
+	Prefixes []MissLine `json:"prefixes"` // the prefixes with the highest cost at the origin
 }
 
 // MissLine is a route, or a prefix of keys up to the first colon.

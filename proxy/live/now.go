@@ -52,7 +52,7 @@ type NowServer struct {
 	State   string    `json:"state"`
 	Since   time.Time `json:"since"`
 	Why     string    `json:"why,omitempty"`
-	Next    string    `json:"next,omitempty"` // next step of its keeper, or the reason why it waits
+	Next    string    `json:"next,omitempty"` // next step of the keeper, or the reason why the keeper waits
 	Rate    float64   `json:"rps"`
 	Fail    float64   `json:"fail"`
 	Hit     *float64  `json:"hit"` // as counted by the server; null: fewer than two reports

@@ -26,11 +26,11 @@ type Roll struct {
 type RollRow struct {
 	Name           string `json:"name"`
 	Version        string `json:"version"`
-	Config         string `json:"config"`                    // hash of its pools and routes
+	Config         string `json:"config"`                    // hash of the instance's pools and routes
 	Suspects       string `json:"suspects"`                  // servers that it suspects
 	Silent         int    `json:"silent"`                    // number of rounds without a sign of life
 	Other          string `json:"other,omitempty"`           // the difference from most instances: configuration or version
-	OtherPlacement bool   `json:"other_placement,omitempty"` // it places replicas on other servers than this instance
+	OtherPlacement bool   `json:"other_placement,omitempty"` // the listed instance places replicas on other servers than this instance
 }
 
 const mostRows = 200

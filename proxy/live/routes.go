@@ -1,6 +1,6 @@
 package live
 
-// This part of the package reports the work of routes that have a guard, tags, replicas or near.
+// This part of the package reports the work of routes that have a guard, tags, replicas or a near cache.
 // This includes saved rebuilds, invalidated tags, repaired replicas, reads served
 // without a server, and what servers with replicas still lack.
 //
@@ -12,6 +12,6 @@ package live
 // while there is no watcher.
 //
 // Routes with the same label count together, whatever their listener and pool. For
-// routes with near, hits are also counted by pool, but the stored values are not.
+// routes with a near cache, hits are also counted by pool, but the stored values are not.
 // Invalidations and repairs are counted for the whole process. Missed writes that only
 // other instances know of are not included.

@@ -27,7 +27,7 @@ type Routes struct {
 
 // GuardLine describes a route with a guard.
 type GuardLine struct {
-	Route   []byte   `json:"route"`   // its label; empty: the route of all other keys
+	Route   []byte   `json:"route"`   // label of the route; empty: the route of all other keys
 	Leases  float64  `json:"leases"`  // gets that made their client rebuild the value
 	Stored  float64  `json:"stored"`  // rebuilt values that were stored
 	Saved   float64  `json:"saved"`   // gets that waited and got the value: saved rebuilds
@@ -174,7 +174,7 @@ func takeCounts(p *proxy.Proxy, sum *stats.Snapshot) *Counts {
 func (c *Counts) Since(before *Counts) time.Duration { return c.at.Sub(before.at) }
 
 // routesBetween returns the work of the routes of t to pool between two moments. It returns nil if
-// no route has a guard, tags, replicas or near.
+// no route has a guard, tags, replicas or a near cache.
 func routesBetween(before, now *Counts, t *table.Table, pool *table.Pool) *Routes {
 	is := &Routes{Window: math.Round(10*now.Since(before).Seconds()) / 10, Guards: []GuardLine{}, Tags: []TagLine{}, Near: []NearLine{}, Lacks: []LackLine{}}
 	rate := func(now, then uint64) float64 {

@@ -17,12 +17,12 @@ import (
 // ServerState is the current state of one server in one pool.
 type ServerState struct {
 	Pool    string    `json:"pool"`
-	Server  string    `json:"server"` // its name
+	Server  string    `json:"server"` // name of the server
 	Address string    `json:"address"`
 	Weight  int       `json:"weight"`
 	State   string    `json:"state"`         // up, unknown, down, drained, or a phase of failover
 	Since   time.Time `json:"since"`         // start of the state
-	Why     string    `json:"why,omitempty"` // why it is not up
+	Why     string    `json:"why,omitempty"` // why the server is not up
 
 	Order     string `json:"order,omitempty"` // override by an operator: drain, down
 	LoopsDown int    `json:"loops_down"`      // number of loops on which it is down
@@ -47,13 +47,13 @@ type Failover struct {
 	LeaseMS int64  `json:"lease_ms"` // milliseconds that the lease remains valid
 	Next    string `json:"next,omitempty"`
 	NextMS  int64  `json:"next_ms,omitempty"` // milliseconds until Next
-	Renamed bool   `json:"renamed,omitempty"` // it rejects flush_all, so its keys have other names now
+	Renamed bool   `json:"renamed,omitempty"` // the server rejects flush_all, so its keys have other names now
 }
 
 // States of a server.
 const (
 	Up      = "up"
-	Unknown = "unknown" // it has neither replied nor failed yet
+	Unknown = "unknown" // the server has neither replied nor failed yet
 	Down    = "down"
 	Drained = "drained" // by an operator
 )

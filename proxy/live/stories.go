@@ -41,7 +41,7 @@ func NewStories(keys, length int) *Stories {
 // Keys returns the number of keys.
 func (s *Stories) Keys() int { return len(s.order) }
 
-// Add adds the rows of a Follower.
+// Add adds the rows that a Follower (a reader of traced events) has received.
 func (s *Stories) Add(is *Traced) {
 	s.Dropped += is.Dropped
 	for i := range is.Rows {

@@ -85,7 +85,7 @@ const (
 
 const (
 	acceptsPerEvent = 64 // at most: then the connected clients are served
-	inRowMost       = 12 // at this count, a wakeup accepts acceptsPerEvent clients
+	inRowMost       = 12 // from this number of consecutive wakeups with new clients on (inRow), a wakeup accepts acceptsPerEvent clients
 	readsPerEvent   = 4  // at most: then other sockets are served
 )
 

@@ -34,7 +34,7 @@ func listen(l table.Listener, n int) (*listener, error) {
 		n = 1 // the kernel does not spread the clients of unix sockets; the engines share one
 	}
 	lc := net.ListenConfig{}
-	lc.SetMultipathTCP(false) // it costs CPU for each segment, and memcached clients do not use it
+	lc.SetMultipathTCP(false) // Multipath TCP costs CPU for each segment, and memcached clients do not use it
 	if l.Network != "unix" {
 		lc.Control = prepare(false)
 	}
@@ -137,7 +137,7 @@ func RemoveStale(path string) error {
 	case err == nil:
 		c.Close()
 		return errors.New("another process listens there")
-	case errors.Is(err, fs.ErrNotExist): // that process has just ended
+	case errors.Is(err, fs.ErrNotExist): // the process that listened there has just ended
 		return nil
 	case !errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("another process may listen there: %w", err)

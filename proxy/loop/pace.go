@@ -31,7 +31,7 @@ import (
 
 // Settings are the settings of engine.moderation in the configuration.
 type Settings struct {
-	Above int           // requests to servers per second and loop above which the moderator may wait; 0: never
+	Above int           // requests to servers per second and loop above which a loop may wait before it looks for events (see moderator); 0: never
 	Sleep time.Duration // how long a loop sleeps at the pace Sleep
 	Pace  Kind          // the only pace used while the load is higher than Above, or Auto
 }
@@ -118,7 +118,7 @@ const (
 	trialGain  = 4                            // waiting pays off if it serves this many per cent more requests than the plain pace
 	trialEqual = 2                            // a pace that serves fewer requests by this many per cent still counts as equal
 	trialNoise = 6                            // like trialEqual, for the short windows of a trial that a longer window (proving) follows
-	crowdShare = 20                           // per cent of the clients that wait at the plain pace: from here on, clients are known to wait
+	crowdShare = 20                           // if at least this many per cent of the clients wait for replies at the plain pace (the loop does not wait), clients are known to wait: see moderator
 	loadChange = 4                            // a load that changes by one part in this many counts as another load
 	waitMin    = int64(1 * time.Second)
 	waitMax    = int64(8 * time.Second) // reached by doubling while the verdict stays the same

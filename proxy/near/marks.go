@@ -11,7 +11,7 @@ const (
 	oneTurn  = 1 << 24            // part of a word: the start or the end of a write
 	underWay = oneTurn - 1        // the bits of a word that count the writes in flight
 	begun    = oneTurn + oneWrite // added to a word when a write starts
-	ended    = oneTurn - oneWrite // added when it ends
+	ended    = oneTurn - oneWrite // added when the write ends
 )
 
 // Marks tell all loops of a process about the writes of each. They count, for each slot of keys,

@@ -98,7 +98,7 @@ type held struct {
 	hash  uint64
 	share int32 // index of the command's route in the shares of its Exchange: a share is all keys of a command that one route has
 	mark  mark
-	store *Store // the store that may keep its value; nil: the command writes the key
+	store *Store // the store that may keep the value that the command reads; nil: the command writes the key
 }
 
 // NewLookup returns a new Lookup for a command.
@@ -163,7 +163,7 @@ func (k *Lookup) FoundText(share int32, r *wire.Reply, b []byte) {
 }
 
 func (k *Lookup) foundText(share int32, r *wire.Reply, b []byte) {
-	if r.Key.Len() > 0 { // otherwise it is a meta reply for a base64 key
+	if r.Key.Len() > 0 { // otherwise r is a meta reply for a base64 key
 		k.found(share, r.Key.Of(b), r.ClientFlags.Of(b), r.Body.Of(b), false)
 	}
 }

@@ -35,8 +35,8 @@ type Value struct {
 	Block []byte // VALUE line and data, with the key as clients know it
 	Flags []byte // client flags, a part of Block; Data too
 	Data  []byte
-	Asked int64 // when it was requested, in nanoseconds of the loop's clock
-	Known bool  // it came from a meta reply without a stale or win flag, so its state is complete
+	Asked int64 // when the value was requested, in nanoseconds of the loop's clock
+	Known bool  // the value came from a meta reply without a stale or win flag, so its state is complete
 
 	key    []byte // as servers know it, a part of Block
 	hash   uint64
@@ -44,7 +44,7 @@ type Value struct {
 	asked  bool     // a read is refreshing the value
 	by     *Lookup  // the command that refreshes the value, if other reads may wait for its reply; else nil
 	wait   []func() // functions to call when the new value is stored, or when there will be none
-	held   int      // bytes that it counts against limits.memory
+	held   int      // bytes that the value counts against limits.memory
 	next   *Value
 	before *Value
 }

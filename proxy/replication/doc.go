@@ -76,7 +76,7 @@
 //	what                  found by                                     in                    if there is no room
 //	one key, at once      a command that saw replicas differ            repair, in copier.go  it is dropped: if the key is read again, that
 //	                                                                                         read requests the repair again
-//	keys that are stale   a write that was missed or is in doubt       copyLost, in stale.go it waits as an entry, for room and for a source
+//	keys that are dirty   a write that was missed or is in doubt       copyLost, in stale.go it waits as an entry, for room and for a source
 //	all keys of a replica  a flush or a restart                         resync, in resync.go  it waits after these, as a listing: entries for
 //	                                                                                         all keys of a server would need too much memory
 //
@@ -92,7 +92,7 @@
 //     operator's override that would lose data, but still eject as usual.
 //   - It does not remember anything over a restart of the process: all replicas count
 //     as complete then.
-//   - It does not check what it removes when it deletes a stale key at one replica
+//   - It does not check what it removes when it deletes a dirty key at one replica
 //     (ToDelete). If that delete runs late, it removes a newer value, which is copied
 //     again from another replica.
 //   - It does not compare values. Two instances that write at once can make replicas

@@ -184,9 +184,9 @@ func (m *replicaState) compare(e *Replicator, i int, now lastNumber) {
 }
 
 // markEmpty records that a replica is empty, because it was flushed or restarted. All
-// instances wait for a flush, so no stale value can be there after it. After a
-// restart, another instance may have filled the replica already, also with values that
-// this instance knows to be stale. So the entries are kept then.
+// instances wait for a flush, so no dirty key can be there after the flush. After a
+// restart, another instance may have filled the replica already, also with keys that
+// this instance knows to be dirty. So the entries are kept then.
 func (m *replicaState) markEmpty(e *Replicator, flushed bool) {
 	m.stop()
 	if flushed {
@@ -198,7 +198,7 @@ func (m *replicaState) markEmpty(e *Replicator, flushed bool) {
 
 // othersComplete reports whether the replica can be flushed without losing the only
 // replica of a key, as far as this loop knows. An empty replica can be filled, but a
-// replica with unknown stale keys can't be repaired. If several replicas have
+// replica with unknown dirty keys can't be repaired. If several replicas have
 // overflowed, the one with the lowest index is flushed first. The others wait until it
 // is filled.
 func (m *replicaState) othersComplete() bool {
@@ -233,7 +233,7 @@ func (e *Replicator) Tend() {
 }
 
 // tend does the pending work for a replica, in the order that matters to reads: it
-// deletes stale keys, then copies single keys, then all others. While the replica is
+// deletes dirty keys, then copies single keys, then all others. While the replica is
 // incomplete, it informs the keepers of this process.
 func (m *replicaState) tend(e *Replicator) {
 	bp, srv := m.ledger.bp, m.server()

@@ -65,11 +65,11 @@ type command struct {
 	writes     bool           // the command may change the key, so it runs alone: it has claimed the key's line
 	chosen     uint64         // the cas for all replicas, if their servers support the meta flag E
 	token      []byte         // the client's cas token, as a cas of the primary; nil: there is none
-	spared     bool           // the primary has not answered a set, and no tombstone was sent after the set: see behind
+	spared     bool           // the primary has not answered a set, and no tombstone was sent after the set: see command.behind
 	voidGuards []int          // numbers of asks that were not sent, because their cas may have been assigned by another process
 
 	first     *upstream.Result // result of a get that was sent without a task, so its replica is not asked again; nil: none
-	firstFrom table.Target     // that replica
+	firstFrom table.Target     // the replica that has sent the reply in first
 
 	stage    uint64  // stage of the handover when the command was created
 	isRepair bool    // the command is a repair, without a client
@@ -169,7 +169,7 @@ func (e *Replicator) run(t *task.Task) {
 	case command.Op == replicate.Gets && e.handover.Pauses(): // a gets that misses at the primary would copy the value of another replica there
 		command.Op, policy.Read = replicate.Get, replicate.First
 	case t.Route.Prefer != nil && policy.Read == replicate.First:
-		policy.Read = replicate.Nearest // stateOf sets Near for the preferred pool
+		policy.Read = replicate.Nearest // command.stateOf sets Replica.Near for replicas of the preferred pool, and Nearest reads these first
 	}
 	c.rule = replicate.Begin(policy, command, states, e.turn)
 	t.Rule = c
@@ -374,7 +374,7 @@ func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o repli
 		o.Kind = replicate.NotFound
 	case a.Step == replicate.Fetch && o.Kind == replicate.Hit && isPlaceholder(r):
 		o.Kind = replicate.Miss
-	case a.Step == replicate.Check && c.ofSet(t, a.Guard): // its cas is not known
+	case a.Step == replicate.Check && c.ofSet(t, a.Guard): // the cas of the set is not known
 		if o.Kind == replicate.Hit && (c.asks[a.Guard].result.HasEnded() || !bytes.Equal(rep.Body.Of(r.Bytes), t.Body())) {
 			o.Kind = replicate.Exists
 		}
@@ -514,7 +514,7 @@ func (c *command) finish(t *task.Task, s replicate.Settlement) {
 			m.notice(e)
 		}
 		switch {
-		case doubt && c.spared && i == c.primary: // the primary keeps its value: see behind
+		case doubt && c.spared && i == c.primary: // the primary keeps its value: see command.behind
 		case doubt && !c.isRepair:
 			m.inDoubt(e, DirtyKey{Hash: t.Hash, Key: t.Key, Through: through, Overwrite: i != c.primary || handed}, s.Dirty.Has(i))
 		case missed && s.Verdict == replicate.Unmet && m.ledger.rate > 0: // the replica may have the only value left
@@ -554,7 +554,7 @@ func (c *command) finish(t *task.Task, s replicate.Settlement) {
 // repair requests repairs of the replicas that differ after the command. The ledger
 // repairs replicas in doubt, once they answer again.
 func (c *command) repair(t *task.Task, s *replicate.Settlement) {
-	if s.Source < 0 || c.e.pauses() || c.stage != c.e.stage { // these servers may no longer keep the key
+	if s.Source < 0 || c.e.pauses() || c.stage != c.e.stage { // the servers of c.replicas may no longer keep the key
 		return
 	}
 	for i, m := range c.replicas {

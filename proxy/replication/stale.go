@@ -1,7 +1,7 @@
 package replication
 
-// Repair of single keys that a replica has wrong. Once the replica answers again, its
-// stale value is deleted, and then the key is copied to it.
+// Repair of single keys that are dirty on a replica. Once the replica answers again, its
+// value of the key is deleted, and then the key is copied to it.
 
 import (
 	"bytes"
@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	maxDeletes = 64 // deletes of stale keys at one replica without a reply
+	maxDeletes = 64 // maximum number of deletes of dirty keys in flight at one replica
 	maxCopying = 5  // attempts to copy a key; after these, reads that miss it repair it
 )
 
-// deleteStale deletes the stale keys of the replica that it may delete now. A key waits while a
-// command has its line. It also waits while no other replica is in and filled. Another instance may
-// have written the key since, so this replica could have the only copy.
+// deleteStale deletes the dirty keys of the replica that may be deleted now. A key waits while a
+// command has claimed its line. The key also waits while no other replica is in and filled: another
+// instance may have written it since, so this replica could have the only value.
 func (m *replicaState) deleteStale(e *Replicator) {
 	limit, list := m.ledger.bp.Pool.Timeouts, &m.Lists[ToDelete]
 	for range list.Len() { // an entry that fails at once is at the end of the list again
@@ -68,7 +68,7 @@ func (m *replica) filled(e *Replicator) bool {
 	return m.Pool.View.Phase(m.Index) == health.In && !m.Server.Down && !m.Pool.View.Suspected(m.Index) && !m.incomplete(e)
 }
 
-// deletion is the delete of a stale key.
+// deletion is the delete of a dirty key.
 type deletion struct {
 	e  *Replicator
 	m  *replicaState
@@ -125,7 +125,7 @@ func (m *replicaState) Lost(e *Replicator, l DirtyKey, dirty bool) {
 // acknowledgement. The key is repaired there once the replica answers. If dirty is set, the key is
 // not read there before that.
 func (m *replicaState) inDoubt(e *Replicator, l DirtyKey, dirty bool) {
-	if before := m.Keys[l.Hash]; before == nil || before.State != ToDelete { // in state ToDelete the replica has a stale value, which must be deleted first
+	if before := m.Keys[l.Hash]; before == nil || before.State != ToDelete { // in state ToDelete the key is dirty on the replica, and must be deleted first
 		m.Lost(e, l, dirty)
 	}
 }
@@ -205,7 +205,7 @@ func (m *replicaState) sourceOf(e *Replicator, l *DirtyKey) (rt *routing.Route, 
 				return home, o, replicas[at], false
 			}
 		}
-		if doubted > 0 && !later { // the write is in doubt at all replicas, so no value is better than that of this one
+		if doubted > 0 && !later { // the write is in doubt at every other replica that has the key, so none has a more reliable value than this replica
 			return nil, from, to, false
 		}
 	}

@@ -96,7 +96,7 @@ func (m *replica) leased(now int64) bool {
 // canBeSource reports whether the replica can be the source of a repair: no write can have skipped
 // it so far. A copy stores a claim (a tombstone) at the target first, and then reads the source. So
 // a delete that skips the source runs after the claim, and removes it. The lease is checked before
-// the phase: see sure.
+// the phase: see command.sure.
 func (m *replica) canBeSource(now int64) bool {
 	if !m.leased(now) {
 		return false
@@ -157,7 +157,7 @@ func (c *command) sure(t *task.Task, s replicate.Settlement) bool {
 // a command on a slow server may last longer.
 func (c *command) handedOver(t *task.Task) bool {
 	if !c.writes || c.isRepair || c.primary < 0 || t.Op == wire.Set || t.Op == wire.Add || t.Op == wire.Delete {
-		return false // these commands run at all replicas, so no primary decides them
+		return false // sets, adds and deletes run at all replicas, so no primary decides them
 	}
 	for i := range c.replicas[:c.primary] {
 		m := &c.replicas[i]
@@ -180,9 +180,10 @@ func (c *command) identity(t *task.Task, i int) uint64 {
 }
 
 // unidentified returns the index of a replica without a known start time, if t needs
-// that for a cas token; -1: none. To open a token, the present process must be known.
-// To seal one, the last known process is enough. If that process has ended, the token
-// matches nothing, which is correct.
+// that for a cas token; -1: none. To translate the token of a client into the cas of a
+// server, the memcached process that runs now must be known. To make a token for a
+// client, the last known process is enough: if that has ended, the token matches
+// nothing, which is correct.
 func (c *command) unidentified(t *task.Task, states []replicate.Replica) int {
 	_, opens := t.Token()
 	shows := t.Op == wire.Gets || t.Op == wire.Gats || t.Op == wire.Get && t.Req.Flags&wire.Binary != 0 || t.Req.Letters.Has('c')

@@ -37,20 +37,20 @@ type Listener struct {
 
 // Route sends keys to a pool.
 type Route struct {
-	Listener string // the name of its listener
+	Listener string // the name of the route's listener
 	Prefix   string
 	Match    string        // used instead of Prefix: see table.Route
 	label    string        // see table.Route
-	keys     table.Pattern // the keys that it matches
+	keys     table.Pattern // the keys that the route matches
 	Strip    string        // prefix that is removed from keys sent to servers; empty: none
 	*BoundPool
 
 	GetErrors bool           // a read gets an error instead of a miss if the server can't reply
-	Timeouts  table.Timeouts // for its commands
+	Timeouts  table.Timeouts // for the route's commands
 
 	Autocreate *table.Autocreate    // for incr and decr of a missing counter: how to create it; nil: it stays missing
 	Buffer     *table.Buffer        // how long increments are buffered; nil: they are not buffered
-	Count      *stats.RouteCounters // counters of this loop for its commands; they survive reloads
+	Count      *stats.RouteCounters // counters of this loop for the route's commands; the counters survive reloads
 
 	Copies replicate.Policy // number and placement of replicas; Copies.Copies is 0 without replication
 	Also   []*BoundPool     // other pools with one replica each; nil: all replicas are in BoundPool

@@ -17,7 +17,7 @@ type ClientSnapshot struct {
 	State     string // as in memcached's stats conns
 	Age, Idle time.Duration
 	Requests  uint64
-	In, Out   uint64 // bytes read from it, bytes sent to it
+	In, Out   uint64 // bytes read from the client, bytes sent to it
 	InFlight  int    // commands without a reply
 	Held      int64  // bytes of buffers that Ringside holds for it
 	Waits     Wait
@@ -26,8 +26,8 @@ type ClientSnapshot struct {
 // Wait describes what a client waits for.
 type Wait struct {
 	Phase  string        // one of the phases below; empty: it waits for nothing
-	Server string        // the server that it waits for; empty: none
-	For    time.Duration // how long it has waited so far; 0: unknown
+	Server string        // the server for which the client waits; empty: none
+	For    time.Duration // how long the client has waited so far; 0: unknown
 	Why    string        // an explanation for operators
 }
 

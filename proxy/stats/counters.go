@@ -152,7 +152,7 @@ type Counters struct {
 type Closed struct {
 	IdleClosed       uint64 // limits.idle
 	UnfinishedClosed uint64 // limits.unfinished
-	LoginsLate       uint64 // they did not log in in time
+	LoginsLate       uint64 // clients that did not log in in time
 	OutputClosed     uint64 // limits.output_hard
 	MemoryClosed     uint64 // limits.memory
 	CutOff           uint64 // a server failed in the middle of a value
@@ -246,7 +246,7 @@ type Snapshot struct {
 	InFlight int                // commands without a reply
 
 	Moving    bool          // a reload is moving replicated keys to other servers, or is about to
-	Unsettled time.Duration // how long another reload should wait, because keys are still moving; 0: it need not wait. Check again after that time
+	Unsettled time.Duration // how long another reload should wait, because instances may be in different stages of a handover (barrier.Status.Open); 0: it need not wait. Check again after that time
 
 	BufferKeys    int    // counters that have buffered increments, or may have
 	BufferPending uint64 // sum of the buffered increments
@@ -280,15 +280,15 @@ type ServerSnapshot struct {
 	ServerCounters
 	Target    table.Target
 	Known     bool   // some engine got a reply from it
-	Down      int    // number of engines that consider it down
-	Why       string // the reason why it is down
+	Down      int    // number of engines that consider the server down
+	Why       string // the reason why the server is down
 	Age       int64  // nanoseconds since the first engine considered it down; if none does, since the last change
-	Version   string // as it last reported; empty: unknown
+	Version   string // as the server last reported; empty: unknown
 	Conns     int    // open connections
 	Waiting   int    // requests without a reply
 	Timeouts  int    // requests in a row that timed out
 	Lingering int    // extra connections that only wait for late replies
-	Error     string // the last SERVER_ERROR that it replied to a client's command
+	Error     string // the last SERVER_ERROR that the server replied to a client's command
 }
 
 // Add adds the counts of o.

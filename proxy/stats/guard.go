@@ -1,6 +1,6 @@
 package stats
 
-// The counters and learned values of a guarded route, over all loops.
+// The counters of a guarded route, and the rebuild times that the guard has measured, over all loops.
 
 import (
 	"sync"

@@ -20,11 +20,11 @@ type PhaseSnapshot struct {
 	Suspect  bool
 	Why      string // reason of the suspicion; if there is none, reason of the phase
 	Override health.Override
-	Renamed  bool          // it refused flush_all, so its keys have other names now
-	Since    time.Duration // how long it has been suspect, or in the phase if it is not suspect
-	InPhase  time.Duration // how long it has been in the phase, suspect or not
+	Renamed  bool          // the server refused flush_all, so its keys have other names now
+	Since    time.Duration // how long the server has been suspect, or in the phase if it is not suspect
+	InPhase  time.Duration // how long the server has been in the phase, suspect or not
 	Lease    time.Duration // time left of the lease; negative: it has expired
-	ValidFor time.Duration // how long its replies can still be trusted; unlimited without strict consistency
+	ValidFor time.Duration // how long the server's replies can still be trusted; unlimited without strict consistency
 	Step     string        // what happens next, for operators
 	Due      time.Duration // time until Step happens; 0: it depends on other instances or servers
 }

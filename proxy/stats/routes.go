@@ -61,7 +61,7 @@ type RouteCounters struct {
 	Requests Requests
 	KeyCounts
 	Near   NearCounts          // of a route with a near cache
-	Misses *missreason.Account // why its keys miss; nil: not recorded
+	Misses *missreason.Account // why reads of the route miss; nil: not recorded
 }
 
 // Add adds the counts of o.

@@ -11,7 +11,7 @@ type GuardSettings struct {
 	Lease    time.Duration // how long one rebuild can take before another client may start one
 	LeaseMax time.Duration // upper bound of the lease, which grows with the measured duration of rebuilds
 	Wait     time.Duration // how long a get can wait for the rebuild of another client; 0: it does not wait
-	Early    time.Duration // how long before its expiry a value is rebuilt; 0: not before it expires
+	Early    time.Duration // how long before the expiry of a value it is rebuilt; 0: not before it expires
 	Auto     bool          // replaces Early by twice the duration of the route's slow rebuilds
 	Stale    time.Duration // how long an old value is served after its expiry or delete; 0: it is not
 

@@ -200,7 +200,7 @@ type Limits struct {
 	Tags       int           // tags of one value
 	TagKeys    int           // keys that are remembered with the tags that clients named for them
 	Linger     time.Duration // how long new clients are accepted after SIGTERM, while /readyz already fails
-	Drain      time.Duration // how long requests in flight can last after that
+	Drain      time.Duration // after Linger: how long requests in flight may take until the process ends
 }
 
 // NeedsKeeper reports whether p, a pool of t, ejects servers and so needs a keeper. It does if

@@ -69,7 +69,7 @@ func (e *Tasks) Follows(s *client.Session, rt *routing.Route, key []byte) bool {
 	return rt != nil && e.FollowsHash(s, e.Loops.HashKey(key[len(rt.Strip):]))
 }
 
-// FollowsHash is Follows for a key by its hash.
+// FollowsHash is like Follows, for the key with that hash.
 func (e *Tasks) FollowsHash(s *client.Session, hash uint64) bool {
 	return e.Works(s.ID, hash)
 }
@@ -210,7 +210,7 @@ func (e *Tasks) Claim(t *Task, name Line) bool {
 	}
 	l := e.line(name, s)
 	switch {
-	case l.alone == t: // it has its turn already: it was parked, or is started again
+	case l.alone == t: // t has its turn already: t was parked, or is started again
 		return true
 	case e.LineFull(name):
 		t.leaves(name)
@@ -342,7 +342,7 @@ func (e *Tasks) DispatchAgain(t *Task) {
 // DispatchRunnable starts the tasks in Runnable. End calls it, not the end of the task
 // before: a long line must not become a deep stack.
 func (e *Tasks) DispatchRunnable() {
-	for i := 0; i < len(e.Runnable); i++ { // it may grow
+	for i := 0; i < len(e.Runnable); i++ { // the list may grow
 		e.dispatch(e.Runnable[i])
 	}
 	clear(e.Runnable)

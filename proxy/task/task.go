@@ -23,14 +23,14 @@ import (
 // several asks. It continues when its client has disconnected or has its reply, until every
 // ask has ended.
 type Task struct {
-	ClientLoop *Tasks           // the loop of its client
-	x          *client.Exchange // its exchange there; nil: an internal task, or a step. Only ClientLoop may use it
-	step       *step            // set if it is a step of another task, which gets its reply; nil: it is no step
-	ClientDone bool             // the client has its reply, or there is no client
-	Loop       *Tasks           // the loop that runs it: another one than ClientLoop if Loops.Owner says so
+	ClientLoop *Tasks           // the loop of the task's client
+	x          *client.Exchange // the task's exchange on ClientLoop; nil: an internal task, or a step. Only ClientLoop may use it
+	step       *step            // set if the task is a step of another task, which gets the reply; nil: the task is no step
+	ClientDone bool             // the client has got the reply, or there is no client
+	Loop       *Tasks           // the loop that runs the task: another one than ClientLoop if Loops.Owner says so
 	Route      *routing.Route   // the route, as Loop has it
 	Rule       Rule             // the rule; set by a Handler
-	handler    Handler          // the Handler that serves it. It is called first when t is started again while t runs in the line of its key; nil: none yet
+	handler    Handler          // the Handler that serves the task. This Handler is called first when t is started again while t runs in the line of its key; nil: none yet
 
 	Op    wire.Op // of the request
 	share int32   // the share of its exchange: see client.Exchange.Share
@@ -39,9 +39,9 @@ type Task struct {
 	shared
 	Asker    uint64       // number of the client; its requests keep their order
 	Hash     uint64       // of Key, the same on all loops of the process
-	reads    bool         // it changes nothing, so the client's other reads need not wait
+	reads    bool         // the task changes nothing, so the client's other reads need not wait
 	inLine   bool         // the client's next command on the key waits for it; ClientLoop's
-	held     int          // bytes that it counts against limits.memory
+	held     int          // bytes that the task counts against limits.memory
 	Raw      []byte       // a copy of the request; nil once it is not needed any more
 	Req      wire.Request // Raw, parsed
 	echo     wire.KeyEcho // the key that the client wants in the reply, and that servers are not asked for
@@ -55,11 +55,11 @@ type Task struct {
 
 // shared is the state of a task that several packages set.
 type shared struct {
-	TTL         uint32 // TTL of the item that it stores or touches, in seconds; 0: for ever
-	Invalidated bool   // it found a value with an invalidated tag
+	TTL         uint32 // TTL of the item that the task stores or touches, in seconds; 0: for ever
+	Invalidated bool   // the task found a value with an invalidated tag
 	Backfilling bool   // a backfill of Key is in progress for it
-	AwaitsKept  bool   // it is a read that waits for the reply to another one, to be stored in the near cache
-	WaitReason  string // reason for parking it; empty: it was not parked
+	AwaitsKept  bool   // the task is a read that waits for the reply to another read, to be stored in the near cache
+	WaitReason  string // reason for parking the task; empty: it was not parked
 
 	Account *missreason.Account // records the fate of Key; nil: not wanted. Concluding sets it and Place
 	Place   missreason.Place    // where Key is stored
@@ -283,7 +283,7 @@ const TaskSize = 2 << 10
 func (t *Task) Keep(r *upstream.Result) upstream.Result {
 	kept := *r
 	kept.Bytes = bytes.Clone(r.Bytes)
-	if t.Raw != nil { // else its bytes are not counted any more
+	if t.Raw != nil { // else the bytes of t are not counted any more
 		t.hold(len(kept.Bytes))
 	}
 	return kept
@@ -426,7 +426,7 @@ func (t *Task) Answer(r *upstream.Result, token Token) {
 		return
 	}
 	got, server := *r, ""
-	if r.Server != nil { // it belongs to this loop; the client's loop must not use it
+	if r.Server != nil { // the server belongs to this loop; the client's loop must not use it
 		server = r.Server.Label()
 	}
 	if t.ClientLoop != t.Loop {
@@ -505,7 +505,7 @@ func (t *Task) AnswerKind(k wire.Kind) {
 		line = wire.AppendAnswer(nil, t.Raw, &t.Req, k)
 	}
 	if t.step != nil {
-		if line == nil { // else it would count as a step without a reply
+		if line == nil { // a nil line would mean that the step got no reply
 			line = wire.EndLine
 		}
 		t.endStep(t.Result(nil, line), nil)
@@ -552,7 +552,7 @@ func (t *Task) forClient(rep *wire.Reply, b []byte, token func(uint64) uint64) [
 		if at, ok := t.echo.At(b, rep); ok {
 			edits = append(edits, Edit{wire.Span{Start: at, End: at}, t.echo.Text})
 		}
-	case rep.Letters.Has('b') || rep.Kind == wire.Item && !bytes.HasSuffix(named, t.Key): // its item was stored under a base64 key
+	case rep.Letters.Has('b') || rep.Kind == wire.Item && !bytes.HasSuffix(named, t.Key): // the item was stored under a base64 key
 		edits = append(edits, Edit{rep.Key, base64.StdEncoding.AppendEncode(nil, key)})
 	default:
 		edits = append(edits, Edit{rep.Key, key})

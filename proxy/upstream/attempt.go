@@ -20,32 +20,32 @@ type Attempt struct {
 	Dialect wire.Dialect
 	Flags   wire.Flags
 
-	asked bool          // it was sent by Servers.Ask or Conn.AskFirst, so it does not count as a failed client request
-	Ping  bool          // it checks whether an idle connection still works: see keepalive.go
+	asked bool          // the request was sent by Servers.Ask or Conn.AskFirst, so it does not count as a failed client request
+	Ping  bool          // the request checks whether an idle connection still works: see keepalive.go
 	needs wire.Features // what the server must understand to run the request; 0: every server does, or it was checked when the request was queued
 
 	Values     bool // a VALUE is reported to Observer.Observe too: the request has many keys, or touches the item
-	Probe      bool // it is the greeting, the first request on each new connection
-	Begun      bool // part of its reply has arrived, but not all
-	Streams    bool // its receiver has received part of a value
-	TakenOver  bool // a task has replaced its receiver, with a reply or without
-	ReadEnded  bool // it is a read for which later commands of its client do not wait any more: see package task
-	Internal   bool // it is Ringside's own: the limit of client requests in the queue does not count it
-	expired    bool // it timed out, or its connection ended, before the socket accepted any byte of it
-	LateDelete bool // it is the delete after a mutation that may run late: see latedelete.go
+	Probe      bool // the request is the greeting, the first one on each new connection
+	Begun      bool // part of the reply has arrived, but not all
+	Streams    bool // the receiver (To) has received part of a value
+	TakenOver  bool // a task has replaced the receiver (To), with a reply or without
+	ReadEnded  bool // the request is a read for which later commands of its client do not wait any more: see package task
+	Internal   bool // the request is Ringside's own: the limit of client requests in the queue does not count it
+	expired    bool // the request timed out, or its connection ended, before the socket accepted any byte of it
+	LateDelete bool // the request is the delete after a mutation that may run late: see latedelete.go
 	timing
 
-	Start uint64 // position of its first byte: see Conn
+	Start uint64 // position of the request's first byte: see Conn
 	Size  int    // bytes of the request
 
-	Names          // what its reply must name
+	Names          // what the reply must name
 	OwnOpaque bool // the opaque was added by Ringside, so it is removed from the reply
 
 	TTL   uint32 // TTL of the value that the request stores or touches, for Observer.Observe
 	Share int32  // index of the route in the shares of its exchange: see client.Exchange.Share
 	late
 
-	AsText *textForm // set if it was sent as text, because the server has no meta commands: see release.go
+	AsText *textForm // set if the request was sent as text, because the server has no meta commands: see release.go
 }
 
 // late says what is sent after a mutation that may still run when its client no longer waits: see
@@ -58,10 +58,10 @@ type late struct {
 // timing has the deadline of an attempt, see Conn.postpone, and when its stages happened.
 type timing struct {
 	Deadline int64           // on the loop's clock: the attempt does not time out earlier
-	sentAt   int64           // when it was added to the queue
+	sentAt   int64           // when the request was added to the queue
 	takenAt  int64           // when the socket accepted the request, if that was much later than the start of the wakeup; else 0
-	begunAt  int64           // when its reply began, unless the whole reply arrived at once
-	limits   *table.Timeouts // timeouts of its command; nil: a request of Ringside's own that no client waits for
+	begunAt  int64           // when the reply began, unless the whole reply arrived at once
+	limits   *table.Timeouts // timeouts of the client's command; nil: a request of Ringside's own that no client waits for
 }
 
 // Receiver gets the reply to an attempt. For each attempt exactly one of Done and Failed is
@@ -297,7 +297,7 @@ func (w *Collector) Failed(c *Conn, a *Attempt, f Failure) {
 	a.behind = r.LateAction
 }
 
-// pings reports whether the Asker is a pinger.
+// pings reports whether the Asker w.To is a pinger.
 func (w *Collector) pings() bool {
 	_, ok := w.To.(pinger)
 	return ok

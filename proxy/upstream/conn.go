@@ -36,7 +36,7 @@ type Conn struct {
 	held       *Attempt // this attempt and all after it wait until the server's version is known: see release.go; nil: all may be sent
 
 	Given, Taken uint64 // positions: end of the last request; end of what the socket has accepted
-	answered     bool   // a reply arrived since the last flush
+	answered     bool   // a reply arrived since requests were last sent
 	greeted      bool   // the server has answered on this socket
 
 	meanBytes, meanAnswers int // recent bytes and replies: their quotient is the mean size of a reply
@@ -56,7 +56,7 @@ type Conn struct {
 
 // life distinguishes the current connection from earlier ones of the same Conn.
 type life struct {
-	upAt int64  // when it was connected
+	upAt int64  // when the socket was connected
 	n    uint64 // number of times that the Conn has connected
 }
 
@@ -263,7 +263,7 @@ func (c *Conn) dial() {
 	c.DialBy = e.Now + int64(c.Server.Connect)
 	c.armDeadline(c.DialBy)
 	c.Server.Count.Dials++
-	if c.Server.Retired && !slices.Contains(e.Closing, c) { // a task that began before a reload still uses a removed server
+	if c.Server.Retired && !slices.Contains(e.Closing, c) { // a task that began before a reload keeps its route, and may still use a removed server
 		e.Closing = append(e.Closing, c)
 	}
 	e.Effect(link.Dial, &c.Link)

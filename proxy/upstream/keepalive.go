@@ -77,7 +77,7 @@ func (c *Conn) ping() {
 	c.armDeadline(a.Deadline)
 	c.Out.Append(&e.Buffers, AskVersion)
 	c.Give(a, len(AskVersion))
-	c.answered = true // so that Flush sends it at once, without waiting for a batch
+	c.answered = true // so that Flush sends the request at once, without waiting for a batch
 }
 
 // pingOthers sends a ping on each other connection of the server that was quiet and has no

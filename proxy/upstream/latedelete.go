@@ -80,7 +80,7 @@ func (c *Conn) deleteLateOne(a *Attempt) {
 	a.LeavesValue = false
 	c.push(u)
 	c.giveLate(u, key, a.Flags&wire.Base64 != 0, a.behind)
-	c.answered = true // so that Flush sends it at once, without waiting for a batch
+	c.answered = true // so that Flush sends the delete at once, without waiting for a batch
 	c.LateDeletes++
 	e.LateDeletes++
 	c.Server.Count.LateDeletes++

@@ -1,15 +1,15 @@
 package upstream
 
-// Gets that share a line.
+// Gets that share a command line.
 
 import "ringside/proxy/wire"
 
-// Line is the line of a get that other gets may share.
+// Line is the command line of a get that other gets may share.
 //
 // Up to some release after 1.6.18, memcached sends the replies to several gets with one system
 // call each, even if it received the gets together. The values of one multi-key get are sent
-// together. So a get is appended to the line of the get before it, if the socket has not
-// accepted that line yet:
+// together. So a get is appended to the command line of the get before it, if the socket has
+// not accepted that command line yet:
 //
 //	clients   get a    get b c    gets d    get e    set f …    get g
 //	server    get a b c ↵         gets d ↵  get e ↵  set f … ↵  get g ↵
@@ -46,13 +46,13 @@ func Plain(r *wire.Request, raw []byte) bool {
 		len(raw) == int(r.Key.End)+len(wire.CRLF) && raw[r.Key.End] == '\r'
 }
 
-// Fits reports whether a key of that length can be added to the line. gets means that its reply
-// includes the cas.
+// Fits reports whether a key with the length `key` can be added to the command line. gets means that
+// the reply to its get includes the cas.
 func (l *Line) Fits(gets bool, key int) bool {
 	return l.length > 0 && l.gets == gets && int(l.length)+len(" ")+key <= longestLine
 }
 
-// Begin starts a new line.
+// Begin starts a new command line.
 func (l *Line) Begin(gets bool) { l.gets = gets }
 
 // Continue makes l continue the Line `before`, whose line end was removed. Ends then records the
@@ -62,8 +62,8 @@ func (l *Line) Continue(before *Line) {
 	l.length, l.gets = before.length-int32(len(wire.CRLF)), before.gets
 }
 
-// Ends records that the request, of that many bytes, is complete and ends its line.
+// Ends records that the request, of size bytes, is complete and ends the command line.
 func (l *Line) Ends(size int) { l.length += int32(size) }
 
-// Shared reports whether the line of a request with that many bytes has other requests, too.
+// Shared reports whether the command line of a request of size bytes has other requests, too.
 func (l *Line) Shared(size int) bool { return l.Joined || int(l.length) > size }

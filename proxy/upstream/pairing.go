@@ -1,7 +1,7 @@
 package upstream
 
 // Checks whether a reply names what was requested, the opaques that Ringside adds to its own
-// requests, and gets that share a line. It applies the names of requests (names.go) to a connection.
+// requests, and gets that share a command line. It applies the names of requests (names.go) to a connection.
 
 import (
 	"bytes"
@@ -11,9 +11,9 @@ import (
 	"ringside/proxy/wire"
 )
 
-// BeginLine starts the line of the attempt a, a read of many keys. key is the length of the first
-// one. It writes the command, or continues the line of the attempt `before`, which was the last
-// request in the queue.
+// BeginLine starts the command line of the attempt a, which reads several keys. It writes the
+// command, or appends to the command line of the attempt `before`, which was the last request in the
+// queue. The parameter key is the length of a's first key.
 func (c *Conn) BeginLine(a, before *Attempt, command []byte, key int) {
 	gets := len(command) > len("get")
 	if a.Op > wire.Gets || !c.joinLine(a, before, gets, key) {
@@ -24,8 +24,8 @@ func (c *Conn) BeginLine(a, before *Attempt, command []byte, key int) {
 	}
 }
 
-// EndLine ends the line of the attempt a, which is last in the queue and has all its keys, and keeps
-// its names.
+// EndLine ends the command line of the attempt a, which is last in the queue and has all its keys,
+// and keeps its names.
 func (c *Conn) EndLine(a *Attempt) {
 	b := &c.Server.e.Buffers
 	a.SetLine(c.Out.Last(a.Room(), a.Size))
@@ -39,7 +39,7 @@ func (c *Conn) EndLine(a *Attempt) {
 	}
 }
 
-// joinLine makes a, which has no bytes yet, continue the line of the attempt `before`, if a key
+// joinLine makes a, which has no bytes yet, continue the command line of `before`, if a key
 // of that length can be added there: see Line. It reports whether it did.
 func (c *Conn) joinLine(a, before *Attempt, gets bool, key int) bool {
 	const end = len("\r\n")
@@ -94,9 +94,9 @@ func (c *Conn) names(a *Attempt, b []byte) bool {
 }
 
 // GiveGet appends the get or gets a, which was parsed from raw into r, to c.Out. If possible, a
-// continues the line of `before`, the last request in the queue. strip is the prefix of
+// continues the command line of `before`, the last request in the queue. strip is the prefix of
 // the key that the server does not get. GiveGet does nothing and returns false if a can't share
-// a line: see Line.
+// a command line: see Line.
 func (c *Conn) GiveGet(a, before *Attempt, r *wire.Request, raw []byte, strip string) bool {
 	if !c.Server.joinGets || !Plain(r, raw) {
 		return false
@@ -146,7 +146,7 @@ func (c *Conn) divide(a *Attempt, r *wire.Reply, buf []byte) bool {
 				break
 			}
 			if misses++; !b.Joined {
-				return false // it belongs to no request: the caller ends the connection
+				return false // the value belongs to no request: the caller ends the connection
 			}
 		}
 		if c.passing = misses; misses > 0 {

@@ -142,7 +142,7 @@ func (c *Conn) translateHeld() {
 		c.holding = max(c.holding-1, 0)
 		e.Outstanding--
 	}
-	var refused []*Attempt // these attempts fail at the end of the function, because their receivers may send requests again
+	var refused []*Attempt // attempts that fail at the end of the function, because their receivers may send requests again
 	for a := first; a != nil; {
 		next, sentAt := a.Next, a.sentAt
 		a.Next = nil

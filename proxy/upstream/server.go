@@ -35,7 +35,7 @@ type Server struct {
 	Lingering int              // connections that only wait for late replies: see latedelete.go
 	Asked     *Conn            // while a multi-key read is split: the connection of the part for this server; else nil
 
-	Retired   bool            // no table names it any more: its connections close when nothing is in flight
+	Retired   bool            // no table names the server any more: its connections close when nothing is in flight
 	override  health.Override // the mildest of the overrides in the pools that have the server
 	queueFull string          // the error line for a request beyond settings.queue
 
@@ -59,7 +59,7 @@ func (srv *Server) noteError(line []byte) {
 	}
 }
 
-// settings are the combined settings of all pools that have the server: see configure.
+// settings are the combined settings of all pools that have the server: see Server.configure.
 type settings struct {
 	Connections       int           // for clients' requests
 	queue             int           // maximum number of clients' requests that wait on one connection
@@ -293,11 +293,11 @@ func (srv *Server) Apply(o health.Override) {
 		return
 	}
 	srv.override = o
-	for _, c := range slices.Clone(srv.Conns) { // giveUp may replace them
+	for _, c := range slices.Clone(srv.Conns) { // giveUp may replace the connections
 		if o == health.Down && (c.State != ConnIdle || c.Length > 0) {
 			c.giveUp(o.Refusal(srv.Target.Name), stats.Unavailable)
 		}
-		srv.e.Mark(&c.Link) // so that Flush closes it, or opens it in advance
+		srv.e.Mark(&c.Link) // so that Flush closes the connection, or opens it in advance
 	}
 	if o == health.Restore && srv.Down { // the server is dialed at once
 		srv.RedialAt = srv.e.Now
@@ -333,7 +333,7 @@ func (srv *Server) CloseDedicated(n uint32) {
 	if c.State != ConnIdle {
 		c.disconnect(link.Close)
 	} else {
-		c.reset() // queued requests must not make it dial again
+		c.reset() // queued requests must not make the connection dial again
 	}
 	c.failAll("the errand is done", stats.Lost)
 }

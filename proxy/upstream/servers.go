@@ -20,7 +20,7 @@ type Servers struct {
 	Prompt bool
 
 	ByAddress   map[string]*Server // by network and address; survives reloads of the table
-	List        []*Server          // those that the table names, in its order
+	List        []*Server          // the servers of the table, in its order
 	Closing     []*Conn            // connections of servers that no table names any more
 	Lingering   []*Conn            // connections that only wait for late replies
 	ToTranslate []*Conn            // connections whose server's memcached version is now known, with requests that waited for that

@@ -45,7 +45,7 @@ func (c *Conn) phase(a *Attempt, before int) (phase, why string) {
 		return stats.Connect, "a connection to the server"
 	case a.Start+uint64(a.Size) > c.Taken && c.Full:
 		return stats.Send, fmt.Sprintf("the server to take the request, behind %d bytes", max(0, int64(a.Start)-int64(c.Taken)))
-	case a != c.Head: // it may be held in Ringside too: see Conn.Flush
+	case a != c.Head: // the request may not be sent yet: see Conn.Flush
 		return stats.Queue, fmt.Sprintf("the server to answer %d requests before it", before)
 	case a.Begun || c.StreamLeft > 0:
 		return stats.Value, "the rest of the server's answer"

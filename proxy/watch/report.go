@@ -10,7 +10,7 @@ import (
 // Report has the samples of several loops. The zero value has none.
 type Report struct {
 	Requests float64 // estimated number of requests: each sample counts with its weight
-	Span     float64 // seconds in which they were made
+	Span     float64 // seconds in which these Requests were made
 	Looks    float64 // approximate number of samples
 	Keys     []Row
 	Prefixes []Row

@@ -18,7 +18,7 @@ type SampleReceiver struct {
 
 	keys   []byte        // the sampled keys, concatenated, as clients know them
 	marks  []mark        // one for each key
-	from   int           // marks before it have a value, or are misses
+	from   int           // keys with a lower index in marks have a value, or are misses
 	goesOn bool          // if the reply is not a plain hit, a task continues the request, which is then sampled at its end
 	since  int64         // when the first key was requested, on the loop's clock
 	out    stats.Outcome // of a request that is not a read
@@ -27,9 +27,9 @@ type SampleReceiver struct {
 // mark is what a SampleReceiver records about one key of the sampled request.
 type mark struct {
 	end   int // end of the key in SampleReceiver.keys; it begins at the end of the one before
-	strip int // number of its first bytes that servers don't see
+	strip int // number of the key's first bytes that servers don't see
 	seen
-	traced     bool // it matches a traced pattern
+	traced     bool // the key matches a traced pattern
 	stale, won bool // stale: the value found is stale; won: the client must rebuild it
 }
 
@@ -102,7 +102,7 @@ func (s *SampleReceiver) release() upstream.Receiver {
 // mostKept is the maximum capacity for keys, in bytes, of a SampleReceiver that is kept for reuse.
 const mostKept = 4096
 
-// key returns the key of the i-th mark.
+// key returns the i-th sampled key: that of s.marks[i].
 func (s *SampleReceiver) key(i int) []byte {
 	if i == 0 {
 		return s.keys[:s.marks[0].end]

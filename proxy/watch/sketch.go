@@ -19,7 +19,7 @@ type sketch struct {
 	next   int
 }
 
-// row is one key of a sketch.
+// row is one key of a sketch, with its counts.
 type row struct {
 	key []byte
 	Counts
@@ -30,14 +30,14 @@ type Counts struct {
 	Requests float64
 	Over     float64 // how much Requests may be too high, because the sketch forgets keys
 	Noise    float64 // variance of Requests, because of the sampling
-	Reads    float64 // this and the following count since the key was added to the sketch
+	Reads    float64 // this and the following fields count since the key was added to the sketch
 	Hits     float64
 	Bytes    float64 // size of values that were read and of requests with a value
 }
 
 // seen is one sampled request.
 type seen struct {
-	weight    float64 // how many requests it represents
+	weight    float64 // how many requests the sample represents
 	read, hit bool
 	bytes     int
 }

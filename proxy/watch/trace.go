@@ -15,11 +15,11 @@ import (
 type Event struct {
 	At     int64 // when the reply was complete, on the loop's clock
 	Took   int64 // nanoseconds since the request; 0: not known
-	Letter byte  // see letter
+	Letter byte  // the event, as one letter: see the function letter
 	Op     wire.Op
 	Out    stats.Outcome
 	Client uint64            // number of the client; 0: it is gone
-	Server string            // its name; empty: several servers were involved
+	Server string            // name of the server; empty: several servers were involved
 	Bytes  int               // of the value that was found, or of the request
 	Why    missreason.Reason // of a miss; Unsure: not known
 
@@ -74,7 +74,7 @@ func Cause(r missreason.Reason) string {
 // Trace has the events of one loop for traced keys. When it is full, further events are counted
 // and dropped.
 type Trace struct {
-	Events  []Event // in the order of their replies
+	Events  []Event // in the order of the replies
 	Dropped int
 	Now     int64 // on the loop's clock: when the events were read
 

@@ -45,7 +45,7 @@ type Watch struct {
 
 	keys, prefixes sketch
 	requests       float64 // estimated number of requests: each sample counts with its weight
-	span           float64 // nanoseconds in which they were made; halved like the counts
+	span           float64 // nanoseconds in which the counted requests were made; halved like the counts
 	at, halvedAt   int64   // when span was updated; when the counts were halved
 
 	hot [256]heat // slot of a key: its hash modulo the length

@@ -221,7 +221,8 @@ func (p *parser) bad(answer []byte) (int, error) {
 	return p.size, nil
 }
 
-// discard is bad for a storage command whose data block of size bytes is discarded.
+// discard makes the request Bad with a reply, like parser.bad. The request is a storage command,
+// whose data block of size bytes is discarded too.
 func (p *parser) discard(size int, answer []byte) (int, error) {
 	n, err := p.bad(answer)
 	p.r.Swallow = int64(size) + 2

@@ -378,7 +378,7 @@ func (r *Reply) flags(buf []byte, at uint32) bool {
 		} else {
 			word := nextToken(buf, p, end)
 			switch {
-			case r.Key.End > 0 && letter == 'k', r.Opaque.End > 0 && letter == 'O': // it is unclear which request this answers
+			case r.Key.End > 0 && letter == 'k', r.Opaque.End > 0 && letter == 'O': // with two keys or two opaques, it is unclear which request the reply answers
 				return false
 			case letter == 'k':
 				r.Key = Span{word.Start + 1, word.End}

@@ -8,7 +8,7 @@ import "strconv"
 // contains spaces or control characters. memcached up to 1.6.45 sometimes forgets
 // that an item's key was sent in base64: if mg or ma created the item with N, or if
 // ma replaced it to change the number. It then replies with the decoded bytes.
-// These may contain line ends, and the rest would be parsed as the reply to the
+// The decoded bytes may contain line ends, and the rest would be parsed as the reply to the
 // next request. So such a k is never sent to a server: CutKey removes it, and
 // KeyEcho adds the key to the reply.
 func (r *Request) RawKey(buf []byte) bool {

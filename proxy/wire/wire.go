@@ -69,7 +69,7 @@
 // # Servers without meta commands
 //
 // AppendAsText and AppendAsMeta translate a meta request to text, and the reply back.
-// They do so only if the text command has the same meaning and its reply contains all
+// The two functions do so only if the text command has the same meaning and its reply contains all
 // that the meta reply needs:
 //
 //	mg k [v f s c]            get, with c gets
@@ -314,7 +314,7 @@ func (k Kind) Answered() bool { return k != NoReply && !k.Failed() }
 // spans are offsets into the buffer given to NextReply.
 type Reply struct {
 	Kind Kind
-	Last bool // this ends the reply to the request
+	Last bool // this Reply ends the reply to the request
 
 	Line Span // the first line without its line ending
 	Key  Span // key of a VALUE, of a meta reply with flag k, or of Listed

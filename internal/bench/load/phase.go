@@ -68,8 +68,8 @@ func (l *loop) kick() error {
 	return nil
 }
 
-// fence sends each connection a request with a unique reply. A client with visits may have no
-// connection at that time.
+// fence sends each connection a request with a unique reply. A client that reconnects
+// between visits (Work.Visit) may have no connection at that time.
 func (l *loop) fence() error {
 	for i := range l.conns {
 		c := &l.conns[i]

@@ -2,7 +2,7 @@
 
 package load
 
-// The window: the measurements while the load is measured.
+// The window: what is counted from the end of the warm-up to the end of the measuring phase.
 
 import (
 	"fmt"

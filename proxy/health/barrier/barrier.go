@@ -54,15 +54,16 @@ const patience = 60
 // Status is the published state of a handover.
 type Status struct {
 	Arrangement uint64 // hash of the arrangement that the configuration of this process requires; 0: no key has replicas
-	N           uint32
+	N           uint32 // number of the handover and its stage: see Of
 	Settled     bool   // all proxies are done, or the time limit has passed
-	top         uint32 // the highest number seen in any record
+	top         uint32 // the highest N seen in any view record
 	list        uint64 // hash of the server list in the record that had the highest number (top)
 }
 
-// Open reports whether a handover to a new arrangement may start. While an earlier handover is
-// moving keys it must not start: one proxy could then still serve by the arrangement before that,
-// and another by the new one. s may be nil.
+// Open reports whether a handover to a new arrangement may start. It must not start while proxies
+// change to the arrangement of an earlier handover (Pausing, Decided, and Done until all proxies are
+// Done): one proxy could then still serve by the arrangement before that, and another by the new
+// one. It may start while keys still move after that. s may be nil.
 func (s *Status) Open() bool { return s == nil || s.Settled || Of(s.N) == Waiting }
 
 // Stage returns the stage of a process whose configuration requires arrangement. It is Waiting
@@ -82,7 +83,7 @@ type Barrier struct {
 	deadline int64   // maximum duration of this process's commands, in nanoseconds
 }
 
-// New returns the barrier of a pool with the given number of view servers.
+// New returns the barrier of a pool. servers is the number of its servers with a view record.
 func New(servers int) Barrier {
 	return Barrier{Status: Status{Settled: true}, Held: make([]int64, servers)}
 }
@@ -146,7 +147,7 @@ func (b *Barrier) Hold(server int, says bool, now int64) {
 // replicas last. It only adopts the numbers of other processes. But if it reads a record with
 // another server list, it returns to Waiting, because it may be the only process that has read it.
 func (b *Barrier) Step(list uint64, now int64, agreed bool, replicated func() bool, ping time.Duration) bool {
-	if b.Since == 0 { // a new keeper continues the handover with the number N, but does not know yet whether another instance has another server list
+	if b.Since == 0 { // a new keeper continues the handover at the stage that N says, but does not know yet whether another instance has another server list
 		b.Since = now
 	}
 	next := b.N + 1

@@ -9,7 +9,7 @@
 // servers that lack replicas. An instance that was started while a server is being filled learns
 // only from these entries that the server lacks replicas. If keys are replicated the entry also
 // contains a hash of the placement of replicas (Table.PrintCopies). An instance with another
-// placement writes replicas that others do not read, and leaves stale ones that they do read.
+// placement writes replicas that others do not read, and leaves dirty ones that they do read.
 //
 // # The item
 //
@@ -27,9 +27,9 @@
 // instance reads the item (mg k v c), merges its own knowledge, and writes the item back with ten
 // minutes to live. It does not overwrite an item that has changed in between (ms with C, or ME if
 // there was none). If another instance was faster, it reads and writes again, at most three times
-// in a round. If all attempts fail, it publishes its entry in the next round. A reload starts a
-// round at once. So all instances know a change after two rounds. A request without a reply is not
-// repeated.
+// in a round. If all attempts fail, the instance publishes its entry in the next round. A reload
+// starts a round at once. So all instances know a change after two rounds. A request without a reply
+// is not repeated.
 //
 // # Expiry of entries
 //

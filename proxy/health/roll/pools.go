@@ -20,8 +20,8 @@ const poolsMagic = "rp1"
 // No pool name begins with it.
 const Keeps = "!"
 
-// Pools is the list of the pools that eject one server, as one instance has read it. The zero value
-// is an empty list.
+// Pools is the list of the pools that have one server and may eject it, or have it without ejecting
+// it (see Keeps), as one instance has read it. The zero value is an empty list.
 type Pools struct {
 	read   []poolEntry
 	others map[string]*poolEntry // by name: entries of pools that this instance does not have, or treats differently
@@ -35,7 +35,8 @@ type poolEntry struct {
 	silent int    // number of the reader's rounds without a change
 }
 
-// NextRound starts the next round. The item must have been read in the current round.
+// NextRound starts the next round of reading and writing the item. The item must have been read in
+// the current round.
 func (p *Pools) NextRound() {
 	for name, e := range p.others {
 		if e.silent++; e.silent > silent+remembered {
@@ -68,9 +69,9 @@ func (p *Pools) Hear(value []byte, own []string) {
 }
 
 // Others returns the sorted names of pools of other instances that treat the server differently.
-// They eject it, or, with the prefix Keeps, they do not eject it although this instance does. An
-// entry counts only if its number has grown since the first read: then another instance still
-// writes it.
+// These pools eject the server, or, with the prefix Keeps, do not eject it although this instance
+// does. An entry counts only if its number has grown since the first read: then another instance
+// still writes it.
 func (p *Pools) Others() (names []string) {
 	for name, e := range p.others {
 		if e.grows && e.silent <= silent {

@@ -17,17 +17,18 @@ type Instance struct {
 	ID       uint64 // ID of the process, different for each one
 	Name     string // for display
 	Version  string
-	Config   uint64 // hash of its pools and routes
-	Copies   uint64 // hash of its placement of replicas; 0: keys have no replicas
-	Suspects string // names of the servers that it suspects, separated by spaces; truncated if too long
+	Config   uint64 // hash of the instance's pools and routes
+	Copies   uint64 // hash of the instance's placement of replicas; 0: keys have no replicas
+	Suspects string // names of the servers that the instance suspects, separated by spaces; truncated if too long
 	Lacks    string // names of the servers that lack replicas, in the format of Suspects
 	Round    uint64 // grows with each round
 	Silent   int    // number of the reader's rounds in which Round has not grown; not in the item
 }
 
-// Limits, and times of rounds.
+// Limits of the list of instances. Some are numbers of rounds: in a round an instance reads and
+// writes the list once.
 const (
-	Homes     = 2   // number of servers that have the item
+	Homes     = 2   // number of servers that have the item, which is the list of instances
 	Tries     = 3   // attempts to write the item in a round, if other instances write it in between
 	Most      = 200 // maximum entries of an item
 	Life      = 600 // expiry of an item in seconds
@@ -99,7 +100,7 @@ func (c *Call) take(e Instance) {
 	}
 }
 
-// NextRound starts the next round.
+// NextRound starts the next round of reading and writing the list of instances.
 func (c *Call) NextRound() {
 	for id, e := range c.heard {
 		if e.Silent++; e.Silent > silent+remembered {

@@ -1,6 +1,6 @@
 package stamp
 
-// The head of a value: its encoding, and the check of its versions.
+// The header of a tagged value (here called head): its encoding, and the check of its versions.
 
 import (
 	"encoding/binary"
@@ -46,7 +46,8 @@ func AppendHead(dst []byte, flags uint32, tags []Version) []byte {
 	return binary.BigEndian.AppendUint32(dst, crc32.Checksum(dst[from:], castagnoli))
 }
 
-// Head is an encoded head. It is a slice of the value that it was read from.
+// Head is the encoded header of a tagged value: its client flags, tags and versions. It is a slice
+// of that value.
 type Head []byte
 
 // ReadHead returns the head of a value. ok is false if the value has no head or a

@@ -44,7 +44,8 @@ type part struct {
 	kind byte // 0: literal text; '*' or '{': a wildcard
 }
 
-// template is a tag of a pattern: literal texts alternate with the values of names.
+// template describes a tag that a Pattern derives from a key: literal texts, each followed by the
+// value of a name of the pattern.
 type template []slot
 
 type slot struct {

@@ -103,7 +103,7 @@ type Account struct {
 	book *Book
 	name string
 
-	reasons [NumReasons]uint64 // these three count since the start
+	reasons [NumReasons]uint64 // this and the next two fields count since the start
 	fills   uint64
 	seconds float64
 
@@ -246,12 +246,12 @@ type Line struct {
 	Name    string
 	Missed  [NumReasons]float64
 	Fills   float64 // sets that followed a miss
-	Cost    float64 // seconds from a miss to its set, per second: the average number of rebuilds at work
+	Cost    float64 // seconds from a miss to the set that follows, per second: the average number of rebuilds at work
 	Off     float64 // how much Cost may be too high
-	Mean    float64 // seconds from a miss to its set
+	Mean    float64 // seconds from a miss to the set that follows
 	P50     float64 // of the last refills
 	P99     float64
-	Reasons [NumReasons]uint64 // this and the following: since the start, only of keys in the sample
+	Reasons [NumReasons]uint64 // this and the following fields: since the start, only of keys in the sample
 	Filled  uint64
 	Seconds float64
 }

@@ -54,8 +54,8 @@
 // rebuild the value. Misses that are more than a minute old do not count, because the set then
 // has another cause.
 //
-// A Book adds this up by route and by prefix, which ends with a key's first colon, beside the
-// reasons. Recent counts are halved after a minute. Counts of sampled keys are scaled up to all
+// A Book adds up these times, like the reasons, by route and by prefix. The prefix of a key ends with
+// its first colon. Recent counts are halved after a minute. Counts of sampled keys are scaled up to all
 // keys.
 //
 //	P50, P99   seconds from a miss to its set, of the last 128

@@ -74,13 +74,13 @@ type entry struct {
 // server has the events after which a server has lost values, as times; 0: none.
 type server struct {
 	flushed, out int64
-	evicted      int64 // when its eviction counter was last seen to have grown
-	flushedBy    int64 // when its flush counter was last seen to have grown because of another client
+	evicted      int64 // when the server's eviction counter was last seen to have grown
+	flushedBy    int64 // when the server's flush counter was last seen to have grown because of another client
 
-	counted  int64    // when its counters were last read
-	counters Counters // those counters
-	asked    int64    // when CountersToRead last returned it
-	doubt    int64    // time of its last miss with an unknown cause
+	counted  int64    // when the server's counters were last read
+	counters Counters // the server's counters at that time
+	asked    int64    // when CountersToRead last returned the server
+	doubt    int64    // time of the server's last miss with an unknown cause
 }
 
 // Counters has counters of a server: memcached's evictions and cmd_flush, since its start.
@@ -99,7 +99,7 @@ type Recorder struct {
 	whole     uint64 // keys with hashes up to this have been in the sample since the time in since, others since raised
 	raised    int64
 	told      int   // operations since the last adaptation
-	adaptedAt int64 // when the limit was last checked
+	adaptedAt int64 // when the field limit was last checked
 }
 
 // newRecorder returns an empty Recorder.
@@ -303,7 +303,7 @@ func (t *Recorder) server(number uint16) *server {
 	return &t.servers[number]
 }
 
-// hears counts an operation and adapts the limit when it is time. It reports whether the key
+// hears counts an operation, and adapts t.limit when it is time. It reports whether the key
 // with that hash is still in the sample.
 func (t *Recorder) hears(now int64, hash uint64) bool {
 	t.told++

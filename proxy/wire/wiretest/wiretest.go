@@ -21,7 +21,7 @@ type Stream struct {
 	Source string // the line of the file without its mark
 	Data   string
 	Mark   Mark
-	Want   Said // the expected reaction; only for Own
+	Want   Said // the expected reaction; only set if Mark is Own
 }
 
 // Mark determines which memcached release a stream is compared with. For most

@@ -86,8 +86,8 @@ func GetSetCount(mc recipes.Client, name string) error {
 	return mc.Set(item(name, strconv.Itoa(n+1), 0))
 }
 
-// MCCounter is the counter of [2] (S-46). Its client reports every error as a
-// KeyError.
+// MCCounter is the counter of article [2], scheme S-46 (see the package comment). Its
+// client reports every error as a KeyError.
 func MCCounter(mc recipes.Client, name string, value uint64) error {
 	for range Endless {
 		if _, err := mc.Increment(name, value); err == nil {

@@ -88,8 +88,9 @@ func (t MCTable) Has(member string) bool {
 // Fetch reads the list.
 func (t MCTable) Fetch() []string { return MCArray1{t.MC, t.Name + "_keys"}.Fetch() }
 
-// Tags is the cache with tags of [1] (S-29 to S-31). If Counting is set, versions
-// are 1, 2, 3…; otherwise they are the time in milliseconds.
+// Tags is the cache with tags of article [1], schemes S-29 to S-31 (see the package
+// comment). If Counting is set, versions are 1, 2, 3…; otherwise they are the time in
+// milliseconds.
 type Tags struct {
 	MC       recipes.Client
 	Now      Now
