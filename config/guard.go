@@ -157,27 +157,24 @@ func (d *document) checkSameGuard(listA, listB []Route, a, b *Route) {
 	if !shared || a.guarded() == b.guarded() && a.Guard.Stale == b.Guard.Stale {
 		return
 	}
-	if a.guarded() && b.guarded() {
-		stale := a
-		if b.Guard.Stale > 0 {
-			stale = b
-		}
-		if key, ok := keyOfBoth(a.pattern(), b.pattern()); a.Strip || b.Strip || ok && taker(listA, key) == a && taker(listB, key) == b {
-			d.failAt(d.place(&stale.Guard.Stale, &stale.Guard, stale), "the routes for %s and %s lead to the same keys in one pool with a different guard.stale (%s and %s), so one takes current values of the other for old ones: give both the same stale, or another pool",
-				a.keys(), b.keys(), short(a.Guard.Stale), short(b.Guard.Stale))
-		}
+	key, ok := keyOfBoth(a.pattern(), b.pattern())
+	strip := a.Strip || b.Strip
+	if !strip && !(ok && taker(listA, key) == a && taker(listB, key) == b) {
 		return
 	}
-	guarded := a
-	if b.guarded() {
-		guarded = b
+	special := a // the one with a guard, or with the longer stale
+	if b.guarded() && (!a.guarded() || b.Guard.Stale > a.Guard.Stale) {
+		special = b
 	}
-	at := d.place(&guarded.Guard, &guarded.Preset, guarded)
-	if a.Strip || b.Strip {
+	at := d.place(&special.Guard.Stale, &special.Guard, &special.Preset, special)
+	switch both := a.guarded() && b.guarded(); {
+	case both && strip:
+		d.failAt(at, "the routes for %s and %s lead to one pool with a different guard.stale, and strip_prefix lets both name the same key there, so one takes current values of the other for old ones: use another pool, or the same stale for both", a.keys(), b.keys())
+	case both:
+		d.failAt(at, "two listeners lead to keys such as %s in one pool with a different guard.stale, so one takes current values of the other for old ones: use the same stale for both", shownKey(key))
+	case strip:
 		d.failAt(at, "the routes for %s and %s lead to one pool, one with a guard and one without, and strip_prefix lets both name the same key there: use another pool, or guard: hide for the other", a.keys(), b.keys())
-		return
-	}
-	if key, ok := keyOfBoth(a.pattern(), b.pattern()); ok && taker(listA, key) == a && taker(listB, key) == b {
+	default:
 		d.failAt(at, "two listeners lead to keys such as %s in one pool, and only one has a guard: use guard: hide for the other", shownKey(key))
 	}
 }

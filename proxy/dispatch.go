@@ -416,7 +416,7 @@ func (e *Engine) askMany(s *client.Session, raw []byte) {
 // them, so their servers, views and near caches are not maintained any more.
 func (e *Engine) AskRest(x *client.Exchange, raw []byte) {
 	if lst := e.listener(x.Session); e.Listeners[lst.Name] != lst {
-		x.Fail(client.NoShare, "the configuration has just changed", stats.Unavailable)
+		x.Fail(client.NoShare, client.Reconfigured, stats.Unavailable)
 		x.FinishOne()
 		return
 	}

@@ -266,6 +266,9 @@ func (x *Exchange) Answer(b []byte, o stats.Outcome) {
 // NoRoute is the error for a key without a route.
 const NoRoute = "no route for this key: add one without a prefix"
 
+// Reconfigured is the error for a command whose route a reload has removed while it was in flight.
+const Reconfigured = "the configuration has just changed"
+
 // Fail records that a part of x, with keys of that share, has failed, and why. NoRoute is never
 // replaced by another reason, because only a change of the configuration can fix it.
 func (x *Exchange) Fail(share int32, why string, o stats.Outcome) {

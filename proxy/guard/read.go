@@ -125,9 +125,11 @@ type FastAnswer struct {
 func (g *Guard) Resume(x *client.Exchange, share int32, rt *routing.Route, whole []byte, fast FastAnswer) {
 	t := g.NewRead(x, share, rt, whole)
 	fast.from, fast.Server = fast.Server.Target.Network+" "+fast.Server.Target.Address, nil
-	t.Rule = &rule{fast: fast}
+	if bytes.Equal(t.Key, fast.Name) { // otherwise a reload has given the key another name at the servers, and the task reads it there
+		t.Rule = &rule{fast: fast}
+	}
 	g.Enroll(x.Session, x, t)
-	g.TakeOver(t)
+	g.TakeOver(t, fast.Name)
 }
 
 // arrive sets the server of the reply to that of the loop of the key. The reply may have arrived on

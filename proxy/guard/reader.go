@@ -190,10 +190,8 @@ func (p *Reader) cold(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result,
 		x.Fail(a.Share, client.NoRoute, stats.Unavailable)
 		return 0
 	}
-	if rt.Strip != a.Strip { // a new routing table has given the key another name at the servers
+	if rt.Strip != a.Strip { // a new routing table has given the key another name at the servers: see Resume
 		p.cancelLease(c, a, r)
-		x.Fail(a.Share, "the configuration has just changed", stats.Unavailable)
-		return 0
 	}
 	key, _ := a.Named()
 	if rt.Guard == nil { // a new routing table has removed the guard

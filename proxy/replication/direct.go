@@ -99,16 +99,18 @@ func (p *directReader) takeOver(c *upstream.Conn, a *upstream.Attempt, r *upstre
 	key, _ := a.Named()
 	whole := append([]byte(a.Strip), key...)
 	rt := d.Fitting(whole)
-	if rt == nil || rt.Copies.Copies == 0 || rt.Strip != a.Strip { // a new routing table has removed the replicas, or given the key another name at the servers
-		x.Fail(a.Share, "the configuration has just changed", stats.Unavailable)
+	if rt == nil || rt.Copies.Copies == 0 { // a new routing table has removed the replicas
+		x.Fail(a.Share, client.Reconfigured, stats.Unavailable)
 		return 0
 	}
 	r.Bytes = bytes.Clone(r.Bytes)
 	t := e.NewRead(x, a.Share, rt, whole)
-	t.WaitReason = r.Why // the reason that the client gets if the deadline has passed
-	t.Rule = continueRead(r, c.Server.Target)
+	t.WaitReason = r.Why     // the reason that the client gets if the deadline has passed
+	if rt.Strip == a.Strip { // otherwise a reload has given the key another name at the servers, and the task reads it there
+		t.Rule = continueRead(r, c.Server.Target)
+	}
 	a.TakenOver = true
-	e.TakeOver(t)
+	e.TakeOver(t, key)
 	return 0
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"ringside/proxy/client"
 	"ringside/proxy/health"
 	"ringside/proxy/health/barrier"
 	"ringside/proxy/link"
@@ -187,7 +188,7 @@ func (e *Replicator) rebind(t *task.Task) bool {
 			return true
 		}
 	}
-	t.Fail("the configuration has just changed", stats.Unavailable)
+	t.Fail(client.Reconfigured, stats.Unavailable)
 	e.Unclaim(t, task.KeyLine(t.Hash))
 	return false
 }

@@ -6,6 +6,7 @@ package task
 // order.
 
 import (
+	"bytes"
 	"cmp"
 	"maps"
 	"slices"
@@ -104,10 +105,17 @@ func (e *Tasks) line(name Line, s *client.Session) *queue {
 	return l
 }
 
-// TakeOver starts t, which replaces a read of its client that needed no task so far. t gets
-// the place of that read in the client's line.
-func (e *Tasks) TakeOver(t *Task) {
+// TakeOver starts t, which replaces a read of its client that needed no task so far. key is the
+// key of that read, as servers know it. t gets the place of the read in the client's line. If a
+// reload has given the key another name at the servers, that line is not the line of t, so t is
+// admitted like a new command.
+func (e *Tasks) TakeOver(t *Task, key []byte) {
 	s := t.x.Session
+	if !bytes.Equal(key, t.Key) {
+		e.EndRead(s, key)
+		e.Admit(t)
+		return
+	}
 	s.Tasks++
 	t.inLine = true
 	e.line(t.ownLine(), s)
@@ -374,7 +382,7 @@ func (t *Task) moveToLoop(o *Tasks) {
 			}
 		}
 		t.Route = routing.Unbound(pool, guard, loud)
-		o.refuse(t, "the configuration has just changed")
+		o.refuse(t, client.Reconfigured)
 	})
 }
 
