@@ -133,7 +133,7 @@ var (
 	linked   = regexp.MustCompile(`\]\(([^):#]+)\)`)
 	fileThen = regexp.MustCompile("`([\\w./-]+\\.go)`: `([\\w.]+)`")
 	thenFile = regexp.MustCompile("`([\\w.]+)` \\(in `([\\w./-]+\\.go)`\\)")
-	goName   = regexp.MustCompile(`^(\w+\.)?\w*[A-Z]\w*$`) // contains a capital letter, which names of settings never do
+	goName   = regexp.MustCompile(`^([A-Z]\w*\.\w+|(\w+\.)?\w*[A-Z]\w*)$`) // Type.member, or a name with a capital letter; settings have none
 	goFile   = regexp.MustCompile(`[\w./-]*\w\.go\b`)
 )
 
