@@ -286,7 +286,7 @@ func TestFailoverRepeats(t *testing.T) {
 	for i := every - 1; i < len(promises); i += every {
 		c := promises[i]
 		one, other := simulate(c, 5, false), simulate(c, 5, true)
-		if a, b := fmt.Sprint(one.now, one.order, one.tally), fmt.Sprint(other.now, other.order, other.tally); a != b {
+		if a, b := fmt.Sprint(one.sum.Sum64(), one.order, one.tally), fmt.Sprint(other.sum.Sum64(), other.order, other.tally); a != b {
 			t.Errorf("%s: %.100s, then %.100s", c.name, a, b)
 		}
 	}

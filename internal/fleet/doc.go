@@ -19,6 +19,8 @@
 //	RINGSIDE_FULL=1 go test ./internal/fleet -run 'Test(Failover|Guard)$'               20 seeds, 5 or 3 of others
 //	RINGSIDE_SEEDS=1000 go test ./internal/fleet -run 'Test(Failover|Guard)$' -timeout 0    make soak
 //	RINGSIDE_SEED=17 go test ./internal/fleet -run 'TestFailover/strict,_warm$'         one seed, with its trace if it fails
+//	go test ./internal/fleet -run 'Test(Failover|Guard)$' -v                           prints a digest of each case; a change that must not
+//	                                                                                change behaviour must not change the digests
 //
 // Limits: there are no sockets and no memcached (internal/e2e uses both), only one
 // pool, and one value in flight for each client. Values expire on guarded routes only.

@@ -268,6 +268,7 @@ func (d *driver) carryOut() {
 }
 
 func (d *driver) effect(x link.Effect) {
+	d.f.digest(d.s.id, x)
 	switch s := x.Link.Sock.(type) {
 	case nil:
 		if x.Kind == link.Dial {

@@ -13,7 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
+
 	"ringside/proxy/health"
+	"ringside/proxy/link"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
 	"ringside/replicate"
@@ -110,6 +113,9 @@ type fleet struct {
 	// flight can't be stopped.
 	grace int64
 
+	sum  *xxhash.Digest // see digest
+	head []byte         // scratch of digest
+
 	traced bool
 	trace  []traceLine
 	broken string // the first violation; empty: none
@@ -137,6 +143,21 @@ type traceLine struct {
 func (f *fleet) note(about, format string, args ...any) {
 	if f.traced {
 		f.trace = append(f.trace, traceLine{about, fmt.Sprintf("%10.4f ", float64(f.now)/1e9) + fmt.Sprintf(format, args...)})
+	}
+}
+
+// digest adds an effect of a proxy to the digest of the run: its time, its peer, and the
+// bytes that the proxy writes. Log texts are not part of it. So two versions of the code
+// with the same digest behave in the same way. The tests print it for each case with -v.
+func (f *fleet) digest(proxy int, x link.Effect) {
+	f.head = fmt.Appendf(f.head[:0], "%d p%d %d %v ", f.now, proxy, x.Kind, x.Link.Sock != nil)
+	f.sum.Write(f.head)
+	if x.Link.Sock == nil || x.Kind != link.Write {
+		return
+	}
+	f.sum.WriteString(x.Link.Sock.Peer())
+	for _, b := range x.Link.Pending(nil) {
+		f.sum.Write(b)
 	}
 }
 
@@ -232,7 +253,7 @@ func newFleet(c scenario, seed uint64, traced bool) (f *fleet) {
 	c.pace = cmp.Or(c.pace, 12*milli)
 	c.request = cmp.Or(c.request, 200*time.Millisecond)
 	c.eject = cmp.Or(c.eject, 600*time.Millisecond)
-	f = &fleet{scenario: c, seed: seed, traced: traced, now: second, rand: rand.New(rand.NewPCG(seed, 1)), won: map[string]win{}}
+	f = &fleet{scenario: c, seed: seed, traced: traced, now: second, rand: rand.New(rand.NewPCG(seed, 1)), sum: xxhash.New(), won: map[string]win{}}
 	f.layout = layout{gone: -1}
 	f.grace = 10*milli + c.far
 	if slices.Contains(c.faults, "slow") {
@@ -404,6 +425,7 @@ func (l noteLog) Write(b []byte) (int, error) {
 func play(t *testing.T, c scenario, from, to uint64) {
 	t.Helper()
 	var sum tally
+	digest := xxhash.New()
 	for seed := from; seed < to; seed++ {
 		f := simulate(c, seed, false)
 		if f.broken == "" && c.exact && len(f.stale) > 0 {
@@ -413,9 +435,10 @@ func play(t *testing.T, c scenario, from, to uint64) {
 			t.Fatalf("%s", retrace(c, seed, f.broken))
 		}
 		sum.add(&f.tally)
+		digest.Write(f.sum.Sum(nil))
 	}
-	t.Logf("%d requests, %d hits, %d errors, %d ejections, %d returns, %d flushes, %d stale, %d undone by repairs",
-		sum.asked, sum.hits, sum.errors, sum.ejected, sum.returned, sum.flushes, len(sum.stale), sum.raced)
+	t.Logf("%d requests, %d hits, %d errors, %d ejections, %d returns, %d flushes, %d stale, %d undone by repairs, digest %016x",
+		sum.asked, sum.hits, sum.errors, sum.ejected, sum.returned, sum.flushes, len(sum.stale), sum.raced, digest.Sum64())
 	if (c.mode != table.FailFast || c.copies.Copies > 0) && !c.calm && sum.ejected == 0 && to-from > 4 {
 		t.Error("nothing was ever ejected: the runs show nothing")
 	}
