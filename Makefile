@@ -28,7 +28,7 @@ deb: build
 # For speed, test binaries have no debug information (-w), go test runs vet in parallel with the
 # linker, and the compiler collects garbage less often (GOGC).
 UNCHECKED = cmd/.* internal/(bench.*|cli|instance|demo|drill|e2e|inspect|memnode|top|tracefile|twin|remote) \
-	proxy/(admin|client|copies|counters|failover|guard|link|live|loop|near|routing|tags|task|upstream|watch) recipes.*
+	proxy/(admin|client|replication|counters|failover|guard|link|live|loop|near|routing|tags|task|upstream|watch) recipes.*
 empty =
 CHECKED = $$($(GO) list ./... | grep -vE '^ringside/($(subst $(empty) $(empty),|,$(strip $(UNCHECKED))))$$')
 check: format

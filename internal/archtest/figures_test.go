@@ -92,6 +92,7 @@ func TestFigures(t *testing.T) {
 	}
 	exported, foreign := coupling(t)
 	lines, comments := map[bool]int{}, map[string]*prose{} // keyed by whether the file is a test
+	statements := map[bool]int{}                           // keyed by whether the file belongs to the engine
 	var pages, all, few prose
 	for _, file := range files(t) {
 		text, err := os.ReadFile(filepath.Join(root, file))
@@ -108,11 +109,15 @@ func TestFigures(t *testing.T) {
 				comments[of] = new(prose)
 			}
 			comments[of].add(commentsOf(t, file, text))
+			if !strings.HasSuffix(file, "_test.go") && !strings.HasPrefix(file, "deploy/") {
+				statements[strings.HasPrefix(file, "proxy/") || strings.HasPrefix(file, "replicate/")] += statementsOf(t, file, text)
+			}
 		}
 	}
 	fmt.Printf("packages        %6d\n", len(list(t, "linux")))
 	fmt.Printf("exported names  %6d  of packages that are not commands: functions, types, variables, constants, methods, fields\n", exported)
 	fmt.Printf("foreign writes  %6d  assignments to fields of structs of other packages\n", foreign)
+	fmt.Printf("statements      %6d  of Go code that is no test, without blocks; %d of them in proxy/... and replicate\n", statements[false]+statements[true], statements[true])
 	fmt.Printf("source lines    %6d\n", lines[false])
 	fmt.Printf("test lines      %6d\n", lines[true])
 	fmt.Println("\nper 1,000 words of comments:")
@@ -132,7 +137,8 @@ func TestFigures(t *testing.T) {
 		fmt.Printf("%-28s %v%s\n", of, p, over)
 	}
 	fmt.Printf("%-28s %v\n%-28s %v\n%-28s %v\n", "packages with fewer words", &few, "all comments", &all, "pages", &pages)
-	aims := "aims for all comments:"
+	printWalks(t)
+	aims := "\naims for all comments:"
 	for _, h := range habits {
 		aims += fmt.Sprintf("  %s %.1f", h.name, h.aim)
 	}
@@ -151,6 +157,24 @@ func commentsOf(t *testing.T, name string, text []byte) string {
 		b.WriteString(group.Text() + "\n")
 	}
 	return b.String()
+}
+
+// statementsOf counts the statements of a file. A block is no statement.
+func statementsOf(t *testing.T, name string, text []byte) (n int) {
+	t.Helper()
+	f, err := parser.ParseFile(token.NewFileSet(), name, text, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(f, func(node ast.Node) bool {
+		if _, ok := node.(ast.Stmt); ok {
+			if _, block := node.(*ast.BlockStmt); !block {
+				n++
+			}
+		}
+		return true
+	})
+	return n
 }
 
 var (
