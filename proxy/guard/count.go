@@ -62,12 +62,20 @@ func (l *rule) noNumber(t *task.Task, s *Item, epoch upstream.ConnEpoch, value, 
 func (l *rule) countOver(t *task.Task) {
 	l.inspectItem(t, func(s *Item, epoch upstream.ConnEpoch) {
 		l.noNumber(t, s, epoch, func() {
+			if !l.matches(t, s) {
+				l.say(t, wire.Exists)
+				return
+			}
 			if l.tags != nil && l.tags.head != nil {
 				l.recount(t, s, func() { l.countOver(t) })
 				return
 			}
 			flags := " C" + string(s.Cas)
-			line := t.WithKey(l.name, appendToLine(t, flags))
+			edit := appendToLine(t, flags)
+			if at := t.TokenSpan(); at.Len() > 0 {
+				edit = task.Edit{At: at, With: s.Cas}
+			}
+			line := t.WithKey(l.name, edit)
 			if t.Req.Dialect == wire.Text {
 				flags += " v D" + strconv.FormatUint(t.Delta(), 10)
 				if t.Op == wire.Decr {

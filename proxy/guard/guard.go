@@ -246,7 +246,7 @@ func passes(t *task.Task) bool {
 	case t.Op == wire.Get:
 		return has('N') || has('R')
 	case t.Op == wire.Incr || t.Op == wire.Decr:
-		return has('C')
+		return has('C') && t.Route.Tags == nil // the server can't count a value that has a head
 	}
 	return has('C') || has('I')
 }

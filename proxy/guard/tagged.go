@@ -464,9 +464,8 @@ func (l *rule) compare(t *task.Task) {
 		})
 	}
 	sayExists := func() { l.say(t, wire.Exists) }
-	token, ok := t.Token()
-	cas, fits := divert.UntagCas(token, l.Place(l.at).Number)
-	if !ok || l.View != nil && (!fits || token>>52 != 0 && l.Place(l.at).Number == 0) {
+	cas, ok := l.clientCas(t)
+	if !ok || cas == 0 { // memcached has no item with cas 0
 		differs(sayExists)
 		return
 	}
@@ -486,6 +485,27 @@ func (l *rule) compare(t *task.Task) {
 		}
 		l.answerStore(t, k, r)
 	})
+}
+
+// clientCas returns the cas on the server that the client's token stands for. ok is false if
+// no item at the key's present place can have it.
+func (l *rule) clientCas(t *task.Task) (cas uint64, ok bool) {
+	token, ok := t.Token()
+	cas, fits := divert.UntagCas(token, l.Place(l.at).Number)
+	if !ok || l.View != nil && (!fits || token>>52 != 0 && l.Place(l.at).Number == 0) {
+		return 0, false
+	}
+	return cas, true
+}
+
+// matches reports whether the item s has the cas of t, a meta command that changes an item
+// on the condition C. It does if t has no condition. C0 is none, as in memcached.
+func (l *rule) matches(t *task.Task, s *Item) bool {
+	if t.TokenSpan().Len() == 0 {
+		return true
+	}
+	cas, ok := l.clientCas(t)
+	return ok && (cas == 0 || strconv.FormatUint(cas, 10) == string(s.Cas))
 }
 
 // change stores body, after its head if it has tags, over a value that a look has

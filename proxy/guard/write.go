@@ -148,8 +148,12 @@ func (l *rule) storeLine(t *task.Task, mode byte, cas string, token bool) []byte
 	if t.Req.Dialect == wire.Meta {
 		edits, head := l.stamped(t)
 		flags += head
-		if t.Req.Unique.Len() > 0 {
-			edits, flags = append(edits, task.Edit{At: t.Req.Unique, With: []byte(cas)}), head
+		switch at := t.Req.Unique; {
+		case at.Len() == 0:
+		case flags == head: // an add with C is an add
+			edits = append(edits, task.Edit{At: wire.Span{Start: at.Start - uint32(len(" C")), End: at.End}})
+		default:
+			edits, flags = append(edits, task.Edit{At: at, With: []byte(cas)}), head
 		}
 		if at, ok := wire.FlagArg(t.Raw, t.Req.MetaFlags, 'M'); ok {
 			edits = append(edits, task.Edit{At: at, With: []byte{mode}})
@@ -321,6 +325,10 @@ func (l *rule) extend(t *task.Task) {
 	l.inspectItem(t, func(s *Item, epoch upstream.ConnEpoch) {
 		if l.nothing(t, s, epoch) {
 			l.say(t, wire.NotStored)
+			return
+		}
+		if !l.matches(t, s) {
+			l.say(t, wire.Exists)
 			return
 		}
 		headed := l.tags != nil && l.tags.head != nil
