@@ -45,7 +45,7 @@ func (p *Proxy) AskStats(t table.Target, what []string, done func(answers [][]by
 			return
 		}
 		q := &statsErrand{e: e, server: srv, what: what, answers: make([][]byte, len(what)), missing: len(what), done: done}
-		limit := table.Timeouts{Connect: srv.Connect, Request: srv.Greeting, Deadline: srv.Connect + srv.Greeting}
+		limit := table.Timeouts{Connect: srv.Connect, Request: srv.Greeting, Deadline: srv.Connect + srv.Greeting, Total: srv.Connect + srv.Greeting}
 		for i, name := range what {
 			line := append([]byte("stats "), name...)
 			e.Ask(c, q, i, &limit, append(bytes.TrimRight(line, " "), wire.CRLF...), true)

@@ -65,7 +65,7 @@ func (q *poolsErrand) Pings() {}
 
 func (q *poolsErrand) ask(id int, line []byte) {
 	if c := q.server.Conns[0]; !c.InternalFull() {
-		limit := table.Timeouts{Connect: q.server.Connect, Request: q.server.Greeting, Deadline: q.server.Connect + q.server.Greeting}
+		limit := table.Timeouts{Connect: q.server.Connect, Request: q.server.Greeting, Deadline: q.server.Connect + q.server.Greeting, Total: q.server.Connect + q.server.Greeting}
 		q.e.Ask(c, q, id, &limit, line, true)
 	}
 }

@@ -34,7 +34,7 @@ func (e *Keepers) Identify(srv *upstream.Server) {
 var asksProcess = []byte("stats\r\n")
 
 func identifyTimeouts(srv *upstream.Server) *table.Timeouts {
-	return &table.Timeouts{Request: srv.Greeting, Deadline: srv.Connect + srv.Greeting}
+	return &table.Timeouts{Request: srv.Greeting, Deadline: srv.Connect + srv.Greeting, Total: srv.Connect + srv.Greeting}
 }
 
 // asksIdentity reports whether the process that replies on c must be identified, because keys of a

@@ -409,7 +409,7 @@ func (e *Keepers) askFor(w *Agent, r health.Request) {
 		w.Keeper.Unasked(r.ID, e.Now)
 		return
 	}
-	limit := table.Timeouts{Connect: srv.Connect, Request: w.failover.Request, Deadline: srv.Connect + w.failover.Request}
+	limit := table.Timeouts{Connect: srv.Connect, Request: w.failover.Request, Deadline: srv.Connect + w.failover.Request, Total: srv.Connect + w.failover.Request}
 	e.Ask(c, &request{e, w, r.Server, r.Conn, r.Close}, int(r.ID), &limit, r.Line, true)
 }
 

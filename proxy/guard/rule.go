@@ -252,7 +252,7 @@ func (g *Guard) cancelLeaseAt(at itemPlace, cas string, epoch upstream.ConnEpoch
 
 // ownTimeouts are the timeouts of the guard's own commands. The guard ignores their
 // replies.
-var ownTimeouts = table.Timeouts{Connect: time.Second, Request: time.Second, Deadline: time.Second}
+var ownTimeouts = table.Timeouts{Connect: time.Second, Request: time.Second, Deadline: time.Second, Total: time.Second}
 
 // CancelLease cancels, on c, the lease that a read of key was granted after its client
 // had gone.

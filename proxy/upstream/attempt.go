@@ -297,6 +297,20 @@ func (w *Collector) Failed(c *Conn, a *Attempt, f Failure) {
 	a.behind = r.LateAction
 }
 
+// maxOwnReply is the maximum size, in bytes, of a reply about the state of a server: the view
+// record, or statistics. No client limits these replies.
+const maxOwnReply = 1 << 20
+
+// exceedsOwn reports whether the reply to a is larger than maxOwnReply with n more bytes. It
+// returns false if a is a client's request, or if its reply may contain a value of a client.
+func (a *Attempt) exceedsOwn(n int) bool {
+	if !a.Internal {
+		return false
+	}
+	w, ok := a.To.(*Collector)
+	return ok && (a.Op == wire.Stats || w.pings()) && len(w.result.Bytes)+n > maxOwnReply
+}
+
 // pings reports whether the Asker w.To is a pinger.
 func (w *Collector) pings() bool {
 	_, ok := w.To.(pinger)

@@ -89,6 +89,9 @@ func (c *Conn) expire() {
 		case a.Probe:
 			c.rejectGreeting(fmt.Sprintf("no answer within %v of connecting", srv.Greeting), stats.TimedOut)
 			return
+		case a.Internal && a.Begun && !c.stalls(a): // the replies after it would wait as long as the server likes
+			c.broken(fmt.Sprintf("did not end its reply to a request of Ringside's own within %v", a.limits.Total), nil)
+			return
 		default:
 			silent := c.lastIn <= max(a.sentAt, a.takenAt) || c.stalls(a) // false: the server is sending other replies, so it is not down
 			if a.Start >= c.Taken {

@@ -43,6 +43,9 @@ func (c *Conn) Parse() {
 		}
 		switch {
 		case err == wire.ErrShort && r.Kind == wire.Value && c.startStream(a, buf):
+		case err == wire.ErrShort && a.exceedsOwn(r.Size):
+			c.desync(longAnswer, buf)
+			return
 		case err == wire.ErrShort:
 			c.short(a)
 			return
@@ -63,6 +66,10 @@ func (c *Conn) Parse() {
 				n += len(wire.EndLine)
 			}
 			if !r.Last {
+				if a.exceedsOwn(n) {
+					c.desync(longAnswer, buf)
+					return
+				}
 				c.flows(a)
 				if r.Awaited {
 					a.Found(r.Key.Len())
@@ -90,6 +97,8 @@ func (c *Conn) short(a *Attempt) {
 	c.setAside(a)
 }
 
+const longAnswer = "sent more than 1 MiB in reply to a request of Ringside's own"
+
 const otherName = "named another key or opaque than it was asked for"
 
 // endFollows reports whether END follows r directly and r is a VALUE. This is nearly always so
@@ -103,10 +112,15 @@ func endFollows(r *wire.Reply, rest []byte) bool {
 // a new connection, or after_failures times within violationTime. Ringside then redials it at
 // growing intervals, as after a refused connection.
 func (c *Conn) desync(what string, buf []byte) {
+	c.Server.e.Input.Start = c.Server.e.Input.End
+	c.broken(what, buf)
+}
+
+// broken is desync if no input of c is being parsed.
+func (c *Conn) broken(what string, buf []byte) {
 	e, srv := c.Server.e, c.Server
 	e.Count.Desyncs++
 	e.LogLimited(slog.LevelError, srv.Label(), "server connection closed: the server broke the protocol", "server", srv.Target.Name, "address", srv.Target.Address, "why", "it "+what, "bytes", string(buf[:min(len(buf), 64)]))
-	e.Input.Start = e.Input.End
 	if a := c.Head; a != nil && a.Shared(a.Size) && srv.joinGets {
 		srv.joinGets = false
 		e.LogLimited(slog.LevelWarn, srv.Label(), "server replied to several gets in the wrong order, so it gets one key per request from now on: set gets: single, or multiget_order: request if it is a Ringside instance", "server", srv.Target.Name, "address", srv.Target.Address)
