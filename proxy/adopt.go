@@ -41,6 +41,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 	e.Watch.Switch(!t.NoHotKeys)
 	e.Shared.keepBook(t.Misses, e.Now)
 	e.Accepts = wire.Limits{Key: t.Limits.Key, Line: t.Limits.Line, Value: t.Limits.Value}
+	e.WholeValue = int64(e.Accepts.MaxValue())
 	before := e.List
 	bound := e.bindPools(before)
 	if b := e.Shared.book.Load(); b != nil {

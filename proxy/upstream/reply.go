@@ -3,6 +3,7 @@ package upstream
 // Replies of servers, paired with requests by order.
 
 import (
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -226,12 +227,17 @@ const meanOf = 512
 
 // startStream starts to pass a partly received value to the receiver of a in pieces, if the
 // receiver wants that. buf is its head and what has arrived. A value without a receiver is
-// discarded as it arrives.
+// discarded as it arrives. So is a value that its receiver needs whole, if it is larger than
+// limits.value and than an eighth of limits.memory: it would leave too little for other requests.
 func (c *Conn) startStream(a *Attempt, buf []byte) bool {
 	e, r := c.Server.e, &c.Server.e.rep
 	to, ok := a.To.(Streamer)
-	if !ok && a.To != nil || ok && (a.AsText != nil || !to.Streams(r, buf)) {
-		return false
+	if a.To != nil && (!ok || a.AsText != nil || !to.Streams(r, buf)) {
+		if int64(r.Size) <= max(e.WholeValue, e.MemoryLimit/8) {
+			return false
+		}
+		c.failOne(a, fmt.Sprintf("server %s sends a reply of %d bytes, which is too large to be received whole: raise limits.value or limits.memory", c.Server.Label(), r.Size), stats.ServerFault)
+		ok = false // its rest is discarded
 	}
 	if !c.names(a, buf) {
 		c.desync(otherName, buf)

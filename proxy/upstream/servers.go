@@ -19,6 +19,8 @@ type Servers struct {
 	// The driver sets Prompt.
 	Prompt bool
 
+	WholeValue int64 // limits.value: see Conn.startStream
+
 	ByAddress   map[string]*Server // by network and address; survives reloads of the table
 	List        []*Server          // the servers of the table, in its order
 	Closing     []*Conn            // connections of servers that no table names any more
