@@ -2,26 +2,26 @@ package guard
 
 // The rule that decides which set is stored.
 
-// Scope says which sets count as the rebuild after a miss: those of the same connection, or all of
-// the process. The zero Scope is one connection that sends one request at a time. The comment of a
-// field says whose sets count.
+// Scope says which sets can follow a miss as its rebuild: sets of the connection that got the
+// miss, or all sets of the process. The zero Scope is one connection that sends one request at a
+// time.
 type Scope struct {
-	Shared    bool // the same connection, on which several threads of the client may send requests
-	AfterMiss bool // the whole process: on this route, each set follows a miss
-	Pooled    bool // nobody's: several clients share the connection, so no set can be matched with a miss, and every set is a write
+	Shared    bool // sets of the same connection follow a miss, but several threads of the client may send requests on it
+	AfterMiss bool // every set of the process follows a miss, because the route is configured in this way (after_miss)
+	Pooled    bool // no set follows a miss: several clients share the connection, so every set is an ordinary write
 }
 
-// one reports whether the scope has at most one outstanding miss of a key.
+// one reports whether a key has at most one miss in the scope that no set has followed yet.
 func (s Scope) one() bool { return !s.Shared && !s.AfterMiss }
 
-// KeyMisses is the state of the outstanding misses of one key in one scope. The zero KeyMisses
-// has no misses.
+// KeyMisses is the state of one key in one Scope: the misses that no set has followed yet. The
+// zero KeyMisses has no misses.
 type KeyMisses struct {
-	CAS   uint64 // cas of the item that the newest miss has seen; 0: unknown, so the rebuild after that miss is refused
-	N     uint32 // number of misses without a set yet
+	CAS   uint64 // cas of the item that the newest miss has seen; 0: unknown, so the set after this miss is refused
+	N     uint32 // number of misses that no set has followed yet
 	Mixed int64  // until this time no set is stored, because the outstanding misses may have seen different items
 	Last  int64  // time of the newest miss
-	Gone  bool   // the item is a placeholder or deleted, so an add may replace it
+	Gone  bool   // the newest miss has seen a placeholder or a deleted item, so an add may replace the item
 	Won   bool   // the client of the newest miss is the lease holder
 	Busy  bool   // a set that is bound to CAS has no reply yet
 }
@@ -39,11 +39,11 @@ const (
 	SetDone              // a set that was sent to the server has ended
 	Deleted              // a delete of this connection was answered
 	Changed              // a command of this connection other than set, add and delete was answered, and has changed the item
-	Unplaced             // the cas of the entry is no longer valid: the server, its connection or its phase has changed, or the key has moved
+	Unplaced             // the cas of the newest miss is no longer valid: the server, its connection or its phase has changed, or the key has moved
 	Closed               // the connection is closed
 )
 
-// Outcome is the result of a set that was sent.
+// Outcome is the result of a set that was sent to the server.
 type Outcome uint8
 
 // The outcomes.
@@ -57,15 +57,15 @@ const (
 // one clock.
 type Event struct {
 	Kind      Kind
-	CAS       uint64  // Missed: cas of the item seen, 0: unknown. SetDone: cas of the new value
-	Bound     uint64  // SetDone: the cas that was sent with the set, 0: none
-	Gone, Won bool    // Missed: see KeyMisses
-	Outcome   Outcome // SetDone
+	CAS       uint64  // of Missed: cas of the item that the get has found, 0: unknown; of SetDone: cas of the new value
+	Bound     uint64  // of SetDone: the cas that was sent with the set; 0: none
+	Gone, Won bool    // of Missed: the new values of KeyMisses.Gone and KeyMisses.Won
+	Outcome   Outcome // of SetDone: the result of the set
 
 	Now, Lease, LeaseMax int64
 }
 
-// Act is what to do about an event.
+// Act is what the guard does about an Event.
 type Act uint8
 
 // The acts.
@@ -78,8 +78,8 @@ const (
 	RemovePlaceholder     // remove the placeholder with the cas that Decide returns
 )
 
-// Decide returns the entry after the event, what to do, and a cas for Bind and
-// RemovePlaceholder.
+// Decide is the rule of the guard for one key in one Scope. It returns the state after the event
+// ev, what the guard must do, and the cas for Bind and RemovePlaceholder.
 func Decide(s Scope, e KeyMisses, ev Event) (KeyMisses, Act, uint64) {
 	if e.N > 0 && !e.Busy && ev.Now-e.Last > ev.LeaseMax {
 		e = KeyMisses{}
@@ -118,10 +118,10 @@ func Decide(s Scope, e KeyMisses, ev Event) (KeyMisses, Act, uint64) {
 			break
 		}
 		e.Busy = false
-		if ev.Outcome == Failed { // the client may retry
+		if ev.Outcome == Failed { // the set had no reply, so the miss stays: its client may retry the set
 			break
 		}
-		same := e.CAS == ev.Bound // false: a newer miss has seen another item, or the cas is no longer valid
+		same := e.CAS == ev.Bound // false: a newer miss has seen another item, or the cas of the newest miss is no longer valid
 		e = e.answered()
 		if ev.Outcome == Stored && same && e.N > 0 {
 			e.CAS, e.Gone, e.Won = ev.CAS, false, false
@@ -137,7 +137,7 @@ func Decide(s Scope, e KeyMisses, ev Event) (KeyMisses, Act, uint64) {
 	return e, None, 0
 }
 
-// answered returns e with one miss less.
+// answered returns e with one miss less, because a set has followed the miss.
 func (e KeyMisses) answered() KeyMisses {
 	if e.N > 1 {
 		e.N--

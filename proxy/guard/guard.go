@@ -30,16 +30,16 @@ type Guard struct {
 	Ablation ablation.Set                      // rules that tests turn off
 
 	misses  *missTable
-	leaving []leaving // clients that have gone
-	piece   int       // how many misses of the clients in leaving may be visited before the next Tick
+	leaving []leaving // closed client connections with leases that are not canceled yet
+	piece   int       // number of Miss records that clearLeft may still process before the next Tick
 
 	polls    []*poll                    // one for each key that has waiting gets
-	polling  map[string]*poll           // the same, by pool and key: see nameOf
+	polling  map[string]*poll           // polls by the pool and the key: see nameOf
 	waiting  int                        // number of waiting gets
 	nextPoll map[*upstream.Server]int64 // per server: earliest time of the next poll, on the loop's clock
 
-	neverFilled neverFilledKeys                // keys that clients don't fill, by hash
-	winners     leaseHolders                   // lease holders that have not filled their key yet, by hash
+	neverFilled neverFilledKeys                // keys for which clients got leases but sent no sets, by hash
+	winners     leaseHolders                   // lease holders that have not filled their key yet, by the hash of the key
 	off         map[*upstream.Server]offReason // servers for which the guard is off
 
 	chance *rand.Rand
@@ -57,11 +57,12 @@ func New(tasks *task.Tasks, n uint64) *Guard {
 // another key. Different listeners and stripped prefixes can refer to the same key.
 func nameOf(t *task.Task) string { return t.Route.Pool.Name + "\x00" + string(t.Key) }
 
-// clientState is a client of guarded routes. All loops of the process share it.
+// clientState is what the guard knows of a client connection that uses guarded routes. All loops
+// of the process share it.
 type clientState struct {
 	missClient
 	g         *Guard        // the guard of the loop that has the client's connection
-	followers atomic.Uint64 // counts requests that arrived before all earlier ones were answered
+	followers atomic.Uint64 // number of requests that arrived before the client had the replies to all its earlier requests
 	held      atomic.Int64  // number of the client's waiting gets
 	gone      atomic.Bool
 	sets      []uint64 // hashes of the keys of the client's pending sets that may be rebuilds after a miss; used only by the client's loop
@@ -90,13 +91,13 @@ func (g *Guard) Enroll(s *client.Session, x *client.Exchange, t *task.Task) {
 		p.addSet(t.Hash)
 	}
 	if x.Next != nil {
-		l.followers-- // the client's next request has arrived already, so the get must not wait
+		l.followers-- // the client's next request has arrived already, so the get counts as followed and does not wait
 	}
 }
 
-// overlaps marks the connection as shared if its client waits for x and for another
-// reply at the same time. Such a reply may be complete: if no server is asked, the first
-// of two requests has its reply before the second one is parsed.
+// overlaps marks the connection as shared (Shared) if its client waits for the reply to x and for
+// another reply at the same time. The other reply may be complete already: without a request to a
+// server, the first of two requests has its reply before the second one is parsed.
 func (p *clientState) overlaps(s *client.Session, x *client.Exchange) {
 	if p.Shared.Load() || x.Quiet() {
 		return
@@ -113,8 +114,8 @@ func (p *clientState) overlaps(s *client.Session, x *client.Exchange) {
 	}
 }
 
-// Followed records that x arrived before the client had the replies to the earlier
-// requests. It ends the waits of these requests.
+// Followed records that the request x arrived before the client had the replies to its earlier
+// requests. It ends the waits of the client's earlier gets.
 func (p *clientState) Followed(s *client.Session, x *client.Exchange) {
 	p.overlaps(s, x)
 	p.followers.Add(1)
@@ -123,7 +124,8 @@ func (p *clientState) Followed(s *client.Session, x *client.Exchange) {
 	}
 }
 
-// addSet records a pending set that may be the rebuild after a miss.
+// addSet records a set in progress that may be the rebuild after a miss. hash is the hash of its
+// key.
 func (p *clientState) addSet(hash uint64) {
 	if len(p.sets) == cap(p.sets) {
 		if p.dropSets(); len(p.sets) > cap(p.sets)/2 { // otherwise dropSets would run again after few sets
@@ -133,7 +135,7 @@ func (p *clientState) addSet(hash uint64) {
 	p.sets = append(p.sets, hash)
 }
 
-// dropSets removes the keys without a pending set from p.sets.
+// dropSets removes from p.sets the keys for which the client has no command in progress.
 func (p *clientState) dropSets() {
 	p.sets = slices.DeleteFunc(p.sets, func(hash uint64) bool { return !p.g.Works(p.ID, hash) })
 }
@@ -211,7 +213,7 @@ func (l *rule) startReplicated(t *task.Task) bool {
 // because such a server has no guarded items.
 func (l *rule) start(t *task.Task, old bool) bool {
 	switch why := unfit(t); {
-	case !old && l.copies == nil && passes(t) && l.takesOwn(t): // t can be rejected without a further step, because it could only change the version that its client has seen
+	case !old && l.copies == nil && passes(t) && l.takesOwn(t): // t only changes the version that its client has seen, so it is no rebuild, and is rejected without a further step
 		t.Reject(wire.AppendClientError(nil, ownFlags))
 	case !old && passes(t) && (compares(t) || changes(t) && l.misses(t) != nil):
 		l.rewrite(t)
@@ -251,7 +253,8 @@ func passes(t *task.Task) bool {
 	return has('C') || has('I')
 }
 
-// compares reports whether t may change only the version that its client has seen.
+// compares reports whether t is a cas command, or a binary command with a cas. Such a command
+// changes only the version of the item that its client has seen.
 func compares(t *task.Task) bool {
 	return t.Op == wire.Cas || t.Req.Flags&wire.Binary != 0 && t.Req.Letters.Has('C')
 }
@@ -273,13 +276,14 @@ func unfit(t *task.Task) string {
 	return ""
 }
 
-// appendFlags appends the meta flags of a guarded read to dst. If fresh is set, the
-// read must not return an old value.
+// AppendFlags appends the meta flags of a guarded read to dst. If fresh is set, the read must not
+// return an old value. If hide is set, the read must not start a rebuild.
 func (g *Guard) AppendFlags(dst []byte, rt *routing.RouteGuard, fresh, hide bool) []byte {
 	return appendFlags(dst, rt, fresh, hide, g.chance)
 }
 
-// Tick ends waits that have timed out, and polls servers for the other waiting gets.
+// Tick ends waits that have timed out, polls servers for the gets that still wait, and cancels
+// leases of closed connections.
 func (g *Guard) Tick() {
 	g.piece = leavePiece
 	g.clearLeft()
@@ -289,7 +293,7 @@ func (g *Guard) Tick() {
 	g.tidy()
 }
 
-// tidy forgets the polls without waiting gets.
+// tidy removes the polls that no get waits for.
 func (g *Guard) tidy() {
 	kept := g.polls[:0]
 	for _, p := range g.polls {
@@ -304,7 +308,7 @@ func (g *Guard) tidy() {
 	g.polls = kept
 }
 
-// Drain ends all waits.
+// Drain ends the waits of all gets on this loop.
 func (g *Guard) Drain() {
 	for _, p := range g.polls {
 		for len(p.held) > 0 {
@@ -313,7 +317,7 @@ func (g *Guard) Drain() {
 	}
 }
 
-// Missing features of a server that turn the guard off for it.
+// These texts say which missing feature of a server turns the guard off for that server.
 const (
 	noMeta = "it knows no meta commands"
 	noCas  = "it has no cas: start it without -C"
@@ -333,8 +337,8 @@ func (g *Guard) turnOff(srv *upstream.Server, is offReason) {
 	}
 }
 
-// Heard turns the guard off for srv if s, which a server has replied, shows that the server has no
-// cas.
+// Heard turns the guard off for srv if s, an item in a reply of srv, has the cas 0. A server
+// reports this cas if it was started without cas.
 func (g *Guard) Heard(srv *upstream.Server, epoch upstream.ConnEpoch, s *Item) {
 	if string(s.Cas) == "0" {
 		g.turnOff(srv, offReason{noCas, epoch})

@@ -24,7 +24,7 @@ type Item struct {
 	Letters         wire.Letters
 	Flags, Cas, TTL []byte // empty if they were not requested
 	Size            int
-	TagsChanged     bool // a tag of the value has changed since the value was stored
+	TagsChanged     bool // the value is invalid, because one of its tags has changed since the value was stored, or may have changed
 }
 
 // parseItem parses the reply r, with the bytes b.
@@ -57,8 +57,8 @@ func (s *Item) Clone() Item {
 	return c
 }
 
-// HasLease reports whether the client of this request is the lease holder. IsLeased reports
-// whether another client is.
+// HasLease reports whether the client of the request with the reply s is the lease holder.
+// IsLeased reports whether another client is the lease holder.
 func (s *Item) HasLease() bool { return s.Letters.Has('W') }
 func (s *Item) IsLeased() bool { return s.Letters.Has('Z') }
 
@@ -66,7 +66,8 @@ func (s *Item) IsLeased() bool { return s.Letters.Has('Z') }
 // rebuild.
 func (s *Item) IsInvalidated() bool { return s.Letters.Has('X') }
 
-// IsSpecial reports whether the item is more than a plain value.
+// IsSpecial reports whether the item is a tombstone, or memcached has set one of the flags W, Z
+// and X. The item is then not simply a value.
 func (s *Item) IsSpecial() bool {
 	return s.HasLease() || s.IsLeased() || s.IsInvalidated() || string(s.Flags) == tombstoneFlags
 }
@@ -84,8 +85,8 @@ func (s *Item) IsPlaceholder() bool {
 	return s.Size == 0 && string(s.Flags) == "0" && (s.HasLease() || s.IsLeased() || s.IsInvalidated())
 }
 
-// IsMiss reports whether clients must see a miss instead of the item. Only the guard's
-// own commands use such an item.
+// IsMiss reports whether clients must see a miss although the server may have an item. Only the
+// guard's own commands use the item then.
 func (s *Item) IsMiss() bool {
 	return s.IsAbsent() || s.IsTombstone() || s.IsPlaceholder() || s.IsInvalidated() || s.TagsChanged
 }
@@ -115,7 +116,7 @@ func (s *Item) SecondsLeft() int64 {
 	return n
 }
 
-// isTombstoneReply reports whether memcached has set one of the flags W, Z and X.
+// isTombstoneReply reports whether memcached has set one of the flags W, Z and X in the reply r.
 func isTombstoneReply(r *wire.Reply) bool {
 	return r.Letters.Has('W') || r.Letters.Has('Z') || r.Letters.Has('X')
 }

@@ -1,6 +1,7 @@
 package guard
 
-// The state of one command on a guarded key, and what all commands share.
+// This file has the state of one command on a guarded key, and the functions that all commands
+// share.
 
 import (
 	"math"
@@ -29,7 +30,7 @@ type rule struct {
 	many      bool   // the command is one key of a request with several keys
 	quiet     bool   // the client sends its next request without waiting for this reply
 
-	at   int    // where the command is sent: 0 First, 1 Interim (the substitute server)
+	at   int    // the server that gets the command; 0: First, the key's own server or, while that is out, its substitute; 1: Interim, the substitute during a rejoin
 	name []byte // name of the key on the server that `at` selects
 
 	fast FastAnswer
@@ -40,7 +41,7 @@ type rule struct {
 
 	then     []func(r *upstream.Result) // callbacks of the commands sent, by their number; nil: the reply is ignored
 	tries    int
-	own      bool // the last reply belongs to a read with the client's own meta flags, not to a poll
+	own      bool // the last reply is the reply to this command's own read, with the meta flags of its client, and not the reply to a poll
 	sealed   bool // the stored value must not be refreshed early: see storedTTL
 	wrote    bool // a server has stored a value of this command; if the command fails, it must remove that value
 	final    bool // the wait is over, so an old value is served now
@@ -105,7 +106,8 @@ func (l *rule) Begin(t *task.Task) {
 	}
 }
 
-// deleteAt deletes the key at one of its two servers, while it moves between them.
+// deleteAt deletes the key at the server that `at` selects (see rule.at), while the key moves
+// between its two servers.
 func (l *rule) deleteAt(t *task.Task, at int, then func()) {
 	l.askAt(t, at, t.Meta("md", l.Keys[at], "", nil), func(r *upstream.Result) {
 		if !r.Reply.Kind.Answered() {
@@ -116,7 +118,7 @@ func (l *rule) deleteAt(t *task.Task, at int, then func()) {
 	})
 }
 
-// broken ends a write that at least one server has not done.
+// broken ends a write with the error r, because a server has not executed a request of the write.
 func (l *rule) broken(t *task.Task, r *upstream.Result) {
 	l.release(Failed, 0, upstream.ConnEpoch{})
 	l.undo(t)
@@ -130,8 +132,8 @@ func (l *rule) undo(t *task.Task) {
 	}
 }
 
-// end calls f, which answers a write. Before that, if the key's own server is rejoining, end
-// deletes the older item on the other server. It also checks that all instances see the write.
+// end calls f, which answers a write. Before that, if the key's own server is in RETURN, end
+// deletes the older item on that server. It also checks that all instances see the write.
 func (l *rule) end(t *task.Task, f func()) {
 	l.g.wake(t)
 	safely := func() {
@@ -151,8 +153,8 @@ func (l *rule) end(t *task.Task, f func()) {
 
 func (l *rule) say(t *task.Task, k wire.Kind) { l.end(t, func() { t.AnswerKind(k) }) }
 
-// answered reports whether r is a reply to a command of the guard, and not an error.
-// If it returns false, it has ended t.
+// answered reports whether r is a server's reply and not an error. If r is an error, answered
+// ends t.
 func (l *rule) answered(t *task.Task, r *upstream.Result) bool {
 	if r.Reply.Kind.Answered() {
 		return true
@@ -200,8 +202,8 @@ func (l *rule) isGone(s *Item) bool {
 	return s.IsMiss() || hasExpired(l.RouteGuard, s.SecondsLeft())
 }
 
-// hasExpired reports whether a value whose item lives for that many more seconds has expired
-// for clients.
+// hasExpired reports whether a value has expired for clients, if its server keeps it for another
+// `left` seconds.
 func hasExpired(rt *routing.RouteGuard, left int64) bool {
 	return rt.Stale > 0 && left <= int64(rt.Stale/time.Second)
 }
@@ -222,26 +224,26 @@ func (l *rule) again(t *task.Task, f func()) {
 	f()
 }
 
-// cancelLease cancels the lease of s, so that the next get rebuilds. A value that is neither
-// deleted nor expired stays unchanged.
+// cancelLease cancels the lease of the item s on the server `at`, so that the next get rebuilds.
+// A value that is neither deleted nor expired stays unchanged.
 func (g *Guard) cancelLease(rt *routing.RouteGuard, at itemPlace, s *Item, epoch upstream.ConnEpoch) {
 	if s.IsPlaceholder() || s.IsInvalidated() || hasExpired(rt, s.SecondsLeft()) {
 		keep := int64(0)
-		if rt.Stale > 0 && !s.IsInvalidated() && s.SecondsLeft() < math.MaxInt64 { // the value is kept until it expires, and longer for a rebuild
+		if rt.Stale > 0 && !s.IsInvalidated() && s.SecondsLeft() < math.MaxInt64 { // an expired value is kept as long as it may be served, and for the spare time of a rebuild
 			keep = s.SecondsLeft() + spare(rt)
 		}
 		g.cancelLeaseAt(at, string(s.Cas), epoch, s.IsPlaceholder(), keep)
 	}
 }
 
-// cancelLeaseAt cancels a lease, so that the next get rebuilds. It removes a placeholder,
-// or marks another item as stale, but only if the item still has that cas. If keep is
-// not 0, the stale item is kept for that many seconds.
+// cancelLeaseAt cancels a lease, so that the next get rebuilds. It removes a placeholder (if stub
+// is set), or marks another item as stale. It does so only if the item still has the given cas.
+// If keep is not 0, the stale item is kept for that many seconds.
 func (g *Guard) cancelLeaseAt(at itemPlace, cas string, epoch upstream.ConnEpoch, stub bool, keep int64) {
 	if cas == "" || cas == "0" {
 		return
 	}
-	if at.Copied { // the item is removed: other replicas still have the value, and would serve a stale one as fresh
+	if at.Copied { // the item is removed: if it were only marked as stale, other replicas would still serve it as fresh
 		n, _ := strconv.ParseUint(cas, 10, 64)
 		cas, stub = strconv.FormatUint(n^at.Seal, 10), true
 	}
@@ -254,16 +256,16 @@ func (g *Guard) cancelLeaseAt(at itemPlace, cas string, epoch upstream.ConnEpoch
 // replies.
 var ownTimeouts = table.Timeouts{Connect: time.Second, Request: time.Second, Deadline: time.Second}
 
-// CancelLease cancels, on c, the lease that a read of key was granted after its client
-// had gone.
+// CancelLease cancels a lease by a request on c. The lease was granted to a read of key, after
+// the client of this read had closed its connection.
 func CancelLease(c *upstream.Conn, key string, s *Item) {
 	if s.HasLease() && string(s.Cas) != "0" && (s.IsPlaceholder() || s.IsInvalidated()) {
 		cancelLeaseOn(c, key, string(s.Cas), s.IsPlaceholder(), 0)
 	}
 }
 
-// cancelLeaseOn sends the delete of a placeholder, or marks the item as stale with md I,
-// if it still has that cas.
+// cancelLeaseOn sends the delete of a placeholder (if stub is set), or md I, which marks an item
+// as stale. The server executes it only if the item still has the given cas.
 func cancelLeaseOn(c *upstream.Conn, key, cas string, stub bool, keep int64) {
 	flags := " C" + cas
 	if !stub {
@@ -281,7 +283,7 @@ type ignored struct{}
 func (ignored) Client() uint64                     { return 0 }
 func (ignored) Answered(_ int, _ *upstream.Result) {}
 
-// appendToLine returns an edit that adds flags to the request line.
+// appendToLine returns the edit that appends meta flags to the first line of t's request.
 func appendToLine(t *task.Task, flags string) task.Edit {
 	at := t.Req.Line.End
 	return task.Edit{At: wire.Span{Start: at, End: at}, With: []byte(flags)}
@@ -315,7 +317,7 @@ func (l *rule) rewrite(t *task.Task) {
 		longer(t.Req.Exptime)
 	}
 	if counts && t.Req.Dialect == wire.Meta {
-		made, _ := wire.FlagArg(t.Raw, t.Req.MetaFlags, 'N') // the time to live if the command creates the item
+		made, _ := wire.FlagArg(t.Raw, t.Req.MetaFlags, 'N') // N sets the time to live if the command creates the item
 		longer(made)
 	}
 	t.Rewrite(edits...)

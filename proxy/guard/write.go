@@ -31,7 +31,7 @@ func (l *rule) write(t *task.Task) {
 		t.Reject(wire.AppendClientError(nil, ownFlags))
 		return
 	}
-	if l.tags != nil && l.tags.Read && len(l.tags.named) > 0 && t.Op.Stores() { // reads would not check the named tags
+	if l.tags != nil && l.tags.Read && len(l.tags.named) > 0 && t.Op.Stores() { // Ringside stores no tags on this route (Read), so no read could check the named tags
 		l.refuse(t)
 		l.say(t, wire.NotStored)
 		return
@@ -72,9 +72,9 @@ func (l *rule) write(t *task.Task) {
 	}
 }
 
-// byToken serves t as on a route without a guard, and sees the reply. If t may change only
-// the version that its client has seen, and the server reports another version, byToken
-// checks whether that is a placeholder. The client then gets NOT_FOUND.
+// byToken sends t as its client wrote it, and then handles the reply. If t is a cas command and
+// the server reports another version, byToken reads the item. If that is a placeholder or
+// deleted, the client gets NOT_FOUND.
 func (l *rule) byToken(t *task.Task) {
 	t.Rule = l
 	t.Step(t.Raw, func(r *upstream.Result, token task.Token) {
@@ -112,7 +112,7 @@ func changes(t *task.Task) bool {
 	return t.Op.Stores() || t.Op == wire.Incr || t.Op == wire.Decr || t.Op == wire.Delete
 }
 
-// pass answers t with the server's reply to the client's own command.
+// pass answers t with r, the server's reply to the client's own command.
 func (l *rule) pass(t *task.Task, r *upstream.Result) {
 	if r.Bytes == nil {
 		l.broken(t, r)
@@ -126,8 +126,8 @@ func (l *rule) pass(t *task.Task, r *upstream.Result) {
 	l.end(t, func() { t.Answer(&kept, l.token()) })
 }
 
-// counterReply returns the reply r to a meta command on a counter with the TTL that the
-// client has asked for.
+// counterReply returns the reply r to an incr or decr. If r is a meta reply with a TTL, it
+// replaces the TTL by the one that clients must see: the server keeps the item longer.
 func (l *rule) counterReply(t *task.Task, r *upstream.Result) *upstream.Result {
 	rep := &r.Reply
 	if l.Stale == 0 || t.Req.Dialect != wire.Meta || !t.Req.Letters.Has('t') || rep.Kind != wire.Value && rep.Kind != wire.Header {
@@ -137,9 +137,9 @@ func (l *rule) counterReply(t *task.Task, r *upstream.Result) *upstream.Result {
 	return t.Result(r.Server, l.asMeta(t, r, &s))
 }
 
-// storeLine returns the command that stores t's value in the mode S, E, A, P or R. A
-// cas that is not empty must match the item. A server without cas shows 0 for each
-// item, so 0 is not sent. token requests the new cas.
+// storeLine returns the request that stores t's value in the mode S, E, A, P or R. If cas is not
+// empty, the server stores the value only if the item has this cas. A server without cas shows 0
+// for each item, so 0 is not sent. If token is set, the reply shows the new cas.
 func (l *rule) storeLine(t *task.Task, mode byte, cas string, token bool) []byte {
 	var flags string
 	if cas != "" && cas != "0" {
@@ -177,8 +177,8 @@ func (l *rule) storeLine(t *task.Task, mode byte, cas string, token bool) []byte
 	return t.Meta("ms", l.name, flags, body)
 }
 
-// store sends a storeLine and calls the function `then` with the result. Errors end t.
-// If a tag of the value may have changed, nothing is stored, and the function gets
+// store sends the request of storeLine, and calls the function `then` with the kind of its reply.
+// An error ends t. If a tag of the value may have changed, nothing is sent, and the function gets
 // Exists and a nil result.
 func (l *rule) store(t *task.Task, mode byte, cas string, token bool, then func(k wire.Kind, r *upstream.Result)) {
 	switch {
@@ -201,7 +201,8 @@ func (l *rule) store(t *task.Task, mode byte, cas string, token bool, then func(
 func (l *rule) storeNow(t *task.Task, mode byte, cas string, token bool, then func(k wire.Kind, r *upstream.Result)) {
 	l.ask(t, l.storeLine(t, mode, cas, token), func(r *upstream.Result) {
 		if r.Reply.Kind.Failed() {
-			// memcached has removed the old item. The new value is too large, or memory is short.
+			// The server has failed to store the new value, because it is too large or memory is
+			// short. It has removed the old item.
 			l.release(Refused, 0, upstream.ConnEpoch{})
 			l.g.neverFilled.AddMiss(t.Hash, Unfilled+1, l.RouteGuard, l.g.Now)
 			l.g.wake(t)
@@ -216,8 +217,8 @@ func (l *rule) storeNow(t *task.Task, mode byte, cas string, token bool, then fu
 	}
 }
 
-// seal uses up the lease for an early rebuild of the value just stored. It reads the
-// value with N and R, so that no get is granted that lease.
+// seal uses up the lease for an early rebuild of the value that t has just stored. It reads the
+// value with N and R, so that no later get is granted that lease.
 func (l *rule) seal(t *task.Task) {
 	here := l.here(t)
 	l.Learned.Count(stats.GuardExtraRequest)
@@ -226,10 +227,10 @@ func (l *rule) seal(t *task.Task) {
 			return
 		}
 		at := here
-		if l.copies != nil { // the cas is a token of the server that has just answered
+		if l.copies != nil { // the cas token belongs to the server that has sent the last reply, so the lease is canceled there
 			at = l.here(t)
 		}
-		if s := parseItem(&r.Reply, r.Bytes); s.HasLease() { // cancels the lease of a placeholder: nothing was stored
+		if s := parseItem(&r.Reply, r.Bytes); s.HasLease() { // cancelLease leaves a stored value unchanged; if nothing was stored, it removes the placeholder that this read has created
 			l.g.cancelLease(l.RouteGuard, at, &s, r.ConnEpoch)
 		}
 	}
@@ -242,7 +243,7 @@ func (l *rule) seal(t *task.Task) {
 	t.AskAs(true, len(l.then)-1, here.Server, t.Meta("mg", l.name, line, nil))
 }
 
-// answerStore answers a store with the server's reply k.
+// answerStore answers the store t with the kind k of the server's reply r.
 func (l *rule) answerStore(t *task.Task, k wire.Kind, r *upstream.Result) {
 	if t.Req.Dialect == wire.Text || t.Req.Letters.Has('I') || r.Reply.Kind == wire.NoReply {
 		l.say(t, k)
@@ -293,7 +294,7 @@ func (l *rule) add(t *task.Task) {
 // replace stores a value if the key has one. A placeholder counts as none.
 func (l *rule) replace(t *task.Task) {
 	if m := l.misses(t); m != nil && m.N > 0 {
-		if m.Gone { // at the miss there was no value to replace, and a newer value must not be replaced
+		if m.Gone { // at the miss there was no value to replace, and a newer value of another client must not be replaced
 			l.refuse(t)
 			l.say(t, wire.NotStored)
 			return
@@ -345,8 +346,8 @@ func (l *rule) extend(t *task.Task) {
 	})
 }
 
-// extended answers an append or prepend whose value Ringside has stored. r is the reply
-// to the ms.
+// extended answers an append or prepend after Ringside has stored the longer value with an ms. r
+// is the reply to the ms.
 func (l *rule) extended(t *task.Task, r *upstream.Result) {
 	l.knows(t, Changed)
 	if t.Req.Dialect == wire.Text {
@@ -359,8 +360,8 @@ func (l *rule) extended(t *task.Task, r *upstream.Result) {
 	l.end(t, func() { t.Answer(t.Result(l.server(t), line), l.token()) })
 }
 
-// over stores a value over the item that a look has found. If the item has changed
-// since, it calls the function `again`.
+// over stores t's value in place of s, the item that a look has found. If the item has changed
+// since the look, over calls the function `again`.
 func (l *rule) over(t *task.Task, mode byte, s *Item, again func()) {
 	l.store(t, mode, string(s.Cas), false, func(k wire.Kind, r *upstream.Result) {
 		if k == wire.Stored {
