@@ -1,27 +1,26 @@
 package replication
 
-// The type Direct reads replicated keys as ordinary exchanges, without a task, if the
+// The type directReader reads replicated keys as ordinary exchanges, without a task, if the
 // replica that is read first has a value.
 //
-// A plain text get, or one key of a get of many, is sent to the replica that
-// Replicator.ReadAt returns. It needs no task and no other loop, and gets can share
-// request lines, as for a key with one replica. The reply decides what happens next:
+// A plain text get, or one key of a get of many, is sent to the replica that Replicator.ReadAt
+// returns. It needs no task and no other loop, and gets can share request lines, as for a key
+// with one replica. The reply decides what happens next:
 //
 //	a value                                   the client gets it
 //	a tombstone, a miss, an error, no reply   a task continues: its rule asks the other replicas, but not this one again
 //	any of these, but the client has gone     nothing
 //	the route has no replicas any more        a value is the reply; anything else is an error
 //
-// The get keeps its place in the order of its client's commands. A command that
-// changes the key waits for it, and a task that continues it gets its place
-// (Tasks.TakeOver).
+// The get keeps its place in the order of its client's commands. A command that changes the key
+// waits for the get. If a task continues the get, the task has the same place (Tasks.TakeOver).
 //
-// Large values are not streamed, because another replica has the value if the server
-// fails in between.
+// Large values are not streamed, because another replica has the value if the server fails in
+// between.
 //
 // # Limits
 //
-// It leaves these gets to tasks:
+// These gets are left to tasks:
 //
 //   - reads that want more than a value (gets, gat, meta, the binary protocol);
 //   - all gets of routes with strict consistency, hedged reads or a guard;
@@ -77,7 +76,7 @@ func (p *directReader) Client() uint64 { return p.exchange().Client() }
 
 func (p *directReader) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
 	switch value := r.Kind == wire.Value; {
-	case a.TakenOver: // END, the rest of a reply that began with a tombstone
+	case a.TakenOver: // the reply is the END after a tombstone: a task continues the read since the tombstone
 		return 0
 	case value && string(r.ClientFlags.Of(b)) != wire.TombstoneFlags, !value && found(a):
 		return p.exchange().Reply(c, a, r, b)
@@ -87,12 +86,12 @@ func (p *directReader) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Repl
 	return p.takeOver(c, a, &upstream.Result{Bytes: b, Reply: *r})
 }
 
-// found reports whether an earlier reply to the attempt was its VALUE, so that only END
-// follows. While the VALUE itself is being handled, it still returns false.
+// found reports whether the reply to the attempt has already shown a VALUE, so that only its END
+// follows. While the VALUE itself is being handled, found still returns false.
 func found(a *upstream.Attempt) bool { return len(a.NextKey()) == 0 }
 
-// takeOver starts a task that continues with the reply r, or with the reason why there
-// is none.
+// takeOver starts a task that continues the read of p. r is the reply so far, or the reason why
+// there is no reply.
 func (p *directReader) takeOver(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result) (taken int) {
 	x, d := p.exchange(), p.Session.Handler.(connHandler)
 	e := d.Copied()
@@ -114,8 +113,8 @@ func (p *directReader) takeOver(c *upstream.Conn, a *upstream.Attempt, r *upstre
 	return 0
 }
 
-// Done ends the attempt a. If a task continues the read, the client's reply comes from
-// that task.
+// Done ends the attempt a after its reply. If a task continues the read, the task replies to the
+// client.
 func (p *directReader) Done(c *upstream.Conn, a *upstream.Attempt) {
 	if a.TakenOver {
 		p.exchange().FinishOne()
@@ -135,7 +134,8 @@ func (p *directReader) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.
 	p.exchange().FinishOne()
 }
 
-// end removes the read from those that later commands of the client wait for.
+// end records that the read of p has ended, so that later commands of the client need not wait
+// for it.
 func (p *directReader) end(a *upstream.Attempt) {
 	if s := p.Session; s != nil {
 		key, _ := a.Named()
