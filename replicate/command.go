@@ -5,7 +5,7 @@ package replicate
 // Max is how many replicas a Rule can have.
 const Max = 8
 
-// Op is the operation of a command, in either protocol.
+// Op is the operation of a command. It is the same for a text command and its meta command.
 type Op uint8
 
 // The operations. mg is Get. With the flag c it is Gets, with T Gat, with both flags Gats. ms is
@@ -91,22 +91,22 @@ const (
 	Hit              // the reply is a value, or HD to an mg
 	Miss             // the reply is END or EN
 	Marked           // the item is a tombstone, recognized by its flags: a command on the key is in progress, and the replica has no value
-	Stored           // STORED, HD to ms
-	NotStored        // NOT_STORED, NS
-	Exists           // EXISTS, EX
-	NotFound         // NOT_FOUND, NF
-	Deleted          // DELETED, HD to md
+	Stored           // the reply is STORED, or HD to an ms
+	NotStored        // the reply is NOT_STORED or NS
+	Exists           // the reply is EXISTS or EX
+	NotFound         // the reply is NOT_FOUND or NF
+	Deleted          // the reply is DELETED, or HD to an md
 	Touched          // the reply is TOUCHED; for the step Extend HD, or EN without a value
 	Number           // the reply is the result of incr or decr, which is in Outcome.Value
 	OK               // a flush_all is done, or the delay of the step Wait is over
-	ClientError      // the server rejected the request: nothing ran
-	ServerError      // too large, out of memory…: nothing was stored, and the old value may be gone
+	ClientError      // the server has rejected the request, and ran nothing
+	ServerError      // the server has failed (value too large, out of memory…): it has stored nothing, and may have removed the old value
 	Unsent           // the request failed, and the server certainly did not run it
 	InDoubt          // the request failed, and the server may have run it or may still run it
 	NumKinds
 )
 
-// Outcome is the result of a request (Ask).
+// Outcome is the result of an Ask, a request to one replica.
 type Outcome struct {
 	Kind Kind
 	// Value is a number whose meaning depends on the step of the ask:

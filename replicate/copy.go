@@ -171,7 +171,7 @@ func (r *Rule) level() {
 	}
 }
 
-// fetch reads the value from the next source. Sources that have all their values are asked first.
+// fetch reads the value from the next source. Sources that are In are asked first.
 func (r *Rule) fetch() {
 	c := &r.copy
 	if c.guarded == 0 {
@@ -384,7 +384,7 @@ func (r *Rule) copyDone() {
 	case moving:
 		r.clean |= c.copied
 		switch {
-		case c.missed && !c.hit: // no server has the key any more, so another instance has moved it
+		case c.missed && !c.hit: // the former server no longer has the key, so another instance has moved it
 			r.settle(Answered, -1)
 		case c.copied != r.takes&^(1<<r.lead) || r.away != 0:
 			r.abandon()

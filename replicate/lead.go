@@ -87,7 +87,7 @@ func (r *Rule) forward() {
 	}
 }
 
-// preview asks follower i for the size or number that the command would produce there.
+// preview asks follower i for the size or number that the command would produce at this follower.
 func (r *Rule) preview(i int) { r.guard[i] = uint8(r.ask(i, Preview)) }
 
 // rest returns the followers, which repeat what the primary has done.
@@ -159,7 +159,7 @@ func (r *Rule) handleLead(ask int, o Outcome) {
 	case r.c.Op == Delete && k == Deleted && main.step == Forward && r.takes&^m != 0: // an md with a cas token and the flag I: the token matched, so the followers must lose the key
 		r.hits = m
 		r.see()
-	case r.succeeded(k) && r.held != 0: // the item is stale now, and the followers have tombstones
+	case r.succeeded(k) && r.held != 0: // the item at the primary is stale now, and the followers have tombstones
 		r.hits, r.stored = r.hits|m, m
 		r.verify()
 	case r.succeeded(k):
@@ -429,7 +429,7 @@ func (r *Rule) nowhere() {
 	}
 }
 
-// followerStep returns the step by which the followers repeat the command.
+// followerStep returns the kind of request with which the followers repeat the command.
 func (r *Rule) followerStep() Step {
 	switch r.c.Op {
 	case Append, Prepend:

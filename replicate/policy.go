@@ -34,7 +34,7 @@ const (
 
 func (a Apart) String() string { return [...]string{"host", "zone", "server"}[a] }
 
-// Read is the rule by which a read selects the first replica to ask.
+// Read says which replica a read asks first.
 type Read uint8
 
 // The values of Read. With each of them, a hit has priority over a miss of a healthy replica, and

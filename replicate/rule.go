@@ -16,7 +16,7 @@ func (m Mask) Len() int { return bits.OnesCount8(uint8(m)) }
 // Verdict says which reply the client gets.
 type Verdict uint8
 
-// The verdicts.
+// The values of Verdict.
 const (
 	Answered Verdict = iota // the client gets the reply to the ask Settlement.Answer. The caller translates the reply, unless the ask was the client's own request or a Store
 	Done                    // the command is done, but no server has sent the reply that the client must get: DELETED
@@ -39,7 +39,7 @@ type Settlement struct {
 	Source    int  // replica that is the source of the copies; -1: none
 }
 
-// Rule runs one command on its replicas. It is a small value without pointers, and its
+// Rule runs one command on the replicas of a key. It is a small value without pointers, and its
 // methods do not allocate.
 type Rule struct {
 	c       Command
@@ -134,7 +134,7 @@ type turns struct {
 // askList holds all asks of the command, in the order in which they were made.
 type askList struct {
 	n     uint8 // number of asks that the rule has made
-	given uint8 // number of asks that Next has returned
+	given uint8 // number of asks that Next has returned already
 	open  uint8 // number of asks that have no outcome yet
 	asks  [maxAsks]asked
 }
@@ -165,7 +165,7 @@ const (
 	mends               // no client command: a repair of one replica, or the removal of a key from a server that had it before a reload
 )
 
-// stage is the purpose of the asks in flight.
+// stage says why the asks in flight were made.
 type stage uint8
 
 const (
@@ -190,8 +190,8 @@ const (
 	fetching
 	filling
 	checking
-	seeking // Move: read the key at the server that had it before a reload
-	leaving // Move: remove the key from that server
+	seeking // first stage of Move: read the key at the server that had it before a reload
+	leaving // last stage of Move: remove the key from the server that had it before a reload
 )
 
 // next is what the rule does after a copy of the key has ended.
@@ -202,7 +202,7 @@ const (
 	asking               // send the command to the primary again, because the primary has got the value of another replica
 	closing              // finish the command, because the followers that differed are repaired
 	refusing             // reply that the add has failed, with the reply of the replica that has refused it
-	mending              // nothing, because the copy is itself the task of the rule (Mend)
+	mending              // end the command, because the copy was its only purpose (Mend)
 	moving               // remove the key at the server that had it before a reload
 )
 

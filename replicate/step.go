@@ -2,7 +2,7 @@ package replicate
 
 // This file has the steps: the kinds of requests that a rule sends to one replica.
 
-// Step is the kind of a request (Ask).
+// Step is the kind of request that an Ask sends.
 type Step uint8
 
 // The steps. A comment shows the request, in which <M> are the flags of a tombstone and <T> is
@@ -22,7 +22,7 @@ const (
 	Review                       // like Look, but the outcome is Exists if the item has changed since the ask Guard, which was sent right before it
 	Check                        // like Look, but the outcome is Exists if the item has another cas than the ask Guard returned; after a set, which returns no cas, if it has another value
 	Claim                        // ms k 0 ME F<M> T<T> c: stores a tombstone if there is no item. The outcome is Stored, and Fill, Store and Drop can depend on the tombstone, or NotStored
-	PlaceTombstone               // ms k 0 F<M> T<T> c: a tombstone that replaces whatever was there
+	PlaceTombstone               // ms k 0 F<M> T<T> c: stores a tombstone in place of whatever is there
 	Swap                         // ms k 0 C<token> F<M> T<T> c: for the client's md C, stores a tombstone if the item's cas is the client's token
 	RefreshTombstone             // ms k 0 C F<M> T<T> c: stores a fresh tombstone in place of the item that the ask Guard has found or stored
 	Fill                         // ms k C F T: stores what the ask From has fetched, if the item has not changed since the ask Guard
@@ -56,8 +56,8 @@ type Ask struct {
 	Step    Step
 	From    int // for a Fill: number of the Fetch with the value to store
 	Guard   int // number of the ask that has shown a cas. The item must still have this cas, on the same connection, for Join, Count, Review, Check, RefreshTombstone, Fill, Store and Drop
-	// Chosen makes the request carry the meta flag E, so that all replicas have one cas.
-	// Forward, Store, Put, Join and Count of one command all carry the same number, which
-	// the engine chooses. Fill carries the cas that was fetched.
+	// Chosen makes the request carry the meta flag E, so that all replicas store the same cas.
+	// Forward, Store, Put, Join and Count of one command all carry the same cas, which the caller
+	// of the rule chooses. Fill carries the cas that was fetched.
 	Chosen bool
 }

@@ -1,6 +1,6 @@
 package guard
 
-// Replies to clients, built from the replies of servers.
+// This file builds the replies to clients from the replies of servers.
 
 import (
 	"strconv"

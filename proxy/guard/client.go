@@ -35,7 +35,7 @@ type Miss struct {
 type missOrigin struct {
 	itemPlace
 	Via         upstream.ConnEpoch // epoch of the server connection on which the item's cas arrived
-	Placeholder bool               // the item is a placeholder without an old value
+	Placeholder bool               // the item is a placeholder, so it has no old value that could be served
 	Left        int32              // TTL of a value at the time At, in seconds, if the route serves stale values; 0: no value, no TTL, or no stale values
 	At          int64              // when the get was sent, on the loop's clock
 	tagsRead
@@ -44,7 +44,7 @@ type missOrigin struct {
 // tagsRead has the versions of the key's tags that were known when the client got its oldest miss
 // without a set. A rebuild is stored with these versions, never with newer ones.
 type tagsRead struct {
-	Known stamp.Known // versions of the key's tags
+	Known stamp.Known // versions of the key's tags on the server of the key
 	First uint64      // the cas of the item that the get found before the miss; 0: unknown
 }
 
@@ -62,7 +62,7 @@ type itemPlace struct {
 // missClient identifies a client connection that may get misses. All loops share it.
 type missClient struct {
 	ID     uint64
-	Shared atomic.Bool // the client has sent a request before it had the reply to its previous one
+	Shared atomic.Bool // the client has sent a request before it had the reply to its previous request
 
 	entries atomic.Int64  // number of Miss records of the client, on all loops
 	keys    atomic.Uint64 // 64-bit filter of the hashes of the keys that the client has a Miss of; it may have false positives
@@ -72,7 +72,7 @@ type missClient struct {
 // set is sent on the connection c to the server `here`. Reachable returns false if another item
 // on that server may have the same cas.
 func (o *missOrigin) Reachable(here itemPlace, c *upstream.Conn) bool {
-	if o.Copied || here.Copied { // the token identifies the server and its process
+	if o.Copied || here.Copied { // the cas token identifies the server and its process, so nothing else must be compared
 		return o.Copied == here.Copied
 	}
 	return o.itemPlace == here && c != nil && c.IsSameProcess(o.Via)

@@ -16,11 +16,11 @@ import (
 // replicaReply describes the last reply that a command on a replicated key has got from a
 // replica.
 type replicaReply struct {
-	Server *upstream.Server // the server that answered last
+	Server *upstream.Server // the server that has sent the last reply
 	Looked bool             // the command has got a miss from the primary without a placeholder, which means that the primary has a tombstone
 
 	seal  uint64              // XOR of the cas in the last reply and the token of this cas; 0: not known. The guard uses only tokens
-	token func(uint64) uint64 // converts the cas of the last reply to a token; nil: the reply shows the token already
+	token func(uint64) uint64 // converts the cas in the last reply to a token; nil: the reply shows the token already
 }
 
 // replicaReplyFor returns the replicaReply of a command that has sent no request yet. It names

@@ -1,6 +1,6 @@
 package guard
 
-// incr and decr of guarded values.
+// This file serves incr and decr of guarded values.
 
 import (
 	"bytes"
@@ -57,8 +57,8 @@ func (l *rule) noNumber(t *task.Task, s *Item, epoch upstream.ConnEpoch, value, 
 	}
 }
 
-// countOver reads the item, and increments or decrements it only if the item is still the same. So
-// it does not change a value that was deleted in between.
+// countOver reads the item, and increments or decrements the item only if it has not changed
+// since. So it does not change a value that was deleted in between.
 func (l *rule) countOver(t *task.Task) {
 	l.inspectItem(t, func(s *Item, epoch upstream.ConnEpoch) {
 		l.noNumber(t, s, epoch, func() {
@@ -137,8 +137,8 @@ func (l *rule) create(t *task.Task, again func()) {
 	})
 }
 
-// counted answers an incr or decr whose number Ringside has stored. left is the time to
-// live that the item had before, and r is the reply to the ms.
+// counted answers an incr or decr after Ringside has stored its number with an ms. left is the
+// time to live that the item had before, and r is the reply to the ms.
 func (l *rule) counted(t *task.Task, number []byte, left int64, created bool, r *upstream.Result) {
 	l.knows(t, Changed)
 	line := append(slices.Clone(number), wire.CRLF...)

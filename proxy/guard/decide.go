@@ -1,6 +1,6 @@
 package guard
 
-// The rule that decides which set is stored.
+// This file has the rule that decides which set of a guarded key is stored.
 
 // Scope says which sets can follow a miss as its rebuild: sets of the connection that got the
 // miss, or all sets of the process. The zero Scope is one connection that sends one request at a
@@ -19,20 +19,20 @@ func (s Scope) one() bool { return !s.Shared && !s.AfterMiss }
 type KeyMisses struct {
 	CAS   uint64 // cas of the item that the newest miss has seen; 0: unknown, so the set after this miss is refused
 	N     uint32 // number of misses that no set has followed yet
-	Mixed int64  // until this time no set is stored, because the outstanding misses may have seen different items
-	Last  int64  // time of the newest miss
+	Mixed int64  // until this time no set of the key is stored, because its misses may have seen different items; in nanoseconds
+	Last  int64  // time of the newest miss, in nanoseconds
 	Gone  bool   // the newest miss has seen a placeholder or a deleted item, so an add may replace the item
 	Won   bool   // the client of the newest miss is the lease holder
-	Busy  bool   // a set that is bound to CAS has no reply yet
+	Busy  bool   // a set with the cas CAS was sent and has no reply yet
 }
 
-// Kind is a kind of event.
+// Kind is the kind of an Event.
 type Kind uint8
 
-// The kinds of events. Events of one connection are reported in the order in which the
-// server executed the commands.
+// The kinds of an Event. Events of one connection are reported in the order in which the server
+// executed the commands.
 const (
-	Missed   Kind = iota // a get was answered "not found"
+	Missed   Kind = iota // a get was answered with a miss
 	Found                // a get was answered with a value
 	Set                  // a set has arrived
 	Add                  // an add has arrived
@@ -46,15 +46,15 @@ const (
 // Outcome is the result of a set that was sent to the server.
 type Outcome uint8
 
-// The outcomes.
+// The values of Outcome.
 const (
 	Stored  Outcome = iota
 	Refused         // the server did not store the set
 	Failed          // no reply was received: the server may still run the set later
 )
 
-// Event is something that happens to a key in a scope. All times are in nanoseconds on
-// one clock.
+// Event is the input of Decide: something that has happened to a key. All times are in
+// nanoseconds on one clock.
 type Event struct {
 	Kind      Kind
 	CAS       uint64  // of Missed: cas of the item that the get has found, 0: unknown; of SetDone: cas of the new value
@@ -68,13 +68,13 @@ type Event struct {
 // Act is what the guard does about an Event.
 type Act uint8
 
-// The acts.
+// The values of Act.
 const (
 	None              Act = iota
-	Write                 // serve the command as if there were no miss
+	Write                 // serve the command as on a route without a guard, because it follows no miss
 	Bind                  // send the set with the cas that Decide returns
 	Refuse                // answer NOT_STORED without sending the set
-	Wait                  // wait for the set of the key that is in flight, and call Decide again after it
+	Wait                  // wait for the end of the key's set that is in flight, and then call Decide again
 	RemovePlaceholder     // remove the placeholder with the cas that Decide returns
 )
 

@@ -1,6 +1,6 @@
 package guard
 
-// The guard's requests to servers, and the leases and expiry times in these requests.
+// This file has the guard's requests to servers, and computes leases and expiry times for them.
 
 import (
 	"encoding/base64"
@@ -13,7 +13,8 @@ import (
 	"ringside/proxy/routing"
 )
 
-// leaseSeconds returns how long a rebuild may last, in seconds.
+// leaseSeconds returns the length of a lease in seconds: how long one client may take for a
+// rebuild.
 func leaseSeconds(rt *routing.RouteGuard) int64 {
 	return int64((rt.Learned.Lease(rt.Lease) + time.Second - 1) / time.Second)
 }
@@ -62,8 +63,8 @@ func hidingRoute(rt *routing.RouteGuard) *routing.RouteGuard {
 	return &routing.RouteGuard{GuardSettings: &how, Learned: rt.Learned}
 }
 
-// plainLine returns a meta command on a key, which it encodes if the key has spaces or
-// control characters.
+// plainLine returns a request line of a meta command on the key `name`. The key is encoded in
+// base64 if it has spaces or control characters.
 func plainLine(command, name, flags string) string {
 	if strings.ContainsFunc(name, func(c rune) bool { return c <= ' ' || c == 127 }) {
 		name = base64.StdEncoding.EncodeToString([]byte(name)) + " b"
@@ -73,7 +74,7 @@ func plainLine(command, name, flags string) string {
 
 const (
 	maxRelative = 30 * 24 * 60 * 60 // the longest exptime that memcached treats as relative to now
-	maxExptime  = math.MaxInt32     // the largest exptime
+	maxExptime  = math.MaxInt32     // largest exptime that Ringside sends to a server
 )
 
 // exptimeFor returns the exptime with which an item lives for another `left` seconds. now is

@@ -1,7 +1,7 @@
 package guard
 
-// The guard of one loop: its state for guarded keys, and the entry point for their
-// commands.
+// This file has the guard of one loop: its state, and the entry point for the commands on guarded
+// keys.
 
 import (
 	"log/slog"
@@ -25,18 +25,18 @@ import (
 // belong to this loop. Only its loop may use it.
 type Guard struct {
 	*task.Tasks
-	EachLoop func(f func(*Guard))              // runs f on all loops of the process; on this one before it returns
-	OnLoop   func(hash uint64, f func(*Guard)) // runs f on the loop that owns the keys with that hash; on this one before it returns
+	EachLoop func(f func(*Guard))              // runs f on all loops of the process; on the calling loop it runs f before it returns
+	OnLoop   func(hash uint64, f func(*Guard)) // runs f on the loop that owns the keys with that hash; if this is the calling loop, it runs f before it returns
 	Ablation ablation.Set                      // rules that tests turn off
 
 	misses  *missTable
 	leaving []leaving // closed client connections with leases that are not canceled yet
 	piece   int       // number of Miss records that clearLeft may still process before the next Tick
 
-	polls    []*poll                    // one for each key that has waiting gets
+	polls    []*poll                    // polls of servers: one for each key that has waiting gets
 	polling  map[string]*poll           // polls by the pool and the key: see nameOf
 	waiting  int                        // number of waiting gets
-	nextPoll map[*upstream.Server]int64 // per server: earliest time of the next poll, on the loop's clock
+	nextPoll map[*upstream.Server]int64 // by server: earliest time of the next poll, on the loop's clock
 
 	neverFilled neverFilledKeys                // keys for which clients got leases but sent no sets, by hash
 	winners     leaseHolders                   // lease holders that have not filled their key yet, by the hash of the key
@@ -63,13 +63,13 @@ type clientState struct {
 	missClient
 	g         *Guard        // the guard of the loop that has the client's connection
 	followers atomic.Uint64 // number of requests that arrived before the client had the replies to all its earlier requests
-	held      atomic.Int64  // number of the client's waiting gets
+	held      atomic.Int64  // number of the client's gets that wait for a rebuild by another client
 	gone      atomic.Bool
-	sets      []uint64 // hashes of the keys of the client's pending sets that may be rebuilds after a miss; used only by the client's loop
+	sets      []uint64 // hashes of the keys of the client's sets in progress that may be rebuilds after a miss; used only by the client's loop
 }
 
-// Enroll attaches the client s to the task t. It must be called on the client's loop, before t is
-// admitted.
+// Enroll attaches the client connection s to the task t of the exchange x. It must be called on
+// the client's loop, before t is admitted.
 func (g *Guard) Enroll(s *client.Session, x *client.Exchange, t *task.Task) {
 	p, _ := s.Companion.(*clientState)
 	if p == nil {
@@ -128,7 +128,7 @@ func (p *clientState) Followed(s *client.Session, x *client.Exchange) {
 // key.
 func (p *clientState) addSet(hash uint64) {
 	if len(p.sets) == cap(p.sets) {
-		if p.dropSets(); len(p.sets) > cap(p.sets)/2 { // otherwise dropSets would run again after few sets
+		if p.dropSets(); len(p.sets) > cap(p.sets)/2 { // with many entries left, p.sets grows: otherwise dropSets would run again after few sets
 			p.sets = slices.Grow(p.sets, cap(p.sets))
 		}
 	}
@@ -140,8 +140,9 @@ func (p *clientState) dropSets() {
 	p.sets = slices.DeleteFunc(p.sets, func(hash uint64) bool { return !p.g.Works(p.ID, hash) })
 }
 
-// Gone cancels the leases of the client, because its connection is closed. Requests that the client
-// has sent before still run: a pending set still counts as the rebuild after its miss.
+// Gone cancels the leases of the client, because its connection is closed. Commands that the
+// client has sent before still run, so a set in progress still counts as the rebuild after its
+// miss.
 func (p *clientState) Gone() {
 	p.gone.Store(true)
 	p.dropSets()
@@ -156,7 +157,7 @@ func (g *Guard) Handle(t *task.Task) bool {
 	if t.Route.Guard == nil {
 		return false
 	}
-	if t.IsStep() { // t is a step that the guard itself runs
+	if t.IsStep() { // t is a step that the guard itself has started, so the guard does not handle it again
 		return t.Route.Copies.Copies == 0 && failover.SingleCopy{}.Handle(t)
 	}
 	l, _ := t.Rule.(*rule)
@@ -191,8 +192,7 @@ func (g *Guard) Handle(t *task.Task) bool {
 	return l.start(t, old) || failover.SingleCopy{}.Handle(t)
 }
 
-// locate finds the server of t's key, and the name that the key has there: see
-// Spot.Locate.
+// locate finds the server of t's key, and the name of the key on that server: see Spot.Locate.
 func (l *rule) locate(t *task.Task, read bool) (trouble upstream.Failure, parked bool) {
 	trouble, parked = l.Locate(t, read)
 	if l.at = 0; l.Role == health.Returning {
@@ -202,7 +202,7 @@ func (l *rule) locate(t *task.Task, read bool) (trouble upstream.Failure, parked
 	return trouble, parked
 }
 
-// startReplicated is Guard.Handle for a key with several replicas.
+// startReplicated does what Guard.Handle does, for a task on a key with several replicas.
 func (l *rule) startReplicated(t *task.Task) bool {
 	l.name, l.copies = t.Key, replicaReplyFor(t.Route, t.Key)
 	return l.copies != nil && l.start(t, false)
@@ -244,7 +244,7 @@ func passes(t *task.Task) bool {
 	has := t.Req.Letters.Has
 	switch {
 	case t.Route.Tags != nil && t.Op <= wire.Cas:
-		return false // a stored value has a head
+		return false // a stored value needs a header with tag versions, so the command is not sent as the client wrote it
 	case t.Op == wire.Get:
 		return has('N') || has('R')
 	case t.Op == wire.Incr || t.Op == wire.Decr:
@@ -259,7 +259,8 @@ func compares(t *task.Task) bool {
 	return t.Op == wire.Cas || t.Req.Flags&wire.Binary != 0 && t.Req.Letters.Has('C')
 }
 
-// unfit returns why a meta command can't run on t's route, or "".
+// unfit returns the error for a meta command with flags that can't be used on t's route; "" if
+// there is no such flag.
 func unfit(t *task.Task) string {
 	switch has := t.Req.Letters.Has; {
 	case t.Req.Dialect == wire.Text:
@@ -287,7 +288,7 @@ func (g *Guard) AppendFlags(dst []byte, rt *routing.RouteGuard, fresh, hide bool
 func (g *Guard) Tick() {
 	g.piece = leavePiece
 	g.clearLeft()
-	for i := 0; i < len(g.polls); i++ { // g.polls may grow
+	for i := 0; i < len(g.polls); i++ { // g.polls may grow during the loop
 		g.polls[i].tick()
 	}
 	g.tidy()

@@ -1,6 +1,6 @@
 package guard
 
-// Lease holders that have not filled their key yet.
+// This file remembers lease holders that have not filled their key yet.
 
 import (
 	"time"
@@ -8,7 +8,7 @@ import (
 	"ringside/proxy/routing"
 )
 
-// leaseHolders are the lease holders that clients wait for, by the hash of their key.
+// leaseHolders has the lease holders that other clients wait for, by the hash of the key.
 type leaseHolders map[uint64]leaseHolder
 
 type leaseHolder struct {

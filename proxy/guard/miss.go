@@ -46,14 +46,14 @@ func (l *rule) misses(t *task.Task) *Miss {
 	return l.g.misses.Find(l.scope(), &l.party.missClient, nameOf(t))
 }
 
-// event returns an event of kind k that happens now.
+// event returns an Event of kind k with the present time.
 func (l *rule) event(k Kind) Event {
 	ev := At(l.RouteGuard, l.g.Now)
 	ev.Kind = k
 	return ev
 }
 
-// missed describes a get that is about to be answered "not found".
+// missed describes a get to which the guard is about to reply with a miss.
 type missed struct {
 	s   *Item              // the item that the get has seen; nil: unknown, so no set can be bound to it
 	via upstream.ConnEpoch // epoch of the server connection on which s arrived
@@ -140,8 +140,8 @@ func (g *Guard) Found(s *client.Session, rt *routing.Route, key []byte) {
 	})
 }
 
-// reachable reports whether a set that is bound to the miss o and sent on c can only replace the
-// item that the miss has seen: see missOrigin.Reachable.
+// reachable reports whether a set with the cas of the item o, sent on c to the server `here`, can
+// only replace this same item: see missOrigin.Reachable.
 func (g *Guard) reachable(o *missOrigin, here itemPlace, c *upstream.Conn) bool {
 	if elsewhere := o.itemPlace != here; g.Ablation.Phase && elsewhere || g.Ablation.Life && !elsewhere {
 		return c != nil
@@ -165,7 +165,7 @@ func (l *rule) decide(t *task.Task, k Kind) (m *Miss, act Act, cas uint64) {
 		_, act, _ = Decide(l.scope(), KeyMisses{}, l.event(k))
 		return nil, act, 0
 	}
-	if c := l.conn(t); (c != nil || l.copies != nil) && !l.g.reachable(&m.missOrigin, l.here(t), c) { // without a connection the request fails anyway
+	if c := l.conn(t); (c != nil || l.copies != nil) && !l.g.reachable(&m.missOrigin, l.here(t), c) { // without a connection the request fails anyway, so the cas is not checked
 		l.g.misses.Apply(l.scope(), m, l.event(Unplaced))
 	}
 	act, cas = l.g.misses.Apply(l.scope(), m, l.event(k))
@@ -223,8 +223,8 @@ func (l *rule) bind(t *task.Task, m *Miss, mode byte, cas uint64) {
 	})
 }
 
-// release ends the pending set of t that was bound to the cas of a miss, if there is one. It then
-// runs the sets that have waited for that set.
+// release ends the set of t that was sent with the cas of a miss, if there is one. It then runs
+// the sets of the same key that have waited for this set.
 func (l *rule) release(o Outcome, cas uint64, epoch upstream.ConnEpoch) {
 	b := l.bound
 	if b == nil {
@@ -263,8 +263,8 @@ func (l *rule) filled(t *task.Task, b *boundSet) {
 	}
 }
 
-// tooLate counts a bound set that was not stored. If the rebuild took longer than the
-// lease, the guard learns a longer lease.
+// tooLate counts a set after a miss that was not stored, because the item had changed or was gone.
+// If the rebuild took longer than the lease, the guard learns a longer lease.
 func (l *rule) tooLate(t *task.Task, b *boundSet, k wire.Kind) {
 	l.came(t, b.Win)
 	if k == wire.Exists {
@@ -293,7 +293,7 @@ type leaving struct {
 // parameter `sets` has the sorted hashes of the keys for which a set of the client is in
 // progress. The records of these keys stay.
 func (g *Guard) leave(p *clientState, sets []uint64) {
-	if p.held.Load() > 0 { // a check that avoids a search through all waiting gets
+	if p.held.Load() > 0 { // this check avoids a search through all waiting gets
 		g.endWaits(p)
 	}
 	g.leaving = append(g.leaving, leaving{p, sets})
@@ -321,7 +321,8 @@ func (g *Guard) clearLeft() {
 	}
 }
 
-// cancel cancels the lease of the miss m of p, a client that has gone.
+// cancel cancels the lease that the miss m of the client p was granted. p has closed its
+// connection.
 func (g *Guard) cancel(p *clientState, m *Miss) {
 	rt := m.Route
 	l := rule{RouteGuard: rt, g: g, party: p}

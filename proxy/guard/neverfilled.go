@@ -1,7 +1,7 @@
 package guard
 
-// Keys that clients never fill, because they are not in the database or too large.
-// Their gets do not wait, because no value would arrive.
+// This file finds keys that clients never fill, because they are not in the database or too
+// large. Gets of these keys do not wait, because no value would arrive.
 
 import (
 	"time"
@@ -9,7 +9,8 @@ import (
 	"ringside/proxy/routing"
 )
 
-// neverFilledKeys counts the leases of keys since their last set, by the hash of the key.
+// neverFilledKeys counts the leases of each key that were granted since the last set of the key,
+// by the hash of the key.
 type neverFilledKeys map[uint64]*strikes
 
 // strikes counts the leases of a key that were granted without a set in between.

@@ -1,6 +1,6 @@
 package guard
 
-// Reads of guarded keys that need a task. Plain hits need none: see reader.go.
+// This file has the reads of guarded keys that need a task. Plain hits need none: see reader.go.
 
 import (
 	"bytes"
@@ -124,7 +124,7 @@ type FastAnswer struct {
 func (g *Guard) Resume(x *client.Exchange, share int32, rt *routing.Route, whole []byte, fast FastAnswer) {
 	t := g.NewRead(x, share, rt, whole)
 	fast.from, fast.Server = fast.Server.Target.Network+" "+fast.Server.Target.Address, nil
-	if bytes.Equal(t.Key, fast.Name) { // otherwise a reload has given the key another name at the servers, and the task reads it there
+	if bytes.Equal(t.Key, fast.Name) { // if the names differ, a reload has given the key another name at the servers, and the task reads the key there
 		t.Rule = &rule{fast: fast}
 	}
 	g.Enroll(x.Session, x, t)
@@ -217,8 +217,8 @@ func (l *rule) isOld(s *Item) bool {
 // waitsFirst reports whether gets wait for a rebuild before they may get the old value.
 func (l *rule) waitsFirst() bool { return l.Stale > 0 && l.Late == table.LateStale }
 
-// servesOld reports whether t gets the old value s now, while another client rebuilds
-// it.
+// servesOld reports whether t may get the old value s now, while another client rebuilds the
+// value.
 func (l *rule) servesOld(t *task.Task, s *Item) bool {
 	return l.mayServe(s) && (l.final || !l.waitsFirst()) && !mustBeFresh(t) && !l.rebuilds(t, s)
 }
@@ -241,8 +241,8 @@ func (l *rule) mayServe(s *Item) bool {
 	return l.Stale > 0 && !s.IsPlaceholder() && (!s.IsInvalidated() || s.SecondsLeft() > spare(l.RouteGuard))
 }
 
-// ends reports whether the old value s, whose lease was granted, may expire before the rebuild is
-// done.
+// ends reports whether the old value s may expire before its rebuild is done. t's client has the
+// lease of s.
 func (l *rule) ends(s *Item) bool {
 	return l.Stale > 0 && l.copies == nil && !s.IsPlaceholder() && l.isGone(s) && s.SecondsLeft() < spare(l.RouteGuard)
 }
@@ -264,7 +264,7 @@ func (l *rule) mark(t *task.Task, r *upstream.Result, s *Item, keep int64, show 
 	kept := t.Keep(r)
 	old := parseItem(&kept.Reply, kept.Bytes)
 	restore := func() {}
-	if tg := l.tags; tg != nil { // the versions of the tags must be read before the rebuild begins
+	if tg := l.tags; tg != nil { // the tag versions are kept, because a rebuild must use versions that were read before it began
 		known, epoch := slices.Clone(tg.known), tg.via
 		restore = func() { tg.known, tg.via = known, epoch }
 	}
@@ -305,8 +305,8 @@ func (l *rule) failed(t *task.Task, why string, o stats.Outcome) {
 	l.unanswered(t, &upstream.Result{Failure: upstream.Failure{Why: why, Outcome: o}})
 }
 
-// Refused is called for a task that no handler has served. Its client may be shown a
-// miss, which Refused records.
+// Refused is called for a task that no handler has served. If its client gets a miss, Refused
+// records the miss.
 func (g *Guard) Refused(t *task.Task) {
 	l, _ := t.Rule.(*rule)
 	if l == nil || t.Route.Guard == nil {
@@ -346,16 +346,16 @@ func (l *rule) onLease(t *task.Task, r *upstream.Result, s *Item) {
 	l.checkLease(t, what)
 }
 
-// checkLease grants the lease to t. If the connection of the later set could lead to another
-// process than the one that sent the item's cas, it first reads the item again.
+// checkLease grants the lease to t. If the later set of t's client may be sent to another server
+// process than the one that sent the item's cas, checkLease first reads the item again.
 func (l *rule) checkLease(t *task.Task, what missed) {
 	if l.copies != nil {
 		l.grantLease(t, what)
 		return
 	}
 	if c, _, _ := l.server(t).Pick(t.Asker, false); c == nil || !c.IsSameProcess(what.via) {
-		// Another loop got the reply, and the connection that will carry the set is newer. So
-		// the item is read again before the client gets its reply.
+		// Another loop got the reply, and the connection that will carry the set was opened
+		// later. So the item is read again before the client gets its reply.
 		l.inspectItem(t, func(s *Item, epoch upstream.ConnEpoch) {
 			what.won, what.via = string(s.Cas) == string(what.s.Cas), epoch
 			if what.s = s; s.IsAbsent() {
@@ -397,7 +397,7 @@ func (l *rule) bring(t *task.Task, r *upstream.Result, what missed) {
 		flags += " T" + strconv.FormatInt(exptimeFor(left, l.g.Wall), 10)
 	}
 	l.ask(t, t.Meta("ms", l.name, flags, rep.Body.Of(r.Bytes)), func(r *upstream.Result) {
-		if l.answered(t, r) { // the value is stored, or the item has changed in between
+		if l.answered(t, r) { // the value is stored, or the item has changed since the read: t reads the key again in both cases
 			l.again(t, func() { l.read(t) })
 		}
 	})
@@ -470,8 +470,8 @@ func (l *rule) watch(t *task.Task, r *upstream.Result, s *Item) {
 	delete(g.winners, t.Hash)
 }
 
-// token returns the function that converts a cas of the key's server to the client's
-// token.
+// token returns the function that converts a cas of the key's server to the token that the client
+// sees.
 func (l *rule) token() task.Token {
 	if l.copies != nil {
 		return l.copies.Tag

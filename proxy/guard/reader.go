@@ -41,8 +41,8 @@ func Ask(g *Guard, x *client.Exchange, share int32, rt *routing.Route, c *upstre
 	return true
 }
 
-// AskFor sends the read of a key as the attempt a. The receiver of a must pass the
-// reply to a Reader.
+// AskFor sends the read of a key on c, as the attempt a. The receiver of a must pass the reply to
+// a Reader.
 func AskFor(g *Guard, x *client.Exchange, rt *routing.Route, c *upstream.Conn, a *upstream.Attempt, key []byte) {
 	hide := rt.Guard.Hide
 	if g.Blind(c) {
@@ -67,7 +67,7 @@ func (p *Reader) exchange() *client.Exchange { return (*client.Exchange)(p) }
 
 func (p *Reader) Client() uint64 { return p.exchange().Client() }
 
-// token returns the cas that the client sees; nil for get.
+// token returns the cas that the client sees in the reply; nil for a get, which shows no cas.
 func (p *Reader) token(s *Item) []byte {
 	if p.Op == wire.Gets {
 		return s.Cas
@@ -118,8 +118,8 @@ func (p *Reader) Judge(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b [
 	return p.cold(c, a, &upstream.Result{Server: c.Server, Bytes: b, Reply: *r, ConnEpoch: c.EpochOf(a)}, known)
 }
 
-// found ends the outstanding miss of the client, if it may have one, because it gets a
-// value.
+// found ends the recorded miss of the client, because the client gets a value of the key. It does
+// nothing if the client has no miss.
 func (p *Reader) found(a *upstream.Attempt) {
 	if p.Session == nil || p.Session.Companion == nil || !Expects(p.Session) {
 		return
@@ -287,7 +287,7 @@ func (p *Reader) Open(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []
 		tags.uncover(r, b, &s)
 	}
 	p.found(a)
-	p.end(a) // the server has executed the read, and the rest of the value may take longer than the deadline of a command that waits for it
+	p.end(a) // the server has executed the read, so later commands of the client need not wait for the rest of the value
 	p.exchange().BeginValue(c, a, r, b, s.ClientFlags(), p.token(&s))
 	return 0
 }

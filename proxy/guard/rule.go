@@ -28,7 +28,7 @@ type rule struct {
 	since     int64  // when the command arrived, on the loop's clock
 	followers uint64 // value of clientState.followers when the command arrived
 	many      bool   // the command is one key of a request with several keys
-	quiet     bool   // the client sends its next request without waiting for this reply
+	quiet     bool   // the client does not wait for the reply before it sends its next request
 
 	at   int    // the server that gets the command; 0: First, the key's own server or, while that is out, its substitute; 1: Interim, the substitute during a rejoin
 	name []byte // name of the key on the server that `at` selects
@@ -39,13 +39,13 @@ type rule struct {
 	tags   *tagged       // nil: the route has no tags
 	copies *replicaReply // nil: the key has one replica only
 
-	then     []func(r *upstream.Result) // callbacks of the commands sent, by their number; nil: the reply is ignored
+	then     []func(r *upstream.Result) // functions that handle the replies to the requests of this command, by the number of the request; nil: the reply is ignored
 	tries    int
 	own      bool // the last reply is the reply to this command's own read, with the meta flags of its client, and not the reply to a poll
-	sealed   bool // the stored value must not be refreshed early: see storedTTL
+	sealed   bool // no client may refresh the stored value before it expires: see storedTTL
 	wrote    bool // a server has stored a value of this command; if the command fails, it must remove that value
-	final    bool // the wait is over, so an old value is served now
-	outdated bool // the value served is an old one
+	final    bool // the get has waited for a rebuild already, so it may get an old value now
+	outdated bool // the value that the client gets is an old one
 
 	bound *boundSet // the set that was sent with the cas of a miss; nil: none
 }
@@ -61,7 +61,7 @@ func (l *rule) server(t *task.Task) *upstream.Server {
 	return t.Route.Server(l.Place(l.at).Server)
 }
 
-// ask sends line to the server of the key. The function `then` gets the reply.
+// ask sends the request `line` to the server of the key. The function `then` gets the reply.
 func (l *rule) ask(t *task.Task, line []byte, then func(r *upstream.Result)) {
 	l.askAt(t, l.at, line, then)
 }
@@ -75,7 +75,7 @@ func (l *rule) askAt(t *task.Task, at int, line []byte, then func(r *upstream.Re
 	t.Ask(len(l.then)-1, t.Route.Server(l.Place(at).Server), line)
 }
 
-// step runs line as a step of t, which package replication carries out.
+// step sends the request `line` of t through package replication. The function `then` gets the reply.
 func (l *rule) step(t *task.Task, line []byte, then func(r *upstream.Result)) {
 	t.Step(line, func(r *upstream.Result, token task.Token) {
 		heard := *r
@@ -252,7 +252,7 @@ func (g *Guard) cancelLeaseAt(at itemPlace, cas string, epoch upstream.ConnEpoch
 	}
 }
 
-// ownTimeouts are the timeouts of the guard's own commands. The guard ignores their
+// ownTimeouts are the timeouts of requests that the guard sends for itself. It ignores their
 // replies.
 var ownTimeouts = table.Timeouts{Connect: time.Second, Request: time.Second, Deadline: time.Second}
 
@@ -277,7 +277,7 @@ func cancelLeaseOn(c *upstream.Conn, key, cas string, stub bool, keep int64) {
 	c.Server.Loop().Ask(c, ignored{}, 0, &ownTimeouts, []byte(plainLine("md ", key, flags)), true)
 }
 
-// ignored is the receiver of the replies to the guard's own commands. It ignores them.
+// ignored receives the replies to requests that the guard sends for itself, and ignores them.
 type ignored struct{}
 
 func (ignored) Client() uint64                     { return 0 }

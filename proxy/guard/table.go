@@ -63,14 +63,14 @@ type Seen struct {
 	Now       int64
 }
 
-// event returns the Missed event of s.
+// event returns the Event for the miss s, with the kind Missed.
 func (s *Seen) event() Event {
 	ev := At(s.Route, s.Now)
 	ev.Kind, ev.CAS, ev.Gone, ev.Won = Missed, s.CAS, s.Gone, s.Won
 	return ev
 }
 
-// At returns an event without a kind. It happens on the route rt, at the time `now`.
+// At returns an Event without a kind: it has the time `now`, and the lease times of the route rt.
 func At(rt *routing.RouteGuard, now int64) Event {
 	return Event{Now: now, Lease: int64(rt.Learned.Lease(rt.Lease)), LeaseMax: int64(rt.LeaseMax)}
 }
@@ -119,14 +119,14 @@ func (t *missTable) Record(s Scope, c *missClient, name string, seen Seen, most 
 	return m
 }
 
-// Won records that the client with the newest miss of the key is the lease holder.
+// Won records that the client with the newest miss of m is the lease holder of the key.
 func (t *missTable) Won(m *Miss, strike bool, now int64) {
 	m.Win = &leaseRecord{Strike: strike, at: now, route: m.Route}
 	t.wins = append(t.wins, m.Win)
 }
 
-// Apply lets Decide handle an event of m's key. It drops m if no client's miss of the key is
-// outstanding any more.
+// Apply applies the event ev to m, by Decide. It removes m from the table if m has no miss
+// without a set, and no set in flight.
 func (t *missTable) Apply(s Scope, m *Miss, ev Event) (act Act, cas uint64) {
 	m.KeyMisses, act, cas = Decide(s, m.KeyMisses, ev)
 	switch {
@@ -263,8 +263,8 @@ func (t *missTable) drop(m *Miss) {
 	m.Route.Learned.Misses.Add(-1)
 }
 
-// age drops misses that are older than lease_max, and ends leases without a set after
-// their lease time. Decide disregards a miss that is too old, so age may drop it late.
+// age drops Miss records that are older than lease_max, and ends leases without a set after their
+// lease time. Decide disregards a miss that is too old, so age may drop it late.
 func (t *missTable) age(now int64) {
 	for range agePiece {
 		m := t.oldest

@@ -28,8 +28,8 @@ type tagged struct {
 	also   []stamp.Tag // tags that the key's last value had, so that the next read requests their versions too
 
 	known   stamp.Known        // versions of the tags that were requested
-	via     upstream.ConnEpoch // connection epoch of all versions in known
-	trouble *upstream.Result   // failed request for a version; nil: none failed
+	via     upstream.ConnEpoch // epoch of the connection on which all versions in known have arrived
+	trouble *upstream.Result   // reply to a request for a version that has failed; nil: none has failed
 
 	changed bool // a tag's version has changed between a miss of the client and the set that follows the miss
 
@@ -44,7 +44,7 @@ func Tag(t *task.Task, named []stamp.Tag) {
 	t.Rule.(*rule).named = slices.Clone(named)
 }
 
-// tag sets up the tags of t's key that are known before any request is sent.
+// tag records which tags of t's key are known before any request is sent.
 func (l *rule) tag(t *task.Task) {
 	if l.tags = nil; t.Route.Tags == nil {
 		return
@@ -77,7 +77,7 @@ func (l *rule) renamed(at int) uint64 {
 	return uint64(l.View.Renamed(l.Place(at).Server))
 }
 
-// askVersion requests the version of a tag, or of a bucket of tags. It creates the
+// askVersion requests the version of a tag, or of a bucket of tags. The server creates the
 // version if there is none.
 func (l *rule) askVersion(t *task.Task, at int, key []byte, then func(cas uint64, r *upstream.Result)) {
 	line := append([]byte("mg "), divert.AppendKey(nil, l.renamed(at), key)...)

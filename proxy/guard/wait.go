@@ -22,7 +22,7 @@ type poll struct {
 	g        *Guard
 	key      string              // pool and key: see nameOf
 	rt       *routing.RouteGuard // route of the get that has created the poll
-	here     itemPlace           // server of the key, and its name there
+	here     itemPlace           // server of the key, and name of the key on that server
 	held     []*held             // the gets that wait for the key; the poll uses the connection and the settings of the first one
 	asking   bool                // a poll was sent, and its reply has not arrived
 	again    bool                // a command has changed the key since the last poll was sent
@@ -30,10 +30,10 @@ type poll struct {
 	interval time.Duration       // delay after the next poll; it grows from poll to poll, up to lastPoll
 }
 
-// held is a get that waits.
+// held is a get that waits for another client's rebuild.
 type held struct {
 	t     *task.Task
-	l     *rule  // rule of t
+	l     *rule  // state of the command t
 	since int64  // when the wait began, on the loop's clock
 	until int64  // when the wait times out, on the loop's clock
 	seen  missed // the item in the last reply for the key
@@ -99,8 +99,8 @@ func (g *Guard) isNeverFilled(t *task.Task, l *rule) bool {
 	return barren
 }
 
-// jitter returns the time until the next poll: the interval, changed at random by up to 30 %. It
-// then makes the interval longer.
+// jitter returns the time until the next poll: q.interval, changed at random by up to 30 %. It
+// then makes q.interval longer.
 func (q *poll) jitter() time.Duration {
 	d := q.interval
 	q.interval = min(q.interval+q.interval/2, lastPoll)
@@ -130,7 +130,7 @@ func (q *poll) tick() {
 	}
 }
 
-// ask sends the poll.
+// ask sends a poll: a read of the key for all gets that wait for it.
 func (q *poll) ask() {
 	g, first := q.g, q.held[0]
 	if !q.here.Copied && !q.stays(first) { // the server of the key has changed its health phase, or the key has moved
@@ -160,7 +160,7 @@ func (q *poll) ask() {
 	g.Servers.Ask(c, q, 0, &limit, line, true)
 }
 
-// stays reports whether the key of h is still on the same server.
+// stays reports whether the key of h is still on the server that q polls.
 func (q *poll) stays(h *held) bool {
 	now := rule{RouteGuard: h.l.RouteGuard}
 	trouble, _ := now.locate(h.t, true)
@@ -169,7 +169,7 @@ func (q *poll) stays(h *held) bool {
 
 func (q *poll) Client() uint64 { return 0 }
 
-// Answered hands the reply to a poll to the waiting gets.
+// Answered handles the reply to a poll: the waiting gets end or continue to wait.
 func (q *poll) Answered(_ int, r *upstream.Result) {
 	g, rep := q.g, &r.Reply
 	q.asking = false
@@ -283,7 +283,7 @@ func (q *poll) end(h *held, over bool) {
 	h.l.missLate(h.t, h.seen)
 }
 
-// wake polls at once for the waiting gets of a key that t has just changed.
+// wake makes the poll of a key start at once, because t has just changed the key.
 func (g *Guard) wake(t *task.Task) {
 	q := g.polling[nameOf(t)]
 	if q == nil {

@@ -1,6 +1,6 @@
 package guard
 
-// Writes of guarded keys.
+// This file has the writes of guarded keys.
 
 import (
 	"slices"
@@ -97,8 +97,8 @@ func (l *rule) byToken(t *task.Task) {
 	})
 }
 
-// hasChanged reports whether t is a command that changes an item, and has done so by the
-// server's reply k.
+// hasChanged reports whether t has changed an item, according to the kind k of the server's
+// reply.
 func hasChanged(t *task.Task, k wire.Kind) bool {
 	switch k {
 	case wire.Stored, wire.Deleted, wire.Number, wire.Value, wire.Header:
@@ -312,8 +312,8 @@ func (l *rule) replace(t *task.Task) {
 	})
 }
 
-// extend appends or prepends to the value that an earlier read has found. It must not change a
-// newer item, because appending to a deleted value would restore that.
+// extend serves append and prepend. It reads the item first, and changes the item only if it has
+// not changed since. Otherwise it could restore a value that was deleted in between.
 func (l *rule) extend(t *task.Task) {
 	mode := byte('A')
 	if t.Op == wire.Prepend {
@@ -338,7 +338,7 @@ func (l *rule) extend(t *task.Task) {
 				l.tags.head = stamp.Head(l.tags.head).WithFlags(0)
 			}
 			change(t.Body())
-		case headed && mode == 'P': // the head must stay in front
+		case headed && mode == 'P': // the header must stay in front of the value, so the value is written as a whole
 			change(slices.Concat(t.Body(), l.tags.body))
 		default:
 			l.over(t, mode, s, func() { l.extend(t) })
@@ -407,7 +407,7 @@ func (l *rule) remove(t *task.Task, then func(found bool)) {
 	})
 }
 
-// erase deletes the key. A read before the delete says whether the key had a value.
+// erase deletes the key. A read before the delete finds out whether the key had a value.
 func (l *rule) erase(t *task.Task, then func(found bool)) {
 	found, open := false, 2
 	done := func() {

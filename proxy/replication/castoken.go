@@ -21,7 +21,7 @@ package replication
 // server may assign the same cas again: start time, process ID, number of flushes. It depends on
 // nothing else, so all instances derive the same identity.
 func Identity(address string, key []byte, incarnation ...uint64) uint64 {
-	h := uint64(14695981039346656037) // FNV-1a
+	h := uint64(14695981039346656037) // initial value of the hash FNV-1a
 	for i := range len(address) {
 		h = (h ^ uint64(address[i])) * 1099511628211
 	}

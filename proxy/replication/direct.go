@@ -46,10 +46,9 @@ type connHandler interface {
 	Copied() *Replicator
 }
 
-// Ask sends the read of one key of x on c. The parameter `share` says which part of x
-// the key belongs to (see client.Exchange.Share). name is the key as servers know it,
-// and hash the hash of name. raw is the request in Clients.Req; if that has many keys,
-// raw is not used.
+// Ask sends the read of one key of x on c. The parameter `share` says which part of x the key
+// belongs to (see client.Exchange.Share). name is the key as servers know it, and hash the hash
+// of name. raw is the request in Clients.Req; if the request has many keys, raw is not used.
 func Ask(x *client.Exchange, share int32, rt *routing.Route, c *upstream.Conn, e *Replicator, raw, key, name []byte, hash uint64) {
 	a, before := x.Attempt(), c.Tail
 	a.To, a.Share = (*directReader)(x), share
@@ -105,7 +104,7 @@ func (p *directReader) takeOver(c *upstream.Conn, a *upstream.Attempt, r *upstre
 	r.Bytes = bytes.Clone(r.Bytes)
 	t := e.NewRead(x, a.Share, rt, whole)
 	t.WaitReason = r.Why     // the reason that the client gets if the deadline has passed
-	if rt.Strip == a.Strip { // otherwise a reload has given the key another name at the servers, and the task reads it there
+	if rt.Strip == a.Strip { // if Strip differs, a reload has given the key another name at the servers, and the task reads the key there
 		t.Rule = continueRead(r, c.Server.Target)
 	}
 	a.TakenOver = true

@@ -15,7 +15,7 @@ import (
 	"container/list"
 )
 
-// DirtyKey is the entry of one key that the replica may have wrong.
+// DirtyKey is the entry of one key that a replica may have wrong.
 type DirtyKey struct {
 	Hash  uint64
 	Key   []byte // the key without the prefix that the server's keys get after the server has rejected a flush
@@ -80,8 +80,7 @@ func (m *entryTable) Becomes(l *DirtyKey, s State) {
 	l.State, l.In = s, m.Lists[s].PushBack(l)
 }
 
-// Rest records that there is nothing more to do about the key of l. It keeps the entry
-// only if the key is dirty.
+// Rest ends the work on the key of l. It keeps the entry only if the key is dirty.
 func (m *entryTable) Rest(l *DirtyKey) {
 	if m.Becomes(l, Known); !l.dirty {
 		m.Forget(l)

@@ -29,7 +29,7 @@ import (
 	"ringside/proxy/health/barrier"
 )
 
-// handover is a handover in progress.
+// handover is a handover in progress: a reload moves replicated keys to other servers.
 type handover struct {
 	Formers []*arrangement // the arrangements of former routing tables: their servers may still have keys. The oldest is first
 	Serving *arrangement   // the arrangement in Formers by which keys are still served; nil: keys are served by the present routing table

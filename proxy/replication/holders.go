@@ -52,7 +52,7 @@ func (e *Replicator) present(list []replica, rt *routing.Route, key []byte) []re
 
 // routesOf yields the routes that keep replicas of a key, each with the replicas. The parameter key
 // is the name of the key on the servers. Routes may strip a prefix, so one name on the servers can
-// be a key of several routes. The yielded slice is valid until the next call.
+// be a key of several routes. A yielded slice is valid until the next call of yield.
 func (e *Replicator) routesOf(key []byte) iter.Seq2[*routing.Route, []replica] {
 	return func(yield func(*routing.Route, []replica) bool) {
 		for _, l := range e.InOrder {

@@ -41,10 +41,10 @@ type replicaState struct {
 	filledAt int64   // time at which tokens was computed
 }
 
-const incompleteTime = time.Minute // how long a replica counts as incomplete if repairs are off
+const incompleteTime = time.Minute // how long a server counts as incomplete if repairs are off
 
-// KeepLedger keeps the ledger of the pool bp over a reload, if the servers are the
-// same. Otherwise it creates a new one.
+// KeepLedger keeps the ledger of the pool bp over a reload, if the servers of the pool are the
+// same. Otherwise it creates a new ledger.
 func (e *Replicator) KeepLedger(bp *routing.BoundPool) {
 	old := e.Ledgers[bp.Pool.Name]
 	if old != nil && slices.Equal(old.Servers, bp.Servers) {
@@ -66,9 +66,9 @@ func (e *Replicator) newLedger(bp *routing.BoundPool, old *ledger) *ledger {
 		m := &w.Members[i]
 		m.ledger, m.index = w, i
 		m.entryTable = &entryTable{Keys: map[uint64]*DirtyKey{}}
-		// When the process starts, it can't know what a server has, so the server counts as
-		// complete. A server with a known release was already in use, for other keys. It has
-		// none of the keys that the pool assigns to it now.
+		// A process that has just started can't know what a server has, so the server counts as
+		// complete. A server with a known release was already in use, for other keys. It has none
+		// of the keys that the pool assigns to it now.
 		m.Incomplete = old != nil || srv.Release != (wire.Release{})
 		m.until = e.Now + int64(incompleteTime)
 		if old == nil {
@@ -121,9 +121,9 @@ func (e *Replicator) repairRate(bp *routing.BoundPool) (rate int) {
 	return rate
 }
 
-// incomplete reports whether a replica has rejoined empty and is not filled yet, or may
-// be flushed at any time. If repairs are off, the replica counts as complete after
-// incompleteTime.
+// incomplete reports whether the server may lack keys, because it has rejoined empty and is not
+// filled yet, or may be flushed at any time. If repairs are off, the server counts as complete
+// after incompleteTime.
 func (m *replicaState) incomplete(e *Replicator) bool {
 	return m.flushPending || m.Incomplete && (m.ledger.rate > 0 || e.Now < m.until)
 }
@@ -137,14 +137,14 @@ type lastNumber struct {
 	n       uint32 // phase number of the server: see health.View.N
 }
 
-// notice checks whether the server was flushed, by the keepers of the replica's pool or of another
-// pool. It must be called before the state of the replica is used or changed. There are two
-// reasons. A miss after a flush does not prove that a key is missing. And the entries of writes
-// that the replica missed before the flush are dropped, but those of later writes must be kept.
+// notice checks whether the server was flushed, by the keepers of its pool or of another pool. It
+// must be called before the state of the server is used or changed, for two reasons. A miss after
+// a flush does not prove that a key is missing. And the entries of writes that the server missed
+// before the flush are dropped, but those of later writes must be kept.
 //
-// A view that has not learned its numbers yet, after a start or a reload, is ignored. Its numbers
-// are zero, and would seem to grow when it learns them. The numbers of the replica's own pool
-// continue with a new view of the same servers.
+// A view that has not learned its phase numbers yet, after a start or a reload, is ignored. Its
+// numbers are zero, and would seem to grow when it learns them. The numbers of the server's own
+// pool continue with a new view of the same servers.
 func (m *replicaState) notice(e *Replicator) {
 	view := m.ledger.bp.View
 	if len(m.numbers) == 0 {
@@ -214,7 +214,7 @@ func (m *replicaState) othersComplete() bool {
 func (e *Replicator) Tend() {
 	e.enableDirectReads()
 	e.proceed()
-	for _, bp := range e.Pools { // in the order of the routing table, and not in the random order of the map Ledgers
+	for _, bp := range e.Pools { // the order of the routing table is used, and not the random order of the map Ledgers
 		w := e.Ledgers[bp.Pool.Name]
 		if w == nil {
 			continue
@@ -286,7 +286,7 @@ func (m *replicaState) protectFromFlush(e *Replicator) {
 	}
 }
 
-// StartedAnew records that srv was restarted, so it has lost all items.
+// StartedAnew records that the process of srv was restarted, so it has lost all items.
 func (e *Replicator) StartedAnew(srv *upstream.Server) {
 	for _, m := range e.Keepers.Registrations[srv] {
 		if w := e.Ledgers[m.Pool]; w != nil && m.ServerIndex < len(w.Members) {

@@ -241,7 +241,7 @@ func (e *Replicator) await(t *task.Task, why string, known func() bool) bool {
 // move moves one key away from its former servers to the servers that should have it.
 type move struct {
 	e       *Replicator
-	stage   uint64 // stage of the handover when it started
+	stage   uint64 // value of Replicator.stage when the move started
 	rt      *routing.Route
 	key     []byte
 	hash    uint64

@@ -41,7 +41,7 @@ type Replicator struct {
 	arranged   *arrangement        // which servers keep which keys, by the present routing table
 	handover   *handover           // the handover in progress; nil: all keys are on the servers where the routing table wants them
 	stage      uint64              // counter that increases whenever a handover may change the replicas of a key
-	left       map[uint64]struct{} // hashes of keys that have left their former servers
+	left       map[uint64]struct{} // hashes of keys that have been moved away from their former servers in this handover
 	moves      map[uint64]*move    // moves of keys that are in progress or have failed, by the hash of the key
 }
 
@@ -65,7 +65,7 @@ type command struct {
 	writes     bool           // the command may change the key, so it runs alone: it has claimed the key's line
 	chosen     uint64         // the cas to store at all replicas, if their servers support the meta flag E
 	token      []byte         // the cas of the primary that the client's cas token stands for; nil: the client has sent no token
-	spared     bool           // the primary has not answered a set, and no tombstone was sent after the set: see command.behind
+	spared     bool           // the primary has not answered a set, and got no tombstone after the set: see command.behind
 	voidGuards []int          // numbers of asks that were not sent, because another process may have assigned the cas that they depend on
 
 	first     *upstream.Result // reply to a get that was sent before the task, so the task does not ask its server again; nil: none
@@ -132,7 +132,7 @@ func (e *Replicator) run(t *task.Task) {
 	}
 	c.stage = e.stage
 	c.replicas = e.copiesOf(c.room.replicas[:0], t.Route, t.Key)
-	c.phases = c.phaseNumbers() // before the states are read, because another loop may publish new phases in between
+	c.phases = c.phaseNumbers() // the phase numbers are read before the states, because another loop may publish new phases in between
 	states := make([]replicate.Replica, len(c.replicas), replicate.Max)
 	served := false
 	for i := range c.replicas {

@@ -13,8 +13,8 @@ import (
 	"ringside/replicate"
 )
 
-// line returns the bytes of the request a. It records the op and dialect by which the reply
-// is parsed, which may differ from the client's.
+// line returns the bytes of the request for the ask a. It records the op and the dialect with
+// which the reply must be parsed. Both may differ from those of the client's request.
 func (c *command) line(t *task.Task, a *copyAsk) []byte {
 	line := c.spell(t, a)
 	if len(t.Raw) > 0 && &line[0] == &t.Raw[0] { // the client's own request, which is parsed already

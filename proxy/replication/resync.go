@@ -87,7 +87,7 @@ type resync struct {
 	why      string // the last reason for a failure that was logged
 }
 
-// pick is a key that the replica may be missing.
+// pick is a key that the replica may be missing, found in a listing of another server.
 type pick struct {
 	hash uint64
 	key  string           // the key as servers know it
