@@ -109,7 +109,7 @@ const (
 // Outcome is the result of an Ask, a request to one replica.
 type Outcome struct {
 	Kind Kind
-	// Value is a number whose meaning depends on the step of the ask:
+	// Value is a number. Its meaning depends on the step of the ask:
 	//   - an incr or decr with the Kind Number: the result;
 	//   - Look and Review: the item's size;
 	//   - CompareVersion: 1 if the item's cas is the client's token;

@@ -80,9 +80,9 @@ func (r *Rule) copyRound(targets Mask) {
 // levels reports whether the copy repairs followers of a counter. These are compared with the
 // primary by their numbers. If a follower has the primary's number, it has all increments that
 // the primary had at that time. Its value is only written again, on the condition that it has not
-// changed. That gives it a new cas, so requests of other instances that depend on the old cas
-// fail. This needs one look and one write. A copy, which fetches after the look, takes longer. It
-// would never succeed while another instance counts without a pause.
+// changed. The item then has a new cas, so requests of other instances that depend on the old cas
+// fail. This needs one look and one write. A copy, which fetches after the look, needs more time.
+// It would never succeed while another instance counts without a pause.
 func (r *Rule) levels() bool { return r.counts() && r.copy.then == closing }
 
 func (r *Rule) handleCopy(ask int, m Mask) {

@@ -101,7 +101,7 @@ type effect struct {
 	tardy     Mask // replicas that replied to a set so late that other replicas may have lost the value since
 	waited    Mask // in the stage reviewing: replicas with a tombstone of another command, for which the rule has waited once (Wait)
 	overwrite Mask // replicas that may have a value that the primary does not have: a copy replaces it
-	needsCopy Mask // replicas that have the right value but another TTL, or may differ from a primary whose reply is missing
+	needsCopy Mask // replicas that have the right value but another TTL, or may differ from the primary because the primary's reply is missing
 	from      int8 // index of the replica that is the source of repairs; -1: the primary
 }
 
@@ -109,7 +109,7 @@ type effect struct {
 type marks struct {
 	held   Mask       // replicas that have a tombstone of this command
 	hits   Mask       // replicas that had a value which this delete has removed
-	intact Mask       // replicas in held whose tombstone was unchanged after all replicas had got a tombstone
+	intact Mask       // replicas in held at which the tombstone was still unchanged when all replicas had one
 	again  Mask       // followers that have got a second look
 	guard  [Max]uint8 // by replica: number of the ask that has found or stored the present item of the replica
 	rounds uint8      // number of rounds of a delete; for another command, how often it has started again because of other writes

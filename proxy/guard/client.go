@@ -25,7 +25,7 @@ type Miss struct {
 	Route  *routing.RouteGuard // route of the newest miss
 
 	waiting       []func() // sets of the key that wait until an earlier set of the key is done (Busy)
-	older, next   *Miss    // neighbors in the list of all Miss records that are not Busy, the oldest first
+	older, next   *Miss    // neighbors in the list of all Miss records that are not Busy, ordered by their last change
 	before, after *Miss    // neighbors in the list of the Miss records of one client connection
 	listed, owned bool     // listed: the record is in the list of older and next; owned: it is in the list of before and after
 }

@@ -157,10 +157,11 @@ func (l *rule) counted(t *task.Task, number []byte, left int64, created bool, r 
 // forEver is the remaining time to live of an item that does not expire.
 const forEver = math.MaxInt64
 
-// echo returns the meta flags of the reply to a command whose value Ringside has computed, and
-// the exptime that an incr or decr sets for the item. An empty exptime means that the item keeps
-// its own. left is the time to live that the item had before. Like memcached, echo handles the
-// flags in their order: a t before T shows the earlier time to live.
+// echo returns the meta flags of the reply to a command, if Ringside has computed the command's
+// value. It also returns the exptime that an incr or decr sets for the item. An empty exptime
+// means that the item keeps its own exptime. left is the time to live that the item had before.
+// Like memcached, echo handles the flags in their order: a t before T shows the earlier time to
+// live.
 func (l *rule) echo(t *task.Task, left int64, created bool, cas []byte) (flags []byte, exptime string) {
 	for flag, rest := wire.NextKey(t.Raw, t.Req.MetaFlags); flag.Len() > 0; flag, rest = wire.NextKey(t.Raw, rest) {
 		switch letter := t.Raw[flag.Start]; letter {

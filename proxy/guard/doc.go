@@ -1,4 +1,4 @@
-// Package guard is the dogpile guard: it lets one client at a time rebuild a value
+// Package guard is the dogpile guard: it makes one client at a time rebuild a value
 // that is missing, while other clients wait or get the old value.
 //
 // Clients need only get, set and delete. A guarded get is one mg with the flag N. It

@@ -15,8 +15,8 @@ import (
 // deleted.
 const emptyFlags = "1381171200"
 
-// tombstoneFlags are the client flags of a tombstone. Tombstones are stored by instances
-// whose configuration replicates the key.
+// tombstoneFlags are the client flags of a tombstone. An instance stores tombstones if its
+// configuration replicates the key.
 const tombstoneFlags = wire.TombstoneFlags
 
 // Item is the parsed reply to an mg. Its byte slices point into that reply.

@@ -260,7 +260,7 @@ func (tg *tagged) without(r *upstream.Result, h stamp.Head) *upstream.Result {
 	return &bare
 }
 
-// fallen handles the reply r, whose value is invalid because a tag has changed. It marks the
+// fallen handles the reply r if its value is invalid, because a tag has changed. It marks the
 // value as stale, as a delete does, so that one client rebuilds it.
 func (l *rule) fallen(t *task.Task, r *upstream.Result, s *Item, v stamp.Verdict) {
 	if l.Hide {

@@ -19,8 +19,8 @@ package replication
 //
 // # Limits
 //
-// This holds only if an instance sees the others. It knows them by the view records:
-// see package health. An instance that was restarted knows nothing of the former
+// All this is true only if an instance sees the other instances. It knows them by the view
+// records: see package health. An instance that was restarted knows nothing of the former
 // routing table.
 
 import (

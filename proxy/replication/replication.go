@@ -64,7 +64,7 @@ type command struct {
 	gone       replicate.Mask // replicas that the command skips, because no server of their pool answers. They miss the write
 	writes     bool           // the command may change the key, so it runs alone: it has claimed the key's line
 	chosen     uint64         // the cas to store at all replicas, if their servers support the meta flag E
-	token      []byte         // the cas of the primary that the client's cas token stands for; nil: the client has sent no token
+	token      []byte         // the client's cas token, translated to a cas of the primary; nil: the client has sent no token
 	spared     bool           // the primary has not answered a set, and got no tombstone after the set: see command.behind
 	voidGuards []int          // numbers of asks that were not sent, because another process may have assigned the cas that they depend on
 
