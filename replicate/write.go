@@ -146,7 +146,7 @@ func (r *Rule) verify() {
 }
 
 // unearth removes the tombstones of a delete, also if the delete will not be acknowledged. If
-// another command has replaced a tombstone, its item stays.
+// another command has replaced a tombstone, the item of that command stays.
 func (r *Rule) unearth() {
 	r.stage = unearthing
 	if r.intact != 0 {

@@ -37,10 +37,10 @@ const (
 	Set                  // a set has arrived
 	Add                  // an add has arrived
 	SetDone              // a set that was sent to the server has ended
-	Deleted              // a delete of this connection was answered
-	Changed              // a command of this connection other than set, add and delete was answered, and has changed the item
-	Unplaced             // the cas of the newest miss is no longer valid: the server, its connection or its phase has changed, or the key has moved
-	Closed               // the connection is closed
+	Deleted              // a delete by this client connection was answered
+	Changed              // a command by this client connection, other than set, add and delete, was answered and has changed the item
+	Unplaced             // the cas that the newest miss has seen is no longer valid: the server, its connection or its phase has changed, or the key has moved
+	Closed               // the client connection is closed
 )
 
 // Outcome is the result of a set that was sent to the server.
@@ -121,7 +121,7 @@ func Decide(s Scope, e KeyMisses, ev Event) (KeyMisses, Act, uint64) {
 		if ev.Outcome == Failed { // the set had no reply, so the miss stays: its client may retry the set
 			break
 		}
-		same := e.CAS == ev.Bound // false: a newer miss has seen another item, or the cas of the newest miss is no longer valid
+		same := e.CAS == ev.Bound // false: a newer miss has seen another item, or the cas that it has seen is no longer valid
 		e = e.answered()
 		if ev.Outcome == Stored && same && e.N > 0 {
 			e.CAS, e.Gone, e.Won = ev.CAS, false, false

@@ -223,8 +223,8 @@ func (l *rule) bind(t *task.Task, m *Miss, mode byte, cas uint64) {
 	})
 }
 
-// release ends the set of t that was sent with the cas of a miss, if there is one. It then runs
-// the sets of the same key that have waited for this set.
+// release ends the set t that was sent with the cas that an earlier miss has seen, if t is such a
+// set. It then runs the sets of the same key that have waited for this set.
 func (l *rule) release(o Outcome, cas uint64, epoch upstream.ConnEpoch) {
 	b := l.bound
 	if b == nil {

@@ -16,9 +16,10 @@ package guard
 //	    invalidation, eviction or expiry. A set that is not stored is answered NOT_STORED.
 //	G2  No get returns a rebuild that is older than a delete, or than a write by another
 //	    connection.
-//	G3  A set is refused only if its scope has an outstanding miss that is older than one
-//	    of these: a delete or write by another connection; a flush; a set of its own that
-//	    had timed out and was stored late; the end of its lease; a failure.
+//	G3  A set is refused only if its scope has an outstanding miss (one without a set since)
+//	    that is older than one of these: a delete or write by another connection; a flush;
+//	    a set of its own that had timed out and was stored late; the end of its lease; a
+//	    failure.
 //	G4  A placeholder has one lease holder.
 //	G5  No client waits for itself, and each can fill the key by a get and a set.
 //	G6  Two adds are not both STORED without a delete or expiry between them.

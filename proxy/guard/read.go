@@ -185,7 +185,7 @@ func (l *rule) judge(t *task.Task, r *upstream.Result, v stamp.Verdict) {
 		return
 	}
 	switch {
-	case s.IsAbsent(): // the server had no memory for a placeholder, so it stored none
+	case s.IsAbsent(): // the read has found no item and created no placeholder, because the server had no memory for one
 		l.miss(t, missed{})
 	case s.IsTombstone():
 		l.late(t, r, &s)

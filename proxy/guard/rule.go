@@ -47,7 +47,7 @@ type rule struct {
 	final    bool // the get has waited for a rebuild already, so it may get an old value now
 	outdated bool // the value that the client gets is an old one
 
-	bound *boundSet // the set that was sent with the cas of a miss; nil: none
+	bound *boundSet // a set of this command that was sent with the cas that an earlier miss has seen; nil: none
 }
 
 // maxTries is how often a command starts again because the item has changed in

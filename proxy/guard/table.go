@@ -141,8 +141,8 @@ func (t *missTable) Apply(s Scope, m *Miss, ev Event) (act Act, cas uint64) {
 // Await queues f, which sends a set of the key, until the set that is in flight is done.
 func (m *Miss) Await(f func()) { m.waiting = append(m.waiting, f) }
 
-// boundSet is a set that is sent with the cas of a miss. The server stores it only if the item
-// still has that cas.
+// boundSet is a set that is sent with the cas of the item that an earlier miss has seen. The
+// server stores the set only if the item still has that cas.
 type boundSet struct {
 	*Miss
 	missOrigin

@@ -26,7 +26,7 @@ type DirtyKey struct {
 	dirty       bool // the replica missed a write to the key, so the key is not read there
 	Through     bool // the route has read_through: after a miss of this replica, a read asks the other replicas
 	LateDeleted bool // a late delete has removed the key from the replica, perhaps after a repair in progress had stored it
-	Overwrite   bool // the replica may have a value that the primary never had, and a copy replaces it
+	Overwrite   bool // the replica may have a value that the primary never had; a copy of the key replaces this value
 	Failed      int  // number of failed attempts to copy the key
 }
 
