@@ -1,16 +1,16 @@
 package replicate
 
-// The inputs of a rule: the command, the replicas, and the outcome of each ask.
+// This file has the inputs of a rule: the command, the replicas, and the outcome of each ask.
 
 // Max is how many replicas a Rule can have.
 const Max = 8
 
-// Op is the operation of a command, in either protocol.
+// Op is the operation of a command. It is the same for a text command and its meta command.
 type Op uint8
 
-// The operations. mg is Get; with c Gets, with T Gat, with both Gats. ms is Set, Add,
-// Replace, Append or Prepend by its mode, and Cas if S or R is set with C. ma is Incr or
-// Decr, md is Delete, me is Debug.
+// The operations. mg is Get. With the flag c it is Gets, with T Gat, with both flags Gats. ms is
+// Set, Add, Replace, Append or Prepend, as its mode says. ms with the flag C is Cas in the modes
+// set and replace. ma is Incr or Decr, md is Delete, and me is Debug.
 const (
 	Get Op = iota
 	Gets
@@ -31,19 +31,20 @@ const (
 	NumOps
 )
 
-// Command is an Op with the effect of its meta flags. The zero value of a flag is the
-// behavior of the text protocol.
+// Command is an Op with the effect of its meta flags. A field with its zero value means the same
+// as a command of the text protocol.
 type Command struct {
 	Op     Op
-	If     bool // has a cas condition: C of ms, ma and md. Cas always has one
-	Vivify bool // creates a missing item: N of mg, ma and ms
-	Win    bool // grants one client the right to fill: N or R of mg. Only the primary may grant it
-	Bound  bool // the other replicas get a copy of what the primary has when it is read for them, not the client's set. So a delete in between wins. Only tests leave it unset
-	Stale  bool // I of md (marks the item stale) or of ms (stores as stale under an older cas)
+	If     bool // the command has a cas condition: the flag C of ms, ma or md. A Cas always has one
+	Vivify bool // the command creates a missing item: the flag N of mg, ma or ms
+	Win    bool // the command may grant one client the right to rebuild: the flag N or R of mg. Only the primary may grant it
+	Bound  bool // the followers get a copy of the primary's value instead of the client's value, so that a delete in between wins. Only tests leave it unset
+	Stale  bool // the flag I: md marks the item as stale, and ms stores the value as stale if its cas is older than the item's
 
-	// Conditional makes a set or a delete replace at each replica only the item that it saw there,
-	// so it removes nothing newer if it runs late. Other commands ignore Conditional, and so does a
-	// set that is acknowledged before all replicas have the value.
+	// Conditional makes a set or a delete replace at each replica only the item that a look has
+	// seen at this replica. So the command removes no newer item if a server runs it late. Other
+	// commands ignore Conditional. A set that is acknowledged before all replicas have the value
+	// ignores it, too.
 	Conditional bool
 }
 
@@ -55,26 +56,27 @@ func (c Command) Reads() bool {
 // State is what this instance knows of a replica for this key.
 type State uint8
 
-// The states. Writes skip only Out and Gone: all other replicas count when a write is
-// acknowledged.
+// The states. Writes skip only replicas that are Out or Gone: all other replicas count when a
+// write is acknowledged.
 const (
-	In        State = iota // gets reads and writes
-	Returning              // gets all writes and no reads; it will be flushed
-	Filling                // In, but restarted or not identified yet: used like Warming. Other proxies may still see it as In, so another replica does not become the primary
-	Warming                // gets writes and reads; its miss alone does not prove that the key is missing
-	Settling               // like Warming, and its next state is In. If it then becomes the primary, commands that the primary decides wait until then (Held)
-	Leaving                // soon Out: other replicas get its reads, and writes wait (Held)
-	Out                    // skipped
+	In        State = iota // the replica gets reads and writes
+	Returning              // the replica gets all writes and no reads; it will be flushed
+	Filling                // the replica is In, but was restarted or is not identified yet, so it is read like Warming. It can be the primary, because other instances may still see it as In
+	Warming                // the replica gets writes and reads; its miss alone does not prove that the key is missing
+	Settling               // like Warming, but the next state is In. If the replica then becomes the primary, commands that the primary decides must wait (Held)
+	Leaving                // the replica is soon Out: other replicas get its reads, and writes wait (Held)
+	Out                    // the replica gets no requests
 	Suspect                // this instance can't reach the replica, but other instances may: other replicas get its reads, and writes wait (Held)
-	Dirty                  // In, but missed a write to this key: not read until it is repaired
-	Gone                   // this instance reaches no server of the replica's pool: the replica is skipped like Out, and Dirty after a write
+	Dirty                  // the replica is In, but has missed a write to this key: it is not read until it is repaired
+	Gone                   // this instance reaches no server of the replica's pool: the replica gets no requests, and is Dirty after a write
 	NumStates
 )
 
-// Replica is one replica of a key. Its index is its position in the key's order.
+// Replica is one replica of a key. Its index in the list of replicas is its position in the key's
+// order.
 type Replica struct {
 	State State
-	Near  bool // in the zone of this instance: Nearest prefers it
+	Near  bool // the replica is in the zone of this instance, so reads with the policy Nearest prefer it
 	// ChosenCAS is true if the server supports the meta flag E (memcached 1.6.27 and
 	// later).
 	ChosenCAS bool
@@ -83,31 +85,32 @@ type Replica struct {
 // Kind is the kind of the outcome of a request (Ask).
 type Kind uint8
 
-// The kinds. A server's ERROR counts as ClientError.
+// The kinds of outcomes. A server's reply ERROR counts as ClientError.
 const (
 	pending     Kind = iota
-	Hit              // a value; HD to mg
-	Miss             // END, EN
-	Marked           // a tombstone, recognized by its flags: a command on the key is in progress, and the replica has no value
-	Stored           // STORED, HD to ms
-	NotStored        // NOT_STORED, NS
-	Exists           // EXISTS, EX
-	NotFound         // NOT_FOUND, NF
-	Deleted          // DELETED, HD to md
-	Touched          // TOUCHED; for Extend, HD, or EN without a value
-	Number           // the result of incr or decr, in Outcome.Value
-	OK               // flush_all is done; Wait is over
-	ClientError      // the server rejected the request: nothing ran
-	ServerError      // too large, out of memory…: nothing was stored, and the old value may be gone
-	Unsent           // failed, and the server certainly did not run it
-	InDoubt          // failed, and the server may run it, even later
+	Hit              // the reply is a value, or HD to an mg
+	Miss             // the reply is END or EN
+	Marked           // the item is a tombstone, recognized by its flags: a command on the key is in progress, and the replica has no value
+	Stored           // the reply is STORED, or HD to an ms
+	NotStored        // the reply is NOT_STORED or NS
+	Exists           // the reply is EXISTS or EX
+	NotFound         // the reply is NOT_FOUND or NF
+	Deleted          // the reply is DELETED, or HD to an md
+	Touched          // the reply is TOUCHED; for the step Extend HD, or EN without a value
+	Number           // the reply is the result of incr or decr, which is in Outcome.Value
+	OK               // a flush_all is done, or the delay of the step Wait is over
+	ClientError      // the server has rejected the request, and ran nothing
+	ServerError      // the server has failed (value too large, out of memory…): it has stored nothing, and may have removed the old value
+	Unsent           // the request failed, and the server certainly did not run it
+	InDoubt          // the request failed, and the server may have run it or may still run it
 	NumKinds
 )
 
-// Outcome is the result of a request (Ask).
+// Outcome is the result of an Ask, a request to one replica.
 type Outcome struct {
 	Kind Kind
-	// Value is the number of a Number. For other asks it is
+	// Value is a number. Its meaning depends on the step of the ask:
+	//   - an incr or decr with the Kind Number: the result;
 	//   - Look and Review: the item's size;
 	//   - CompareVersion: 1 if the item's cas is the client's token;
 	//   - Preview: the size or number that the item would have after the command;

@@ -1,48 +1,47 @@
 package replicate
 
-// Copies one replica's value to others without replacing newer ones.
+// This file copies the value of one replica to others, without replacing newer values.
 
-// copying makes replicas like a source. A replica that has nothing gets a tombstone first. A
-// replica that has an item to be replaced shows its cas. The value is fetched after that,
-// and stored only if nothing has changed at the replica since. A delete in between buries
-// the tombstone and a set changes the cas, so neither is undone. The comment of a mask says
-// what its replicas have in common.
+// copying is the state of a copy, which makes replicas like a source. A replica that has nothing
+// gets a tombstone first. For a replica that has an item to be replaced, a look reads its cas.
+// The value is fetched from the source after that, and stored only if nothing has changed at the
+// replica since. A delete in between replaces the tombstone, and a set changes the cas, so
+// neither is undone.
 type copying struct {
 	then      next
-	overwrite bool // an existing item is replaced
-	keep      bool // with overwrite: an existing item stays if the source has no item. The existing item may be the last copy, and a delete would have reached this replica, too. But if the command's store replaced the item, it is removed
-	take      bool // after a delay (Wait), another command's tombstone is replaced
-	hit       bool // a source has the key
-	missed    bool // a source does not have the key
-	other     bool // the value fetched last is not the one that the command has stored
+	overwrite bool // an existing item at a target is replaced
+	keep      bool // if the source has no item, an item at a target stays although overwrite is set, because it may be the last copy
+	take      bool // a tombstone of another command at a target is replaced, after a delay (Wait)
+	hit       bool // a source has shown that it has the key
+	missed    bool // a source has shown that it does not have the key
+	other     bool // the value fetched last is not the value that the command has stored
 
 	rounds  uint8
-	fetched uint8 // the ask that fetched the value
-	from    Mask  // the sources
-	sources Mask  // are sources not asked yet
-	guarded Mask  // are to be filled or dropped
-	made    Mask  // are in guarded, and have only the tombstone of this copy
-	taken   Mask  // are in guarded, and have only another command's tombstone, which this copy must not remove
-	waited  Mask  // had a tombstone of another command, which has got time to finish (Wait)
-	claimed Mask  // have refused a Claim in this round, because they have an item
+	fetched uint8 // number of the ask that has fetched the value to copy
+	from    Mask  // replicas from which the value may be copied: the sources
+	sources Mask  // sources that have not been asked in this round
+	guarded Mask  // targets that can be filled or dropped now, because an ask has shown the cas of their item
+	made    Mask  // targets in guarded that only have the tombstone of this copy
+	taken   Mask  // targets in guarded that only have a tombstone of another command; this copy must not remove it
+	waited  Mask  // targets with a tombstone of another command, for which the copy has waited once (Wait)
+	claimed Mask  // targets that have refused a Claim in this round, because they have an item
 
-	copied   Mask // are like the source
-	left     Mask // have another command's tombstone, which was left alone
-	lost     Mask // were changed by another command between the look and the store
-	replaced Mask // have got the value, which has replaced another value
-	empty    Mask // have nothing, although the source may have the key
-	bad      Mask // have not got the value, or it is unknown whether they have
-	doubt    Mask // are in bad, and may still get the value, because a request to them has no reply
+	copied   Mask // targets that are now like the source
+	left     Mask // targets with a tombstone of another command that this copy has not replaced
+	lost     Mask // targets that another command has changed between the look and the store
+	replaced Mask // targets with another value that this copy replaces, or has replaced
+	empty    Mask // targets that have no item now, although the source may have the key
+	bad      Mask // targets that have not got the value, or for which that is unknown
+	doubt    Mask // targets in bad that may still get the value late, because a request to them has no reply
 
 	levelling
 }
 
-// levelling is the state of the rounds in which followers of a counter are repaired: see
-// Rule.levels.
+// levelling is the state of a round that repairs the followers of a counter: see Rule.levels.
 type levelling struct {
-	targets Mask  // replicas to repair in this round
-	first   uint8 // number of the first ask since targets last changed
-	ahead   uint8 // the ask that fetched the source's number while the looks at the targets were in flight
+	targets Mask  // replicas that this round repairs
+	first   uint8 // number of the first ask that was made for the present targets
+	ahead   uint8 // number of the ask that has fetched the primary's number, while the looks at the targets were in flight
 	level   bool  // the value stored at the targets is the one that they already had
 }
 
@@ -55,8 +54,8 @@ func (r *Rule) copyThen(then next, targets, sources Mask, overwrite bool) {
 // maxRounds is the maximum number of attempts of a step while other commands write the same key.
 const maxRounds = 3
 
-// countRounds is maxRounds for the repair of a counter. (Tests that explore all outcomes
-// set fewer.)
+// countRounds is the maximum number of rounds that repair a counter. Tests that explore all
+// outcomes set a lower number.
 var countRounds uint8 = 250
 
 func (r *Rule) copyRound(targets Mask) {
@@ -78,12 +77,12 @@ func (r *Rule) copyRound(targets Mask) {
 	r.askAll(targets, first)
 }
 
-// levels reports whether followers are compared with the primary by their numbers (a counter). If a
-// follower has the primary's number, it has all increments that the primary had at that time. Its
-// value is only written again, on the condition that it has not changed. That gives it a new cas,
-// so requests of other proxies that depend on the old cas fail. This needs one look and one write.
-// A copy, which fetches after the look, takes longer, and would never succeed beside a proxy that
-// counts without a pause.
+// levels reports whether the copy repairs followers of a counter. These are compared with the
+// primary by their numbers. If a follower has the primary's number, it has all increments that
+// the primary had at that time. Its value is only written again, on the condition that it has not
+// changed. The item then has a new cas, so requests of other instances that depend on the old cas
+// fail. This needs one look and one write. A copy, which fetches after the look, needs more time.
+// It would never succeed while another instance counts without a pause.
 func (r *Rule) levels() bool { return r.counts() && r.copy.then == closing }
 
 func (r *Rule) handleCopy(ask int, m Mask) {
@@ -137,9 +136,9 @@ func (r *Rule) handleClaim(ask int, e asked, m Mask) {
 		c.left |= m
 	case e.step == Look && k == Miss && c.claimed&m == 0:
 		r.ask(i, Claim)
-	case e.step == Look && k == Miss: // the replica had an item when it refused the Claim
+	case e.step == Look && k == Miss: // the replica had an item when it refused the Claim, and has none now
 		c.lost |= m
-	default: // if the Claim runs late, its tombstone expires
+	default: // the outcome is an error, or there is no reply. If a Claim runs late, its tombstone expires
 		c.bad |= m
 	}
 	switch {
@@ -151,7 +150,8 @@ func (r *Rule) handleClaim(ask int, e asked, m Mask) {
 	}
 }
 
-// level writes back the existing value at followers that have the primary's number.
+// level writes the value of each follower again, if the follower has the primary's number.
+// Otherwise the followers get a copy.
 func (r *Rule) level() {
 	c := &r.copy
 	var same Mask
@@ -171,7 +171,7 @@ func (r *Rule) level() {
 	}
 }
 
-// fetch reads the value from the next source; complete replicas come first.
+// fetch reads the value from the next source. Sources that are In are asked first.
 func (r *Rule) fetch() {
 	c := &r.copy
 	if c.guarded == 0 {
@@ -206,14 +206,14 @@ func (r *Rule) handleFetch(ask int, k Kind) {
 	case Miss:
 		c.missed = true
 		r.fetch()
-	default: // a tombstone has no value
+	default: // the source has a tombstone, which has no value, or has not replied
 		r.fetch()
 	}
 }
 
-// drop removes the items of the replicas in guarded. The reason is that the source does not have
-// the key, or that no source has replied. A value that existed before this copy is removed only in
-// the first case.
+// drop removes items from the replicas in guarded, because no source has shown a value. A value
+// that existed before this copy is removed only if a source has shown that it does not have the
+// key.
 func (r *Rule) drop() {
 	c := &r.copy
 	gone := c.guarded &^ c.taken
@@ -221,7 +221,7 @@ func (r *Rule) drop() {
 		gone = c.made
 	}
 	switch kept := c.guarded &^ gone; {
-	case !c.missed || c.keep && c.then == starting: // a source that is not filled may lack a value that another proxy has written
+	case !c.missed || c.keep && c.then == starting: // the source may lack a value that another instance has written, so the targets count as not repaired
 		c.bad |= kept
 	case c.then == closing:
 		r.needsCopy |= kept
@@ -247,11 +247,12 @@ func (r *Rule) handleFill(e asked, m Mask) {
 			c.doubt |= m
 		}
 	case k.refused() && e.step == Fill:
-		r.askFrom(int(e.replica), Drop, r.guard[e.replica]) // the replica refuses the value: having no value is better than having another value
+		r.askFrom(int(e.replica), Drop, r.guard[e.replica]) // the replica refuses the value, and loses its old one: no value is better than a wrong value
 	case k.refused():
 		c.bad |= m
 	case k != Stored && k != Deleted:
-		// The command that changed the replica may have stored an older value than this copy would.
+		// Another command has changed the replica, and may have stored an older value than this
+		// copy would.
 		c.lost |= m
 		c.replaced &^= m
 	case e.step == Fill && c.replaced&m != 0:
@@ -268,8 +269,9 @@ func (r *Rule) handleFill(e asked, m Mask) {
 	case c.level:
 		c.copied |= c.replaced
 	case c.hit && c.replaced != 0:
-		// The replaced value may have been newer than the fetched one. The replica gets no
-		// tombstone instead of its value: if the source then failed, the last copy would be lost.
+		// The replaced value may have been newer than the fetched one, so the source is asked
+		// whether it still has the fetched one. A tombstone in place of the value is no solution:
+		// if the source then failed, the last copy would be lost.
 		r.stage = checking
 		r.askFrom(int(r.asks[c.fetched].replica), Check, c.fetched)
 		return
@@ -277,7 +279,7 @@ func (r *Rule) handleFill(e asked, m Mask) {
 	r.copyEnd()
 }
 
-// handleCheck records whether the source still has the value that was copied.
+// handleCheck records, by the outcome k, whether the source still has the value that was copied.
 func (r *Rule) handleCheck(k Kind) {
 	c := &r.copy
 	switch {
@@ -291,12 +293,14 @@ func (r *Rule) handleCheck(k Kind) {
 	r.copyEnd()
 }
 
-// copyEnd ends a round. Replicas that other commands have changed in between get another copy.
+// copyEnd ends a round of a copy. Replicas that other commands have changed since their look get
+// another round.
 //
-// Counters are written by many proxies at once. If those count without a pause, one of them is
+// Counters are written by many instances at once. If these count without a pause, one of them is
 // always first: three rounds were not enough for one client in a hundred, nor were twenty for one
-// in ten thousand. Each lost round is an increment by another proxy that succeeded, so many rounds
-// are allowed. The asks of a round without a result are discarded, because only so many asks fit.
+// in ten thousand. Each lost round is an increment by another instance that succeeded, so many
+// rounds are allowed. The asks of a round without a result are discarded, because a rule has room
+// for only maxAsks asks.
 func (r *Rule) copyEnd() {
 	c := &r.copy
 	switch {
@@ -313,9 +317,9 @@ func (r *Rule) copyEnd() {
 	r.copyDone()
 }
 
-// roomForARound reports whether enough asks are left for a look, a claim, a wait, a fill
-// and a drop for each replica, the fetches, and all that the command may still need after
-// that.
+// roomForARound reports whether enough asks are left for another round of the copy. A round needs
+// a look, a claim, a wait, a fill and a drop for each replica, and the fetches. The command may
+// need more asks after the copy.
 func (r *Rule) roomForARound() bool {
 	n := r.copy.lost.Len()
 	after := n
@@ -350,7 +354,7 @@ func (r *Rule) copyDone() {
 	case asking:
 		switch {
 		case c.lost != 0:
-			r.forward() // another command has stored a value there, or has removed the value again
+			r.forward() // another command has changed the primary since the look: it has stored a value, or has removed one
 		case c.copied == 0:
 			r.abandon()
 		case c.missed && !c.hit:
@@ -359,7 +363,7 @@ func (r *Rule) copyDone() {
 			r.forward()
 		}
 	case closing:
-		r.unsure = r.unsure || c.other && r.binds() // the primary has a newer value, or an older value that was restored from a follower without this command's value
+		r.unsure = r.unsure || c.other && r.binds() // the primary no longer has this command's value: it has a newer one, or an old one that was restored from a follower
 		r.stored |= c.copied
 		r.clean |= c.copied & r.stale
 		r.without |= c.empty
@@ -380,7 +384,7 @@ func (r *Rule) copyDone() {
 	case moving:
 		r.clean |= c.copied
 		switch {
-		case c.missed && !c.hit: // another proxy has moved the key
+		case c.missed && !c.hit: // the former server no longer has the key, so another instance has moved it
 			r.settle(Answered, -1)
 		case c.copied != r.takes&^(1<<r.lead) || r.away != 0:
 			r.abandon()
@@ -393,8 +397,9 @@ func (r *Rule) copyDone() {
 	}
 }
 
-// handleMove records whether the former holder has the key, or has lost it. A tombstone there
-// belongs to a command that has ended or failed: no proxy stores a value in its place.
+// handleMove records whether the former holder of the key has the key, or has lost it. A
+// tombstone there belongs to a command that has ended or failed: no instance stores a value in
+// its place.
 func (r *Rule) handleMove(k Kind) {
 	switch to := r.takes &^ (1 << r.lead); {
 	case r.stage == seeking && k == Hit && to == 0:

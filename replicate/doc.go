@@ -38,11 +38,11 @@
 // change their state at once unless a third stays In.
 //
 // A dirty primary is repaired from another replica before it decides anything. If no other
-// replica can be the source, the key is removed there: a miss is better than an old value.
-// An add does not remove it, because the value may be the lock of another client. With
-// ReadThrough it is not removed either: another proxy may have written the value since, and
-// this may be the only copy. The command then ends with an error, until a set or a delete
-// makes the key known.
+// replica can be the source, the key is removed at the primary: a miss is better than an old
+// value. An add does not remove the key, because its value may be the lock of another client.
+// With ReadThrough the key is not removed either: another proxy may have written the value
+// since, and this may be the only copy. The command then ends with an error, until a set or a
+// delete makes the key known.
 //
 // # What goes where
 //
@@ -85,55 +85,56 @@
 //
 // A follower repeats an append or an incr only on the value that the primary had before.
 // Each follower is looked at while the primary is asked (Preview), and its step runs only if
-// nothing has changed there since. So a follower never has a value that the primary never
-// had, even for a moment, and even if it runs the step late. For a counter, the expected
+// nothing has changed at the follower since. So a follower never has a value that the primary
+// never had, even for a moment, and even if it runs the step late. For a counter, the expected
 // number is not proof: an incr and a decr of another proxy may have run at the follower
-// already. So the primary's number is fetched between the look and the step. If it has
-// changed by then, the followers count as different.
+// already. So the primary's number is fetched between the look and the step. If the number
+// has changed by then, the followers count as different.
 //
 // A follower that differs afterwards gets a guarded copy of the primary's value, flags and
 // TTL. It differs if it has another number or size, no such key, or an error where the
 // primary had none. The copy reads the follower's cas, fetches from the primary, and stores
 // the value at the follower if nothing has changed there in between. Otherwise it starts
-// again, up to three times; for a counter, as long as others count (see Rule.levels). A
-// follower's value is only replaced by a copy. It is not removed because the primary has
-// lost its own: it may be the last. A replica that refuses to store a value that others have
-// stored loses the key. If the primary has no such key and another replica has it, the copy
-// runs in the other direction, and then the command again.
+// again, up to three times; for a counter, up to 250 times (see Rule.levels). If the primary
+// has lost its own value, the copy does not remove the follower's value, which may be the
+// last. A replica that refuses to store a value that others have stored loses the key. If the
+// primary has no such key and another replica has it, the copy runs in the other direction,
+// and then the command again.
 //
 // The value of a cas or a replace also reaches the followers by such a copy. The value that
 // it replaces is removed there in any case. If all replicas got the value at once, another
 // proxy's delete could run everywhere first, and the followers would keep the value. For a
-// moment only the primary has the value. A moment later it may have a newer one, or an old
-// one that was restored from a follower. So the command succeeds only if the copy fetched
-// the command's own value.
+// moment only the primary has the value. A moment later the primary may have a newer value, or
+// an old one that was restored from a follower. So the command succeeds only if the copy
+// fetched the command's own value.
 //
 // # Tombstones
 //
 // A tombstone (mark) is an empty item with special flags and a short TTL. It says that a
-// command is in progress on the key, and that this replica does not know its value. A Claim
-// places one where there is nothing (repairs, adds). A PlaceTombstone replaces whatever is there
-// (deletes). A RefreshTombstone replaces what an earlier ask saw or placed there, for example a
-// tombstone that an append has changed because it could not see it. A tombstone also follows
-// a set that timed out and had no condition.
+// command is in progress on the key, and that this replica does not know the key's value. A
+// Claim stores a tombstone where there is no item (repairs, adds). A PlaceTombstone replaces
+// whatever is there (deletes). A RefreshTombstone replaces what an earlier ask saw or stored,
+// for example a tombstone that an append has changed because it could not see it. A tombstone
+// also follows a set that timed out and had no condition.
 //
-// A command that places tombstones succeeds only if it finds its own at every replica in the
-// end; otherwise it starts again. So it does not matter what removed one (a restart, an
-// eviction, its TTL, another proxy), nor which proxy owns it. A proxy removes only its own
-// tombstones, but any proxy may replace one by a value or a fresh tombstone. If a proxy
-// stops, its tombstones expire.
+// A command that places tombstones succeeds only if it finds its own tombstone at every
+// replica in the end; otherwise it starts again. So it does not matter what removed a
+// tombstone (a restart, an eviction, its TTL, another proxy), nor which proxy owns it. A proxy
+// removes only its own tombstones, but any proxy may replace a tombstone by a value or a fresh
+// tombstone. If a proxy stops, its tombstones expire.
 //
 // A delete places a tombstone at every replica, even if only one is in use: a plain delete
-// would mistake an existing tombstone for the key. Once all are in place, no replica has a
-// value, each earlier claim of a copy is lost, and no new claim can be made. So whatever is
-// copied from then on was fetched after that moment. Then a fresh tombstone replaces each
-// one. A copy that has taken one over in between, with a value fetched before, has now lost
-// it. The tombstones are removed only when all fresh ones are in place. So a delete that
-// starts again has removed none before, and no client has added the key in between.
+// would mistake an existing tombstone for the key. Once all tombstones are in place, no
+// replica has a value, each earlier claim of a copy is lost, and no new claim can be made. So
+// whatever is copied from then on was fetched after that moment. Then a fresh tombstone
+// replaces each tombstone. A copy that has replaced a tombstone in between, with a value
+// fetched before, now loses this value. The tombstones are removed only when all fresh ones
+// are in place. So a delete that starts again has removed no tombstone before, and no client
+// has added the key in between.
 //
-// If a command finds a tombstone at the primary, the others are asked as for a miss. If one
-// has the key, the owner of the tombstone gets some time (Wait). Then the tombstone is taken
-// over.
+// If a command finds a tombstone at the primary, the other replicas are asked as for a miss.
+// If one of them has the key, the owner of the tombstone gets some time (Wait). Then the
+// tombstone is replaced.
 //
 // A request that may have run is not sent again, except reads: gets, gat and me go to the
 // next replica if the primary fails. For a gat this costs a second lookup, and the replica
@@ -153,16 +154,16 @@
 //
 // Every write that is acknowledged later reaches that replica, and leaves another cas or
 // nothing. So the late write finds another cas there and does nothing. If there was no such
-// write, the late one runs; its client got no reply that says otherwise. No tombstone
-// follows it, so the previous value is not lost either. A replica with a write in doubt is
-// repaired from the primary. If the primary has the write in doubt, the others are repaired
-// from it.
+// write, the late write runs; its client got no reply that says otherwise. No tombstone
+// follows a conditional write, so the previous value is not lost either. A replica with a
+// write in doubt is repaired from the primary. If the primary has the write in doubt, the
+// other replicas are repaired from the primary.
 //
-// Another proxy may write between a look and the request that depends on it. Then the
-// replica is looked at again, up to three times per command. After that it is asked without
-// a condition (Forward, PlaceTombstone): others write there without a pause, and it has just replied.
-// A set that has failed for its client sends nothing more: a look may show a newer value by
-// then. (The model found this after 360 states.)
+// Another proxy may write between a look and the request that depends on the look. Then the
+// replica is looked at again, up to three times per command. After that the replica is asked
+// without a condition (Forward, PlaceTombstone): others write there without a pause, and the
+// replica has just replied. A set that has failed for its client sends nothing more: a look
+// may show a newer value by then. (The model found this after 360 states.)
 //
 // The condition costs a set one round trip, or two if the key is new, and a delete one. The
 // caller decides whether it is worth that. A conditional set must be acknowledged by all
@@ -187,11 +188,11 @@
 // # Former holders
 //
 // If a new configuration moves keys to other replicas, a former holder may have the only copy
-// of a key, or one that has been replaced since. Move removes the key from it: the value is
-// copied to the replicas as by Mend, and then removed by its cas. No proxy writes to a former
-// holder any more. So a command may rely on the replicas alone if it first finds all former
-// holders empty, and asks the replicas after that. A copy from a former holder still claims
-// before it fetches, because others may have found that holder empty in between.
+// of a key, or a copy that has been replaced since. Move removes the key from the former
+// holder: the value is copied to the replicas as by Mend, and then removed by its cas. No proxy
+// writes to a former holder any more. So a command may rely on the replicas alone if it first
+// finds all former holders empty, and asks the replicas after that. A copy from a former holder
+// still claims before it fetches, because others may have found that holder empty in between.
 //
 // # When a miss is believed
 //
@@ -206,11 +207,11 @@
 // (sessions). Turn it off for caches in which real misses are common.
 //
 //   - A warming replica alone never decides a miss while another replica could know better. If
-//     all report a miss, or the only others are Out or have lost the key, it is a miss.
-//   - A tombstone proves nothing. With ReadThrough a read that found one fails while another
-//     replica is dirty: the tombstone may have replaced what made that replica dirty.
+//     all replicas report a miss, or the only others are Out or have lost the key, it is a miss.
+//   - A tombstone proves nothing. With ReadThrough a read that found a tombstone fails while
+//     another replica is dirty: the tombstone may have replaced what made that replica dirty.
 //   - With ReadThrough a miss of unfilled replicas alone fails, too, while another replica is
-//     dirty: another proxy may have written to that one since.
+//     dirty: another proxy may have written to the dirty replica since.
 //   - With Fastest all replicas are asked anyway, and a miss waits for all.
 //   - With ReadThrough an incr or an append that creates what is missing (N) asks the others
 //     first: a primary that has evicted the key would create it again.
@@ -219,10 +220,10 @@
 //
 // Every replica that is not Out counts. AckAll needs all of them, AckQuorum more than half,
 // AckOne the primary, and each of the three needs the primary. A replica that can't be asked
-// (Leaving, Suspect) has not stored the write. If too few others are left, or it is the
-// primary, the write is Held and nothing is sent. A replica that is Gone does not count: this
-// instance reaches no server of its pool, so it can't learn what others see there. It is
-// Dirty after the write.
+// (Leaving, Suspect) has not stored the write. If too few others are left, or this replica is
+// the primary, the write is Held and nothing is sent. A replica that is Gone does not count:
+// this instance reaches no server of its pool, so it can't learn what others see there. The
+// replica is Dirty after the write.
 //
 // A set and a delete are settled when enough replicas have replied, all other commands when
 // the copies are. With AckQuorum and AckOne an acknowledged write may be missing where
@@ -247,14 +248,14 @@
 //   - the start time and the process ID of that replica, from its stats,
 //   - how often the replica was flushed before it rejoined, by its phase number.
 //
-// Nothing in it belongs to one proxy. So every proxy that has the same servers by the same
-// addresses accepts the token. It does so after a restart of the proxy that sealed it, too,
-// and in later releases. A token is valid until the item changes, another replica becomes
-// the primary, or the replica that it is sealed for restarts or rejoins after an outage.
-// Then it matches nothing: the reply is EXISTS, even if no client has changed the value. It
-// matches a value that it was not issued for with a chance of one in 2^52. Until a proxy
-// knows the start time of the primary's process, it holds the commands that use or return a
-// token. A server that doesn't report its start time counts as one process for ever.
+// No part of the identity belongs to one proxy. So every proxy that has the same servers by the
+// same addresses accepts the token, also after a restart of the proxy that sealed it, and in
+// later releases. A token is valid until the item changes, another replica becomes the primary,
+// or the replica that it is sealed for restarts or rejoins after an outage. Then the token
+// matches nothing: the reply is EXISTS, even if no client has changed the value. A token
+// matches a value that it was not issued for with a chance of one in 2^52. Until a proxy knows
+// the start time of the primary's process, commands that use or return a token wait. A server
+// that doesn't report its start time counts as one process for ever.
 //
 // # Limits
 //
@@ -267,9 +268,10 @@
 //   - Whether an incr, append or cas without a reply has run is unknown; the followers are
 //     repaired from the primary.
 //   - If the primary evicts a counter between the incrs of two proxies, both clients may get
-//     the same number. A Check by the cas of each incr that had a late reply would show it
-//     (26,744 states of the model are correct with that). But if servers always reply late,
-//     that would turn every incr that others run alongside into an error, so there is none.
+//     the same number. A Check by the cas of each incr that had a late reply would show this
+//     (26,744 states of the model are correct with that Check). But if servers always reply
+//     late, the Check would turn every incr that others run alongside into an error. So the
+//     package has no such Check.
 //   - Two proxies' deletes that reach the replicas in opposite orders each find the value at
 //     another replica, then each other's tombstones: both clients get DELETED.
 //   - A tombstone refuses an add, whatever placed it: the claim of a repair, a delete, or a

@@ -1,8 +1,9 @@
 package replicate
 
-// Commands that run at the primary first and are then repeated by the followers.
+// This file has the commands that run at the primary first and are then repeated by the
+// followers.
 
-// prepare repairs a dirty primary before it decides anything.
+// prepare starts a command at the primary. A dirty primary is repaired first.
 func (r *Rule) prepare() {
 	if !r.stale.Has(int(r.lead)) || r.c.Op == Debug {
 		r.start()
@@ -13,13 +14,13 @@ func (r *Rule) prepare() {
 		return
 	}
 	if r.class == grants {
-		// A lock that another proxy has granted since looks the same as an outdated value.
-		// It is better if no client gets the lock until it expires than if two clients have
-		// it.
+		// Another instance may have granted a lock at the primary since it missed a write. The
+		// lock looks the same as an outdated value. It is better if no client gets the lock until
+		// it expires than if two clients have it.
 		r.start()
 		return
 	}
-	if r.through { // another proxy may have written the value since, so it may be the only copy
+	if r.through { // another instance may have written the value at the dirty primary, so it may be the only copy
 		r.abandon()
 		return
 	}
@@ -36,7 +37,7 @@ func (r *Rule) handleEmpty(m Mask, k Kind) {
 	r.start()
 }
 
-// abandon ends a command that has changed nothing.
+// abandon ends a command that can't be carried out and has changed nothing.
 func (r *Rule) abandon() {
 	r.stage = done
 	r.settle(Unmet, -1)
@@ -44,7 +45,7 @@ func (r *Rule) abandon() {
 
 func (r *Rule) start() {
 	switch {
-	case r.class == grants && r.through && r.in == 0 && r.stale&^(1<<r.lead) != 0: // another proxy's lock may be at a dirty replica, and no other replica is filled
+	case r.class == grants && r.through && r.in == 0 && r.stale&^(1<<r.lead) != 0: // an add: the lock of another instance may be at a dirty replica, and no replica has all its values
 		r.abandon()
 	case r.class == grants:
 		r.grant(-1)
@@ -57,9 +58,9 @@ func (r *Rule) start() {
 	}
 }
 
-// forward sends the command to the primary. If the reply would not show that the command
-// met a tombstone, a look follows it in the same write. A replace, and a command that
-// leaves the item stale, must not change a tombstone, so they look first.
+// forward sends the command to the primary. If the reply would not show that the command met a
+// tombstone, a look follows the command in the same write. A replace, and a command that leaves
+// the item stale, must not change a tombstone. For these commands the look is sent first.
 func (r *Rule) forward() {
 	r.stage, r.looked, r.again = leading, 0, 0
 	switch {
@@ -86,7 +87,7 @@ func (r *Rule) forward() {
 	}
 }
 
-// preview asks follower i for the size or number that the command would produce there.
+// preview asks follower i for the size or number that the command would produce at this follower.
 func (r *Rule) preview(i int) { r.guard[i] = uint8(r.ask(i, Preview)) }
 
 // rest returns the followers, which repeat what the primary has done.
@@ -95,8 +96,8 @@ func (r *Rule) rest() Mask { return r.takes &^ (1 << r.lead) &^ r.dirty &^ r.fai
 // others returns the replicas that may have a key that the primary does not have.
 func (r *Rule) others() Mask { return (r.in | r.warm) &^ (1 << r.lead) &^ r.failedLeads }
 
-// see sends a Look at the item that a replace, or a command that leaves the item stale, would
-// change.
+// see sends a look to the primary: at the item that a replace, or a command that leaves the item
+// stale, would change.
 func (r *Rule) see() {
 	r.stage = leading
 	d := Look
@@ -119,7 +120,7 @@ func (r *Rule) handleLead(ask int, o Outcome) {
 		r.number = o.Value
 	}
 	if failed := r.asks[r.main].kind.failed(); r.open > 0 && !(failed && (r.joins() || r.counts())) {
-		return // the primary has failed, so the previews are not needed
+		return // wait for the other replies, unless the primary has failed: then the previews of an append or incr are not needed
 	}
 	m := Mask(1) << r.lead
 	main, look := r.asks[r.main], Hit
@@ -138,27 +139,27 @@ func (r *Rule) handleLead(ask int, o Outcome) {
 		r.looked = uint8(r.ask(int(r.lead), Look)) + 1
 		return
 	case look == Hit && r.rounds < maxRounds && r.roomToLook() && (k == Marked || k == ClientError && r.counts()):
-		r.rounds++ // when the command ran at the primary the key may have been a tombstone, so the command has changed nothing
+		r.rounds++ // the item may have been a tombstone when the command ran at the primary, so the command has changed nothing and runs again
 		r.forward()
 		return
-	case k == Marked || look == Miss && k == ClientError && r.counts(): // when the command ran at the primary the key was a tombstone, but the look after it found none
+	case k == Marked || look == Miss && k == ClientError && r.counts(): // the item was a tombstone when the command ran at the primary, and the look after the command has found nothing
 		r.marked = true
 		r.elsewhere()
 		return
 	}
 	r.reply = int8(r.main)
 	switch {
-	case k == ClientError && r.counts() && look != Hit: // the command may have found a tombstone
+	case k == ClientError && r.counts() && look != Hit: // an incr or decr was rejected, and the item may have been a tombstone
 		r.abandon()
 	case r.succeeded(k) && r.joins() && look != Hit: // it is unknown whether the append changed a value or a tombstone
 		r.leadFailed(m, InDoubt)
 	case main.step == Swap && k == Stored:
 		r.hits, r.guard[r.lead] = m, r.main
 		r.bury(r.takes&^m, m)
-	case r.c.Op == Delete && k == Deleted && main.step == Forward && r.takes&^m != 0: // the token matched
+	case r.c.Op == Delete && k == Deleted && main.step == Forward && r.takes&^m != 0: // an md with a cas token and the flag I: the token matched, so the followers must lose the key
 		r.hits = m
 		r.see()
-	case r.succeeded(k) && r.held != 0: // the item is stale now, and the followers have tombstones
+	case r.succeeded(k) && r.held != 0: // the item at the primary is stale now, and the followers have tombstones
 		r.hits, r.stored = r.hits|m, m
 		r.verify()
 	case r.succeeded(k):
@@ -167,7 +168,7 @@ func (r *Rule) handleLead(ask int, o Outcome) {
 			r.needsCopy |= r.failedLeads
 		}
 		r.follow()
-	case main.step == Store && k != ClientError && k != ServerError && !k.failed(): // another write has changed the item first
+	case main.step == Store && k != ClientError && k != ServerError && !k.failed(): // another write has changed the primary's item between the look and the store
 		if r.rounds++; r.rounds >= maxRounds || !r.roomToBury() {
 			r.settle(Unmet, -1)
 			r.giveBack()
@@ -180,7 +181,7 @@ func (r *Rule) handleLead(ask int, o Outcome) {
 		}
 	case k.failed():
 		r.leadFailed(m, k)
-	case r.held != 0 && r.absent(k): // the primary had the item at the look, and by now the followers have lost it
+	case r.held != 0 && r.absent(k): // the primary had the item at the look and has lost it since, and the followers have tombstones instead of their values
 		r.settle(Unmet, -1)
 		r.giveBack()
 	case r.held != 0:
@@ -196,8 +197,8 @@ func (r *Rule) handleLead(ask int, o Outcome) {
 	}
 }
 
-// giveBack ends a command that the primary has not carried out. If it is one that leaves
-// the item stale, the followers have tombstones, and get a copy of what the primary has.
+// giveBack ends a command that the primary has not carried out. If the followers have tombstones
+// of the command, these are removed, and the followers get a copy of what the primary has.
 func (r *Rule) giveBack() {
 	if r.stage = done; r.held != 0 {
 		r.without |= r.held
@@ -206,18 +207,18 @@ func (r *Rule) giveBack() {
 	}
 }
 
-// leadSeen handles the look of a replace, or of a command that leaves the item stale. If
-// such a delete finds nothing, the values of the others are removed as by any delete.
+// leadSeen handles the outcome k of the primary's look, for a replace or a command that leaves
+// the item stale. If a delete with the flag I finds nothing, the values of the followers are
+// removed as by any delete.
 //
-// If it finds an item, the item becomes stale when all followers have their tombstones. The primary
-// needs no second look, unlike the followers. If another proxy copies a value to the primary after
-// that, it has read the primary's cas before it fetched from the other replicas, and they had
-// tombstones. If the primary loses the item, the other replicas have no value that could be
-// restored.
+// If such a command finds an item, the item becomes stale when all followers have their
+// tombstones. The primary needs no second look, unlike the followers. If another instance copies
+// a value to the primary after that, it has read the primary's cas before it fetched from the
+// other replicas, and they had tombstones. If the primary loses the item, the other replicas have
+// no value that could be restored.
 //
-// An item stored under a token is not stale if the token matches, so the command then runs
-// as a cas. It also runs as a cas, which is refused, if the token is not that of an older
-// item.
+// An ms with the flags C and I runs as an ordinary cas if its token matches the item. It also
+// runs as a cas, which the server refuses, if its token is newer than the item.
 func (r *Rule) leadSeen(k Kind, m Mask) {
 	switch rest := r.takes &^ m &^ r.dirty; {
 	case r.held == 0 && (k == Exists || k == Hit && r.makesStale() && (r.number == 1 || rest == 0)):
@@ -250,16 +251,16 @@ func (r *Rule) leadSeen(k Kind, m Mask) {
 }
 
 // joins, counts and extends report whether the command adds bytes to the item, changes its
-// number, or extends its TTL.
+// number, or sets its TTL.
 func (r *Rule) joins() bool  { return r.c.Op == Append || r.c.Op == Prepend }
 func (r *Rule) counts() bool { return r.c.Op == Incr || r.c.Op == Decr }
 func (r *Rule) extends() bool {
 	return r.c.Op == Touch || r.c.Op == Gat || r.c.Op == Gats
 }
 
-// met handles a tombstone at the primary, which proves nothing. If the command has changed
-// the tombstone, a fresh one replaces it, and the owner of the old one then starts again.
-// The tombstone is never just removed.
+// met handles a tombstone at the primary. A tombstone does not show whether the key exists. If
+// the command has changed the tombstone, a fresh one replaces it, and the owner of the old
+// tombstone starts again. The tombstone is never just removed.
 func (r *Rule) met() {
 	r.marked = true
 	if r.looked > 0 && r.c.Op != Debug && !r.counts() {
@@ -270,10 +271,10 @@ func (r *Rule) met() {
 	r.elsewhere()
 }
 
-// elsewhere sends the command to the other replicas, because the primary has no value. It does not
-// grant the right to fill a key while a command on the key is in progress. If another replica had
-// the key, but a write of another proxy prevented the copy to the primary, the other replicas are
-// asked again and no miss is reported.
+// elsewhere looks for the key at the other replicas, because the primary has no value. If the
+// command is a me, grants a rebuild or creates the key, the client gets a miss instead. Another
+// replica may have the key, although a write of another instance prevented the copy to the
+// primary. The other replicas are then asked again, and no miss is reported.
 func (r *Rule) elsewhere() {
 	asks := r.c.Op != Debug && !r.c.Vivify && !r.c.Win
 	switch {
@@ -290,9 +291,8 @@ func (r *Rule) elsewhere() {
 	}
 }
 
-// tooLarge reports whether the primary had a value before it replied to an
-// append as if it had none. memcached refuses an append like that if the item would become
-// too large.
+// tooLarge reports whether the primary had the value when it replied NOT_STORED to an append.
+// memcached refuses an append with this reply if the item would become too large.
 func (r *Rule) tooLarge() bool {
 	return r.joins() && r.asks[r.main].kind == NotStored && r.copy.copied.Has(int(r.lead)) && !r.copy.hit
 }
@@ -300,8 +300,8 @@ func (r *Rule) tooLarge() bool {
 // maxLooks is how often the other replicas are asked for a key that the primary does not have.
 const maxLooks = 2
 
-// roomToLook reports whether enough asks are left for one more look, a copy of the
-// item that it finds, and the whole command after that.
+// roomToLook reports whether enough asks are left for one more look at the other replicas, a copy
+// of the item that it finds, and the whole command after that.
 func (r *Rule) roomToLook() bool { return int(r.n)+12+11*r.takes.Len() <= maxAsks }
 
 // succeeded reports whether k means that the command was carried out, so that the followers
@@ -333,8 +333,8 @@ func (r *Rule) absent(k Kind) bool {
 	}
 }
 
-// leadFailed handles a primary that did not reply. A read is sent to another replica, and
-// its cas is then that replica's. A write ends here.
+// leadFailed handles a primary that did not reply, with the outcome k. A read is sent to another
+// replica, which then counts as the primary of this read. A write ends here.
 func (r *Rule) leadFailed(m Mask, k Kind) {
 	if readsAtOne(r.c) && (k == Unsent || !r.c.Win && !r.c.Vivify) {
 		r.failedLeads |= m
@@ -348,8 +348,8 @@ func (r *Rule) leadFailed(m Mask, k Kind) {
 		switch {
 		case readsAtOne(r.c), r.c.Op == Touch:
 		default:
-			// The command may still run at the primary or not: the other replicas are repaired from
-			// the primary.
+			// It is unknown whether the command has run at the primary, so the other replicas are
+			// repaired from the primary.
 			r.overwrite |= r.takes &^ m
 			r.from = r.lead
 		}
@@ -406,9 +406,10 @@ func (r *Rule) handleLook(ask int) {
 	r.lookNext()
 }
 
-// nowhere handles the case that no replica that replies has the key. A primary that is incomplete,
-// or has a tombstone, does not alone prove that the key does not exist. With ReadThrough no primary
-// can. A value at a dirty replica then counts as for a read: see Rule.readNothing.
+// nowhere handles the case that no replica that replies has the key. A primary that is
+// incomplete, or has a tombstone, does not alone prove that the key does not exist. With
+// ReadThrough the miss of the primary never proves that. See Rule.readNothing for a value at a
+// dirty replica.
 func (r *Rule) nowhere() {
 	unasked := r.silent
 	if r.through && r.in == 0 {
@@ -428,7 +429,7 @@ func (r *Rule) nowhere() {
 	}
 }
 
-// followerStep returns the step by which the followers repeat the command.
+// followerStep returns the kind of request with which the followers repeat the command.
 func (r *Rule) followerStep() Step {
 	switch r.c.Op {
 	case Append, Prepend:
@@ -441,14 +442,14 @@ func (r *Rule) followerStep() Step {
 	return Put
 }
 
-// binds reports whether the followers get the primary's value by a guarded copy, and not the
+// binds reports whether the followers get the primary's value by a guarded copy, and not by the
 // client's request.
 func (r *Rule) binds() bool { return r.c.Bound && r.followerStep() == Put || r.makesStale() }
 
-// makesStale reports whether the command stores a value, and leaves it stale if its token is
-// that of an older item. A stale item is not copied, because the copy would look fresh. It
-// is not looked at either, because memcached asks the first client that reads it to rebuild
-// it. The followers only lose what they have.
+// makesStale reports whether the command is an ms with the flags C and I: it stores a value as
+// stale if its token is older than the item. A stale item is not copied, because the copy would
+// look fresh. It is not looked at either, because memcached asks the first client that reads the
+// item to rebuild it. So the followers only lose their items.
 func (r *Rule) makesStale() bool { return r.c.Stale && r.c.Op == Cas }
 
 func (r *Rule) follow() {
@@ -458,7 +459,7 @@ func (r *Rule) follow() {
 		rest = 0
 	}
 	r.stage = following
-	if r.binds() { // a delete by another proxy could finish before the followers get the client's value
+	if r.binds() { // the followers get a copy later: with the client's value they could restore a key that another instance has deleted
 		r.differ, rest = rest, 0
 	}
 	if d == Join || d == Count || d == Extend {
@@ -478,14 +479,14 @@ func (r *Rule) follow() {
 	}
 }
 
-// step makes a follower repeat what the primary has done, if the result is the same and nothing has
-// changed since the look. So a follower never has a value that the primary never had, even if it
-// runs the step late. If a follower differs, it gets a second look: the request of another proxy
-// may not have reached it yet.
+// step makes follower i repeat what the primary has done, if the result is the same and nothing
+// has changed since the look at the follower. So a follower never has a value that the primary
+// never had, even if the server runs the request late. If a follower differs, it gets a second
+// look: the request of another instance may not have reached it yet.
 //
 // For a counter, the expected number does not prove that only this command is missing at the
-// follower, because an incr and a decr of another proxy cancel out. So after the look, the
-// primary's number is fetched before the step is sent.
+// follower, because an incr and a decr of another instance cancel out. So after the look, the
+// primary's number is fetched before the increment is sent to the follower.
 func (r *Rule) step(i int) {
 	m := Mask(1) << i
 	switch seen := r.asks[r.guard[i]]; {
@@ -493,7 +494,7 @@ func (r *Rule) step(i int) {
 		r.dirty |= m
 		r.overwrite |= m
 	case seen.kind == Hit && r.foreseen[i] == r.number && r.counts():
-		if r.ready == 0 || r.later < r.given { // all steps that are sent together need only one fetch
+		if r.ready == 0 || r.later < r.given { // one fetch of the primary's number is enough for all followers that are handled together
 			r.later = uint8(r.ask(int(r.lead), Fetch))
 		}
 		r.ready |= m
@@ -511,7 +512,7 @@ func (r *Rule) handleFollow(ask int, m Mask, o Outcome) {
 	k, d := o.Kind, r.asks[ask].step
 	r.late = r.late || o.Late && r.joins()
 	switch {
-	case d == Fetch && ask != int(r.later): // a second look at the follower was sent after that fetch
+	case d == Fetch && ask != int(r.later): // a follower got its second look after this fetch of the primary's number, so a later fetch decides
 	case d == Fetch && k == Hit && o.Value == r.number:
 		for ; r.ready != 0; r.ready &= r.ready - 1 {
 			i := r.ready.first()
@@ -536,7 +537,7 @@ func (r *Rule) handleFollow(ask int, m Mask, o Outcome) {
 		switch {
 		case k == InDoubt && d == Put:
 			r.undo |= m
-		case d == Join || d == Count: // a Join or Count does not replace the value that the follower has
+		case d == Join || d == Count: // a Join or Count without a reply may run late, so a repair must replace the follower's value
 			r.overwrite |= m
 		}
 	case k == Stored && (d == Put || d == Join),
@@ -554,10 +555,11 @@ func (r *Rule) handleFollow(ask int, m Mask, o Outcome) {
 	}
 }
 
-// followed runs when all followers have replied: those with another value get a copy.
+// followed continues when all followers have replied: the followers with another value get a
+// copy.
 func (r *Rule) followed() {
 	switch {
-	case r.late: // a follower's reply was late. Meanwhile the primary may have evicted the item, or another instance's repair may have replaced it; the follower's reply, a size, shows neither
+	case r.late: // a follower's reply was late, so the primary may have lost the command's value meanwhile: a Check shows that
 		r.askFrom(int(r.lead), Check, r.main)
 	case r.differ != 0:
 		r.copyThen(closing, r.differ, 1<<r.lead, r.followerStep() != Extend || r.differ&r.stale != 0)
@@ -566,8 +568,8 @@ func (r *Rule) followed() {
 	}
 }
 
-// finish settles a command that the primary has carried out. The client does not see earlier
-// refusals.
+// finish settles a command that the primary has carried out. The client gets the primary's reply
+// if enough replicas have stored the write.
 func (r *Rule) finish() {
 	r.stage = done
 	if r.stored.Len() >= int(r.need) && !r.unsure {

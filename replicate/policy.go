@@ -1,20 +1,20 @@
 package replicate
 
-// The replication settings of a route.
+// This file has the replication settings of a route.
 
 import "time"
 
-// All, as Policy.Copies, keeps a replica on every server of the pool.
+// All is a value of Policy.Copies: every server of the pool has a replica of each key.
 const All = -1
 
-// Policy is the number of replicas that a route keeps of a key, their placement, and which
-// replies count. The zero Policy keeps one: no replication.
+// Policy has the replication settings of a route: the number of replicas of a key, their
+// placement, and which replies count. The zero Policy means one replica.
 type Policy struct {
-	Copies      int // replicas of each key; 0 and 1: only the owner's; or All
+	Copies      int // number of replicas of each key; 0 and 1: no replication; All: a replica on every server
 	Apart       Apart
 	Read        Read
 	Ack         Ack
-	ReadThrough bool          // a miss at a healthy replica must be confirmed by the other replicas. While a replica is warming, this is always so
+	ReadThrough bool          // a miss at a healthy replica must be confirmed by the other replicas. While a replica is warming, every miss must be confirmed
 	Hedge       time.Duration // delay after which a read without a reply also asks the next replica; 0: never
 	RepairRate  int           // keys per second that are copied to one replica; 0: no repair
 }
@@ -22,37 +22,37 @@ type Policy struct {
 // Several reports whether the route keeps more than one replica.
 func (p *Policy) Several() bool { return p.Copies == All || p.Copies > 1 }
 
-// Apart is what two replicas of a key must not share.
+// Apart is what two replicas of a key must not have in common.
 type Apart uint8
 
-// The units of placement.
+// The things that two replicas of a key can be required not to have in common.
 const (
-	Hosts   Apart = iota // the host of the server's address
-	Zones                // the server's zone
-	Servers              // only the server itself
+	Hosts   Apart = iota // two replicas must not be on the same host, by the address of the server
+	Zones                // two replicas must not be in the same zone
+	Servers              // two replicas must not be on the same server
 )
 
 func (a Apart) String() string { return [...]string{"host", "zone", "server"}[a] }
 
-// Read is the rule by which a read selects the first replica to ask.
+// Read says which replica a read asks first.
 type Read uint8
 
-// The rules. With each of them, a hit has priority over a miss of a healthy replica, and such a
-// miss over an error.
+// The values of Read. With each of them, a hit has priority over a miss of a healthy replica, and
+// a miss of a healthy replica has priority over an error.
 const (
 	First   Read = iota // the first healthy replica in the key's order
-	Nearest             // one in this instance's own zone, else First
-	Spread              // round robin over the replicas
-	Fastest             // all replicas at once: the first hit wins
+	Nearest             // a replica in the zone of this instance; if there is none, as First
+	Spread              // each read the next replica, in turn
+	Fastest             // all replicas are asked at once, and the first hit wins
 )
 
 func (r Read) String() string { return [...]string{"first", "nearest", "spread", "fastest"}[r] }
 
-// Ack is the number of replicas, of those not Out or Gone, that must store a write before it
-// is acknowledged. The primary is always one of them.
+// Ack is how many replicas must store a write before it is acknowledged. Replicas that are Out or
+// Gone are not counted. The primary is always one of the required replicas.
 type Ack uint8
 
-// The numbers: all replicas, more than half, or the primary alone.
+// The values of Ack: all replicas, more than half of them, or the primary alone.
 const (
 	AckAll Ack = iota
 	AckQuorum

@@ -1,11 +1,11 @@
 package replicate
 
-// Plain gets: ask one replica after the other until the first hit.
+// This file has plain gets, which ask one replica after the other until the first hit.
 
 func (r *Rule) beginRead(how Read, near Mask, spread uint64) {
 	if r.in|r.warm == 0 {
 		if r.stale != 0 && r.away == 0 && !r.through {
-			r.settle(Absent, -1) // the value that the dirty replicas have missed is lost, or another proxy has written the key since
+			r.settle(Absent, -1) // the dirty replicas have missed the last write, and no other replica is in use: a miss is better than an old value
 		} else {
 			r.settle(Refused, -1)
 		}
@@ -19,8 +19,8 @@ func (r *Rule) beginRead(how Read, near Mask, spread uint64) {
 	case Spread:
 		r.queue(r.in, spread)
 	default:
-		// A primary that is being filled has no wrong values. It may get a new value before all
-		// other replicas.
+		// The primary may lack values while it is filled, but its values are right. It may get a
+		// new value before all other replicas.
 		filling = r.warm & (1 << r.lead)
 		r.queue(filling, 0)
 		r.queue(r.in, 0)
@@ -29,13 +29,13 @@ func (r *Rule) beginRead(how Read, near Mask, spread uint64) {
 	r.stage = reading
 	r.readNext()
 	for how == Fastest && r.at < r.last {
-		r.confirm = true // all replicas have been asked, so the rule waits for all replies
+		r.confirm = true // all replicas have been asked, so a miss waits for the replies of all
 		r.readNext()
 	}
 }
 
-// queue appends the replicas of m to the order. It starts at the (skip mod their number)-th
-// and wraps around.
+// queue appends the replicas of m to the list of replicas to ask (order). It starts with the one
+// at the index skip, modulo their number, and wraps around.
 func (r *Rule) queue(m Mask, skip uint64) {
 	if m == 0 {
 		return
@@ -67,7 +67,7 @@ func (r *Rule) handleRead(ask int) {
 	switch {
 	case e.kind == Hit, e.kind == Miss && !r.confirm:
 		r.settle(Answered, ask)
-	case r.open > 0: // a hedge to the next replica is in progress
+	case r.open > 0: // another replica has been asked as well (hedge) and has not replied yet
 	case r.at < r.last:
 		r.readNext()
 	default:
@@ -75,14 +75,14 @@ func (r *Rule) handleRead(ask int) {
 	}
 }
 
-// readNothing settles a read without a hit. A miss at a complete replica wins over an error.
-// With ReadThrough it does not: the replica that failed or can't be asked may be the only
-// one with the key. A miss at an incomplete replica, and a tombstone, count only if no
-// replica is left to ask.
+// readNothing settles a read that no replica has answered with a hit. A miss at a complete
+// replica has priority over an error. With ReadThrough an error has priority: the replica that
+// failed or can't be asked may be the only one with the key. A miss at an incomplete replica, and
+// a tombstone, count only if no replica is left to ask.
 //
-// With ReadThrough a dirty replica counts as failed if another has a tombstone, or if no complete
-// replica has missed. The value of the write that it missed is gone by now. So its own value may be
-// the only one of another proxy's write.
+// With ReadThrough a dirty replica counts as failed if another replica has a tombstone, or if no
+// complete replica has missed. The value that the dirty replica missed is gone by now. So the
+// value that it has may be the only copy of another instance's write.
 func (r *Rule) readNothing() {
 	missed, failed, shown := -1, r.away != 0, -1
 	complete := false
@@ -114,8 +114,8 @@ func (r *Rule) readNothing() {
 	}
 }
 
-// readRepair returns the replicas that should get a copy of the value that was read, and the source
-// of that copy.
+// readRepair returns the replicas that should get a copy of the value that the read has found,
+// and the source of the copy. The source is -1 if no replica needs a copy.
 func (r *Rule) readRepair() (Mask, int) {
 	var missed Mask
 	source, marked := -1, false

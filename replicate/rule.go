@@ -1,6 +1,6 @@
 package replicate
 
-// The rule: the asks of one command, and when it is settled.
+// This file has the Rule: the asks of one command, and the result that the client gets.
 
 import "math/bits"
 
@@ -13,32 +13,33 @@ func (m Mask) Has(i int) bool { return m>>uint(i)&1 != 0 }
 // Len returns the number of replicas in m.
 func (m Mask) Len() int { return bits.OnesCount8(uint8(m)) }
 
-// Verdict is the kind of reply that the client gets.
+// Verdict says which reply the client gets.
 type Verdict uint8
 
-// The verdicts.
+// The values of Verdict.
 const (
-	Answered Verdict = iota // the client gets the reply to the ask Answer. If that ask was neither the client's request nor a Store, the reply must be translated to the client's protocol
-	Done                    // the command is done, but no server has sent the reply for the client: DELETED
+	Answered Verdict = iota // the client gets the reply to the ask Settlement.Answer. The caller translates the reply, unless the ask was the client's own request or a Store
+	Done                    // the command is done, but no server has sent the reply that the client must get: DELETED
 	Absent                  // the client gets a miss, NOT_FOUND or NOT_STORED, whatever value the replicas have or had
-	Held                    // the write can be neither sent nor acknowledged now. Begin again when the replicas change; at the deadline reply SERVER_ERROR
-	Refused                 // no replica can be asked: SERVER_ERROR, or what get_errors sets
-	Unmet                   // too few replicas stored the write, or none could reply: SERVER_ERROR (the line of ask Answer if that is not -1)
+	Held                    // the write can be neither sent nor acknowledged now. The caller begins again when the replicas change; at the client's deadline the reply is SERVER_ERROR
+	Refused                 // no replica can be asked, so the reply is SERVER_ERROR, or what the route sets with get_errors
+	Unmet                   // too few replicas have stored the write, or none could reply: the client gets the error of the ask Settlement.Answer, or SERVER_ERROR if that is -1
 )
 
-// Settlement is the result of a command. The masks are complete when IsDone.
+// Settlement is the result of a command. Its masks of replicas are complete when Rule.IsDone
+// reports true.
 type Settlement struct {
 	Verdict   Verdict
-	Answer    int  // the ask whose reply the client gets, or -1
-	Dirty     Mask // missed the write: not read for this key until repaired
-	Clean     Mask // no longer dirty for this key
-	Undo      Mask // may still run a set late: the caller sends a tombstone after it on the same connection
-	Repair    Mask // should be repaired from Source in the background: Mend
-	Overwrite Mask // the replicas in Repair that may have a value that the Source does not have: the repair replaces it
-	Source    int  // the source of the repair, or -1
+	Answer    int  // number of the ask that has the reply for the client; -1: none
+	Dirty     Mask // replicas that have missed the write: they are not read for this key until they are repaired
+	Clean     Mask // replicas that are no longer dirty for this key
+	Undo      Mask // replicas that may still run a set late: the caller sends a tombstone after the set on the same connection
+	Repair    Mask // replicas that should get a copy from Source in the background: see Mend
+	Overwrite Mask // replicas in Repair that may have a value that Source does not have: the copy replaces this value
+	Source    int  // replica that is the source of the copies; -1: none
 }
 
-// Rule runs one command on its replicas. It is a small value without pointers, and its
+// Rule runs one command on the replicas of a key. It is a small value without pointers, and its
 // methods do not allocate.
 type Rule struct {
 	c       Command
@@ -46,18 +47,18 @@ type Rule struct {
 	stage   stage
 	confirm bool // a miss of one replica must be confirmed by the other replicas
 	through bool // a miss counts only if all replicas report it
-	chosen  bool // all replicas get the same cas, by the meta flag E
-	looks   int8 // how often the other replicas were asked for a key that the primary does not have
-	known   bool // in the stage looking: another replica had the key
+	chosen  bool // all replicas store the same cas, by the meta flag E
+	looks   int8 // how often the rule has asked the other replicas for a key that the primary does not have
+	known   bool // in the stage looking: another replica has the key
 	marked  bool // the primary has a tombstone, so only the other replicas can confirm a miss
-	late    bool // a reply of a replica other than the primary was late
-	unsure  bool // the value that the followers are about to get, or that a review checks, may be lost by now
-	peeked  bool // the primary got a look before the command (stage peeking)
+	late    bool // a reply of a replica other than the primary was late, so the primary may have changed since its own reply
+	unsure  bool // the command's value may be lost by now, so the command does not succeed
+	peeked  bool // a look at the primary was sent before the command (stage peeking)
 
-	lead   int8   // the primary; for a read at one replica, that replica
+	lead   int8   // index of the primary; for a read at one replica, index of that replica
 	need   int8   // number of replicas that must store the write
-	reply  int8   // the ask whose reply the client gets after the copies to the followers
-	number uint64 // the result at the primary: a count, or the size after an append
+	reply  int8   // number of the ask that has the reply for the client, while the followers get their copies; -1: none
+	number uint64 // the result of the command at the primary: the number of a counter, or the size after an append
 
 	said
 	groups
@@ -66,82 +67,80 @@ type Rule struct {
 	turns
 
 	copy   copying
-	differ Mask // followers that need a copy from the primary
-	refuse Mask // followers that refused to store the value
+	differ Mask // followers that need a copy of the primary's value
+	refuse Mask // followers that have refused to store the value
 
 	askList
 }
 
-// said is the client's result, from the moment that it is known.
+// said is the result for the client. It is known as soon as settled is set.
 type said struct {
 	settled bool
 	verdict Verdict
-	answer  int8 // the ask whose reply the client gets, or -1
+	answer  int8 // number of the ask that has the reply for the client; -1: none
 }
 
-// groups has the replicas in groups, by their use. The comment of a mask says what its replicas
-// have in common.
+// groups has the replicas of the key in groups, by the use that the rule makes of them.
 type groups struct {
-	in          Mask // are In and not dirty: have all values that they should have
-	warm        Mask // are readable, but their miss alone proves nothing: Warming, Settling or Filling
-	stale       Mask // are dirty for this key
-	away        Mask // can't be asked: Leaving or Suspect; for a Flush also Gone
-	gone        Mask // are Gone: get no requests, so they miss writes
-	takes       Mask // get writes
-	failedLeads Mask // were asked as primary and failed, or could not be repaired as primary
+	in          Mask // replicas that are In and not dirty: they have all values that they should have
+	warm        Mask // replicas that can be read, but their miss alone proves nothing: Warming, Settling or Filling
+	stale       Mask // replicas that are dirty for this key
+	away        Mask // replicas that can't be asked: Leaving or Suspect; for a Flush also Gone
+	gone        Mask // replicas that are Gone: they get no requests, so they miss writes
+	takes       Mask // replicas that get writes
+	failedLeads Mask // replicas that were asked as primary and failed, or could not be repaired as primary
 }
 
-// effect is the result of the write. The comment of a mask says what its replicas have in
-// common.
+// effect is what the write has done at the replicas.
 type effect struct {
-	stored    Mask // have stored the write
-	without   Mask // have not got the write, and have no value that must be replaced: they only get a copy
-	dirty     Mask // have another value, or an unknown one
-	undo      Mask // the replicas in dirty that may run the write late, or must not have the written value
-	clean     Mask // were dirty and are not any more
-	tardy     Mask // replied to a set so late that other replicas may have lost the value since
-	waited    Mask // in the stage reviewing: have a tombstone of another command, which has got time to finish
-	overwrite Mask // may have a value that the primary does not have: a copy replaces it
-	needsCopy Mask // have the right value but another TTL, or may differ from a primary whose reply is missing
-	from      int8 // the replica that the repair copies from; -1: the primary
+	stored    Mask // replicas that have stored the write
+	without   Mask // replicas that have not got the write, and have no value that must be replaced: they get a copy
+	dirty     Mask // replicas that have another value, or an unknown one
+	undo      Mask // replicas in dirty that may run the write late, or must not have the written value
+	clean     Mask // replicas that were dirty and are no longer dirty
+	tardy     Mask // replicas that replied to a set so late that other replicas may have lost the value since
+	waited    Mask // in the stage reviewing: replicas with a tombstone of another command, for which the rule has waited once (Wait)
+	overwrite Mask // replicas that may have a value that the primary does not have: a copy replaces it
+	needsCopy Mask // replicas that have the right value but another TTL, or may differ from the primary because the primary's reply is missing
+	from      int8 // index of the replica that is the source of repairs; -1: the primary
 }
 
-// marks is the state of the command's tombstones and looks. Each mask is a set of replicas.
+// marks is the state of the command's tombstones and looks.
 type marks struct {
-	held   Mask       // have a tombstone of this command
-	hits   Mask       // had a value that a delete removed
-	intact Mask       // the replicas in held that still had their tombstone when all replicas had one
-	again  Mask       // followers that got a second look
-	guard  [Max]uint8 // by replica: the ask that found or stored its present item
-	rounds uint8      // attempts of a delete, or of a replace, that started again because of other writes
-	races  uint8      // of a conditional command: how often another write ran between a look and the request that depends on it
-	main   uint8      // the ask that carries the command to the primary
-	looked uint8      // 1 plus the number of the Look or Review sent with main; 0: none. For class grants the number of a Look, without the 1
-	ready  Mask       // followers that get the client's incr or decr if the primary's number is unchanged
-	later  uint8      // the last ask that fetched the primary's number
+	held   Mask       // replicas that have a tombstone of this command
+	hits   Mask       // replicas that had a value which this delete has removed
+	intact Mask       // replicas in held at which the tombstone was still unchanged when all replicas had one
+	again  Mask       // followers that have got a second look
+	guard  [Max]uint8 // by replica: number of the ask that has found or stored the present item of the replica
+	rounds uint8      // number of rounds of a delete; for another command, how often it has started again because of other writes
+	races  uint8      // how often another write was run between a look of a conditional command and the request that depends on it
+	main   uint8      // number of the ask that sends the command to the primary
+	looked uint8      // 1 plus the number of the Look or Review that was sent with the command; 0: none. For an add (class grants): the number of a Look
+	ready  Mask       // followers that get the client's incr or decr if a fetch shows that the primary's number is unchanged
+	later  uint8      // number of the last ask that fetches the primary's number
 
-	foreseen [Max]uint64 // by replica: the size or number that the command would produce there
+	foreseen [Max]uint64 // by replica: the size or number that the command would produce at this replica
 }
 
-// turns lists the replicas that are asked one after the other: by a read, or in the stage looking,
-// for a key that the primary does not have.
+// turns lists the replicas that are asked one after the other. That is for a read, or for a key
+// that the primary does not have (stage looking).
 type turns struct {
 	order  [Max]uint8
-	at     uint8 // index of the next replica in order
-	last   uint8 // the length of order
-	silent Mask  // in the stage looking: have not reported whether they have the key
+	at     uint8 // index in order of the next replica to ask
+	last   uint8 // number of replicas in order
+	silent Mask  // in the stage looking: replicas for which it is unknown whether they have the key
 }
 
 // askList holds all asks of the command, in the order in which they were made.
 type askList struct {
-	n     uint8 // asks made
-	given uint8 // number of asks that Next has returned
-	open  uint8 // asks without an outcome, whether returned by Next or not
+	n     uint8 // number of asks that the rule has made
+	given uint8 // number of asks that Next has returned already
+	open  uint8 // number of asks that have no outcome yet
 	asks  [maxAsks]asked
 }
 
-// maxAsks is more than any command needs: 8 replicas, one of them repaired first, and all
-// others appended to, found different and copied.
+// maxAsks is the maximum number of asks of a rule. No command needs more: the longest one has 8
+// replicas, repairs one of them first, and copies to all others after an append.
 const maxAsks = 96
 
 // asked is one ask and its outcome.
@@ -153,57 +152,57 @@ type asked struct {
 	kind    Kind
 }
 
-// class is one of the ways in which a command is distributed over its replicas.
+// class is the way in which a command is distributed over its replicas.
 type class uint8
 
 const (
-	reads  class = iota // one replica after the other until the first hit
-	alone               // one replica; other replicas are only asked to confirm a miss
-	all                 // all replicas at once
+	reads  class = iota // one replica after the other is asked until the first hit
+	alone               // one replica is asked; the other replicas are only asked to confirm a miss
+	all                 // all replicas get the command at once
 	buries              // all replicas get a tombstone, which is then removed
-	grants              // an add: one replica after the other must store a tombstone, and all must succeed
-	leads               // the primary, then the followers
+	grants              // an add: one replica after the other must store a tombstone. The value is stored if all have done so
+	leads               // the primary runs the command, and then the followers repeat it
 	mends               // no client command: a repair of one replica, or the removal of a key from a server that had it before a reload
 )
 
-// stage is the purpose of the asks in flight.
+// stage says why the asks in flight were made.
 type stage uint8
 
 const (
 	done stage = iota
 	reading
-	spreading // class "all": the command was sent to all replicas
+	spreading // class "all": the command or its look was sent to all replicas
 	reviewing // class "all", for a set: check that the replicas that replied early still have the value
-	burying   // class "buries", in the order of the replicas: store tombstones
+	burying   // class "buries": store a tombstone at each replica
 	verifying
 	unearthing
-	granting  // class "grants", in the order of the replicas: an add stores a tombstone (claim) at one replica after the other
+	granting  // class "grants": the add stores a tombstone (claim) at one replica after the other
 	storing   // class "grants": the client's value replaces the tombstones (claims) that the add has stored, the primary's first
 	revoking  // class "grants": the add failed at a replica, so the tombstones (claims) and values that it has stored are removed
 	leading   // class "leads" or "alone": the primary was asked
 	remarking // the command has changed a tombstone: a fresh tombstone replaces it
 	emptying  // the dirty primary has no source for a repair, so the key is removed there
-	peeking   // check that an incomplete primary has the key, before it creates one
-	looking   // the primary does not have the key: ask the other replicas
+	peeking   // check that a primary that may lack values has the key, before the command creates it
+	looking   // the primary does not have the key: the other replicas are asked
 	following // class "leads": the followers were asked
-	sweeping  // replicas that refused a value lose their old one
-	claiming  // first stage of a copy of the key: store a tombstone at the replica that lacks the key
+	sweeping  // remove the old value from replicas that have refused the new one
+	claiming  // first stage of a copy: store a tombstone at replicas that lack the key, or look at the item to replace
 	fetching
 	filling
 	checking
-	seeking // Move: read the key at the server that had it before a reload
-	leaving // Move: remove the key from that server
+	seeking // first stage of Move: read the key at the server that had it before a reload
+	leaving // last stage of Move: remove the key from the server that had it before a reload
 )
 
-// next is what follows a copy of the key.
+// next is what the rule does after a copy of the key has ended.
 type next uint8
 
 const (
 	starting next = iota // run the command: its dirty primary has been repaired
-	asking               // send the command to the primary again: it now has the value of another replica
-	closing              // finish: the followers that differed are repaired
-	refusing             // reply with the refusal of the replica that refused an add
-	mending              // nothing: the copy was a repair, not part of a command
+	asking               // send the command to the primary again, because the primary has got the value of another replica
+	closing              // finish the command, because the followers that differed are repaired
+	refusing             // reply that the add has failed, with the reply of the replica that has refused it
+	mending              // end the command, because the copy was its only purpose (Mend)
 	moving               // remove the key at the server that had it before a reload
 )
 
@@ -238,8 +237,9 @@ func classOf(c Command) class {
 	}
 }
 
-// Begin returns the rule of command c under policy p. replicas are the key's, in its order,
-// at most Max. spread is any number that changes from read to read (for Spread).
+// Begin returns the rule of the command c with the policy p. replicas has at most Max replicas,
+// in the key's order. spread is any number that changes from read to read; the policy Spread uses
+// it.
 func Begin(p Policy, c Command, replicas []Replica, spread uint64) Rule {
 	r := Rule{c: c, class: classOf(c), lead: int8(Authority(replicas)), chosen: true}
 	r.answer, r.reply, r.from = -1, -1, -1
@@ -248,7 +248,7 @@ func Begin(p Policy, c Command, replicas []Replica, spread uint64) Rule {
 	r.through = p.ReadThrough
 	r.chosen = r.chosen && changesValue(c)
 	r.need = int8(need(p.Ack, c, count))
-	if c.Op == Set && p.Ack != AckAll { // with this policy other replicas may get the value after the client has its reply
+	if c.Op == Set && p.Ack != AckAll { // with this policy the client may get its reply before all replicas have the value
 		r.c.Conditional = false
 	}
 
@@ -297,9 +297,10 @@ func Begin(p Policy, c Command, replicas []Replica, spread uint64) Rule {
 	return r
 }
 
-// sortOut groups the replicas by state. The replicas in near are in this instance's own zone;
-// those in settling and returning are in these states. calm is true if all replicas that are not skipped are In. count is
-// the number of replicas that may count for the acknowledgement of a write.
+// sortOut groups the replicas by state. It returns the replicas in the zone of this instance
+// (near), and those with the states Settling and Returning. calm is true if all replicas that are
+// not skipped are In. count is the number of replicas that count for the acknowledgement of a
+// write.
 func (r *Rule) sortOut(replicas []Replica) (near, settling, returning Mask, calm bool, count int) {
 	calm = true
 	for i, m := range replicas {
@@ -310,7 +311,7 @@ func (r *Rule) sortOut(replicas []Replica) (near, settling, returning Mask, calm
 		switch {
 		case m.State == Out:
 			continue
-		case m.State == Gone && r.c.Op != Flush: // if the replica missed the flush, no ledger would record that
+		case m.State == Gone && r.c.Op != Flush: // for a flush, a replica that is Gone counts as away: if it missed the flush, no ledger would record that
 			r.gone |= bit
 			continue
 		}
@@ -338,11 +339,11 @@ func (r *Rule) sortOut(replicas []Replica) (near, settling, returning Mask, calm
 	return near, settling, returning, calm, count
 }
 
-// Mend returns the rule of a repair: replica gets a copy of what source has. The copy is
-// guarded, so a concurrent write or delete at replica wins. An existing item stays unless
-// overwrite is set (the replica is Dirty, or differs). A tombstone stays unless take or
-// overwrite is set. With take, an existing item also stays if the source has nothing. The
-// rule settles as Answered, without a reply, if the replica is right, else as Unmet.
+// Mend returns the rule of a repair: `replica` gets a copy of what `source` has. A write or
+// delete at `replica` in the meantime wins. An existing item stays unless overwrite is set (the
+// replica is Dirty, or differs). A tombstone stays unless take or overwrite is set. With take, an
+// existing item also stays if the source has nothing. If the replica is right at the end, the
+// rule settles as Answered, without a reply. Otherwise it settles as Unmet.
 func Mend(replica, source int, overwrite, take bool) Rule {
 	r := Rule{class: mends, lead: int8(replica)}
 	r.answer, r.reply, r.from = -1, -1, -1
@@ -353,11 +354,11 @@ func Mend(replica, source int, overwrite, take bool) Rule {
 	return r
 }
 
-// Move returns the rule by which a key leaves a former holder, source. The replicas in to
-// get its value, guarded as by Mend, and then source loses it. away are replicas that should
-// get it, too, but can't be asked. If there are any, source keeps it. The rule settles as
-// Answered, without a reply, if source has nothing any more, else as Unmet. The package
-// doc, Former holders, explains why that is enough.
+// Move returns the rule that removes a key from `source`, which must no longer keep it. First the
+// replicas in `to` get the value, as by Mend. The replicas in `away` should get the value, too,
+// but can't be asked. If there are any, source keeps the key. If source has nothing at the end,
+// the rule settles as Answered, without a reply. Otherwise it settles as Unmet. See Former
+// holders in the package doc.
 func Move(to, away Mask, source int, overwrite bool) Rule {
 	r := Rule{class: mends, lead: int8(source), stage: seeking}
 	r.takes, r.away = to|1<<source, away
@@ -367,8 +368,8 @@ func Move(to, away Mask, source int, overwrite bool) Rule {
 	return r
 }
 
-// handingOver reports whether the next state of another replica may make it the primary.
-// Another proxy may have seen that state already.
+// handingOver reports whether another replica may become the primary with its next state. Another
+// instance may have seen that state already. settling and returning are replicas in these states.
 func (r *Rule) handingOver(settling, returning Mask) bool {
 	before := Mask(1)<<r.lead - 1
 	if r.warm.Has(int(r.lead)) {
@@ -377,8 +378,8 @@ func (r *Rule) handingOver(settling, returning Mask) bool {
 	return settling&before != 0
 }
 
-// readsAtOne reports whether c is a read that one replica answers. Such a command is sent to
-// another replica instead of being held.
+// readsAtOne reports whether c is a read that one replica answers. If the primary can't be asked,
+// the read is sent to another replica, and is not Held.
 func readsAtOne(c Command) bool {
 	switch c.Op {
 	case Get, Gets, Gat, Gats, Debug:
@@ -387,7 +388,7 @@ func readsAtOne(c Command) bool {
 	return false
 }
 
-// changesValue reports whether c changes the item's cas.
+// changesValue reports whether c stores a value, so that the item gets another cas.
 func changesValue(c Command) bool {
 	switch c.Op {
 	case Set, Add, Replace, Append, Prepend, Cas, Incr, Decr:
@@ -396,8 +397,8 @@ func changesValue(c Command) bool {
 	return false
 }
 
-// need returns how many of count replicas must store a write. A read that also sets an
-// exptime needs only one.
+// need returns how many of `count` replicas must store a write with the policy a. A read that
+// also sets an exptime needs only one replica.
 func need(a Ack, c Command, count int) int {
 	switch {
 	case c.Op == Flush:
@@ -411,9 +412,9 @@ func need(a Ack, c Command, count int) int {
 	}
 }
 
-// Authority returns the primary of the key: the first replica that is In, Filling, Dirty,
-// Leaving or Suspect, else the first that is Warming or Settling, else -1. Proxies that see
-// the same states agree on it, even if they can reach different replicas.
+// Authority returns the index of the key's primary: the first replica that is In, Filling, Dirty,
+// Leaving or Suspect, else the first that is Warming or Settling, else -1. Instances that see the
+// same states agree on the primary, even if they can reach different replicas.
 func Authority(replicas []Replica) int {
 	warm := -1
 	for i, m := range replicas {
@@ -429,8 +430,8 @@ func Authority(replicas []Replica) int {
 	return warm
 }
 
-// Next appends the asks to send now. If there are none, wait for an outcome, or see
-// Settled.
+// Next appends to dst the asks to send now. If there are none, the rule waits for an outcome, or
+// is settled.
 func (r *Rule) Next(dst []Ask) []Ask {
 	for ; r.given < r.n; r.given++ {
 		e := &r.asks[r.given]
@@ -496,8 +497,8 @@ func (r *Rule) HandleOutcome(ask int, o Outcome) {
 	}
 }
 
-// Hedge reports that the policy's hedge delay has passed: a plain get asks one more replica.
-// Other commands ignore it.
+// Hedge makes a plain get ask one more replica. The caller calls it when the policy's hedge delay
+// has passed. It does nothing for other commands.
 func (r *Rule) Hedge() {
 	if r.class == reads && !r.settled {
 		r.readNext()
@@ -507,8 +508,8 @@ func (r *Rule) Hedge() {
 // Asked reports whether the rule has made any ask.
 func (r *Rule) Asked() bool { return r.n > 0 }
 
-// Settled returns what the client gets, as soon as it is known. Asks may still be in flight
-// and new ones may follow: continue until IsDone.
+// Settled returns the result of the command, and whether the result is known. Asks may still be
+// in flight and new ones may follow: the caller continues until IsDone.
 func (r *Rule) Settled() (Settlement, bool) {
 	if !r.settled {
 		return Settlement{Answer: -1, Source: -1}, false
@@ -526,7 +527,7 @@ func (r *Rule) Settled() (Settlement, bool) {
 	case r.stored != 0:
 		s.Dirty |= (r.away | r.gone) & r.behind()
 	}
-	if r.verdict == Unmet { // the replicas in overwrite may have a write that was not acknowledged, but have missed none
+	if r.verdict == Unmet { // the replicas in overwrite may have a write that was not acknowledged, but have missed no write
 		s.Dirty &^= r.overwrite &^ r.undo
 	}
 	s.Clean &^= s.Dirty
@@ -551,10 +552,11 @@ func (r *Rule) Settled() (Settlement, bool) {
 	return s, true
 }
 
-// behind returns the replicas that become dirty if a write doesn't reach them.
+// behind returns the replicas that become dirty if the write does not reach them: all, or none
+// for a command that only sets a TTL.
 func (r *Rule) behind() Mask {
 	if r.class == alone || r.followerStep() == Extend {
-		return 0 // replicas that missed the command have the same value, only with a shorter TTL
+		return 0 // replicas that missed the command have the same value, only with another TTL
 	}
 	return ^Mask(0)
 }
@@ -576,7 +578,7 @@ func (r *Rule) ask(replica int, d Step) int {
 	return int(i)
 }
 
-// askFrom makes an ask that depends on an earlier one.
+// askFrom makes an ask that depends on the item that an earlier ask, guard, has found or stored.
 func (r *Rule) askFrom(replica int, d Step, guard uint8) int {
 	i := r.ask(replica, d)
 	r.asks[i].guard = guard
@@ -589,11 +591,11 @@ func (r *Rule) askAll(m Mask, d Step) {
 	}
 }
 
-// first returns the lowest replica; m must not be empty.
+// first returns the lowest index of a replica in m; m must not be empty.
 func (m Mask) first() int { return bits.TrailingZeros8(uint8(m)) }
 
-// failed reports whether no reply arrived.
+// failed reports whether the request has got no reply.
 func (k Kind) failed() bool { return k == Unsent || k == InDoubt }
 
-// refused reports whether the server replied with an error.
+// refused reports whether the server has replied with an error.
 func (k Kind) refused() bool { return k == ClientError || k == ServerError }

@@ -1,38 +1,39 @@
 package replicate
 
-// The steps: the kinds of requests that a rule sends to one replica.
+// This file has the steps: the kinds of requests that a rule sends to one replica.
 
-// Step is the kind of a request (Ask).
+// Step is the kind of request that an Ask sends.
 type Step uint8
 
-// The steps. Each is one request to one server. <M> are the flags of a tombstone and <T>
-// its TTL. A step requests the meta flag c if a later request needs the item's cas.
+// The steps. A comment shows the request, in which <M> are the flags of a tombstone and <T> is
+// the TTL of a tombstone. A step requests the meta flag c if a later request needs the item's
+// cas. Guard and From are fields of Ask: the numbers of earlier asks.
 const (
 	Forward          Step = iota // the client's own request, but its reply must be complete: incr and decr must show their number (ma: v)
-	Put                          // the client's value, flags and exptime, unconditionally: set, ms without C, E, I and mode
-	Join                         // the client's append or prepend, if nothing has changed since ask Guard
-	Count                        // the client's incr or decr, if nothing has changed since ask Guard; shows its number
-	Extend                       // mg k s f c T, with the client's exptime. The outcome is Marked if the item is a tombstone, whose TTL it has then extended
-	Remove                       // md k
-	Fetch                        // value, flags, remaining TTL and cas: mg k v f t s c. Changes nothing
-	Look                         // mg k s f c: Hit, Marked or Miss. Changes nothing
-	CompareVersion               // like Look, and compares the client's token with the item's cas. The outcome is Exists if the token is newer, because then the command would store nothing
-	Preview                      // like Look, and returns the result that the command would have: the size after an append, the number after an incr
-	Review                       // like Look, but the outcome is Exists if the item is not as the ask Guard, sent right before it, has left it
-	Check                        // like Look, but Exists if the item's cas is not the one that ask Guard returned. After a set, which returns none, Exists if the value is not the client's
-	Claim                        // ms k 0 ME F<M> T<T> c: Stored, a tombstone that guards Fill, Store and Drop; or NotStored
-	PlaceTombstone               // ms k 0 F<M> T<T> c: a tombstone that replaces whatever was there
-	Swap                         // ms k 0 C<token> F<M> T<T> c: the client's md C, with a tombstone as by PlaceTombstone
-	RefreshTombstone             // ms k 0 C F<M> T<T> c: a fresh tombstone that replaces what ask Guard found or placed
-	Fill                         // ms k C F T: stores what ask From fetched, if nothing has changed since ask Guard
-	Store                        // ms k C F T c: stores the client's value, if nothing has changed since ask Guard, and returns its reply; for its md I: md k I C
-	Drop                         // md k C: removes what ask Guard found or placed, if nothing has changed since
+	Put                          // the client's value, flags and exptime without a condition: set, or ms in the mode set without C, E and I
+	Join                         // the client's append or prepend, if the item has not changed since the ask Guard
+	Count                        // the client's incr or decr, if the item has not changed since the ask Guard. The reply shows the number
+	Extend                       // mg k s f c T, with the client's exptime. The outcome is Marked if the item is a tombstone; the request has then changed the TTL of the tombstone
+	Remove                       // md k: removes the item
+	Fetch                        // mg k v f t s c: reads the value, flags, remaining TTL and cas, and changes nothing
+	Look                         // mg k s f c: the outcome is Hit, Marked or Miss. It changes nothing
+	CompareVersion               // like Look, but the outcome is Exists if the client's token is newer than the item's cas, because the client's command would then store nothing
+	Preview                      // like Look, but also returns the result that the client's command would have: the size after an append, the number after an incr
+	Review                       // like Look, but the outcome is Exists if the item has changed since the ask Guard, which was sent right before it
+	Check                        // like Look, but the outcome is Exists if the item has another cas than the ask Guard returned; after a set, which returns no cas, if it has another value
+	Claim                        // ms k 0 ME F<M> T<T> c: stores a tombstone if there is no item. The outcome is Stored, and Fill, Store and Drop can depend on the tombstone, or NotStored
+	PlaceTombstone               // ms k 0 F<M> T<T> c: stores a tombstone in place of whatever is there
+	Swap                         // ms k 0 C<token> F<M> T<T> c: for the client's md C, stores a tombstone if the item's cas is the client's token
+	RefreshTombstone             // ms k 0 C F<M> T<T> c: stores a fresh tombstone in place of the item that the ask Guard has found or stored
+	Fill                         // ms k C F T: stores what the ask From has fetched, if the item has not changed since the ask Guard
+	Store                        // ms k C F T c: stores the client's value, if the item has not changed since the ask Guard. For the client's md I: md k I C
+	Drop                         // md k C: removes the item that the ask Guard has found or stored, if the item has not changed since
 	Wait                         // no request: a delay, so that the command that has stored a tombstone can finish
 	NumSteps
 )
 
-// Mutates reports whether d may change what a client can see. A tombstone hides the item
-// that it replaces.
+// Mutates reports whether the step d may change what a client can see. RefreshTombstone does not
+// count: in a delete, a Drop follows it, which counts.
 func (d Step) Mutates() bool {
 	switch d {
 	case Fetch, Look, CompareVersion, Preview, Review, Check, Claim, RefreshTombstone, Wait:
@@ -41,20 +42,22 @@ func (d Step) Mutates() bool {
 	return true
 }
 
-// LeavesTombstone reports whether a Stored d leaves a tombstone of this command.
+// LeavesTombstone reports whether a tombstone of this command is at the replica after the step d
+// has the outcome Stored.
 func (d Step) LeavesTombstone() bool { return d >= Claim && d <= RefreshTombstone }
 
-// Ask is one request to one replica. Asks are numbered from 0 in the order in which Next
-// returns them. If a number repeats, all earlier asks from that number on have their
-// outcome, and the rule no longer uses them.
+// Ask is one request to one replica. Asks are numbered from 0 in the order in which Next returns
+// them. A number can be used again after a repair of a counter has started again. All earlier
+// asks with this number or a higher one have their outcome then, and the rule no longer uses
+// them.
 type Ask struct {
 	Number  int
 	Replica int
 	Step    Step
-	From    int // of Fill: the Fetch whose value is stored
-	Guard   int // of Join, Count, Review, Check, RefreshTombstone, Fill, Store and Drop: the ask whose cas must still be there, on the connection that returned it
-	// Chosen makes the request carry the meta flag E, so that all replicas have one cas.
-	// Forward, Store, Put, Join and Count of one command all carry the same number, which
-	// the engine chooses. Fill carries the cas that was fetched.
+	From    int // for a Fill: number of the Fetch with the value to store
+	Guard   int // number of the ask that has shown a cas. The item must still have this cas, on the same connection, for Join, Count, Review, Check, RefreshTombstone, Fill, Store and Drop
+	// Chosen makes the request carry the meta flag E, so that all replicas store the same cas.
+	// Forward, Store, Put, Join and Count of one command all carry the same cas, which the caller
+	// of the rule chooses. Fill carries the cas that was fetched.
 	Chosen bool
 }

@@ -1,20 +1,20 @@
 package replicate
 
-// Commands that run at all replicas alike (set, flush_all, delete) or that all must grant
-// (add).
+// This file has the commands that run at all replicas alike (set, flush_all, delete), and the
+// add, which all replicas must grant.
 
-// bury begins a round of a delete: each replica gets a tombstone instead of its
-// item, and when all are in place, a fresh one replaces each.
+// bury begins a round of a delete. The replicas in m get a tombstone instead of their item; the
+// replicas in held have a tombstone of this delete already. When all have one, a fresh tombstone
+// replaces each.
 //
-// If each tombstone was still there, there was a moment at which no replica had a value. Each
-// earlier claim of a copy was lost then, and no new claim could be made. A copy that has taken over
-// one of the tombstones since then has lost it to the fresh one. So any value that a copy stores
-// from then on was fetched after that moment.
+// If each tombstone was unchanged until then, there was a moment at which no replica had a value.
+// Each earlier claim of a copy was lost at that moment, and no new claim could be made. A copy
+// that has replaced one of the tombstones since then loses its value to the fresh tombstone. So
+// any value that a copy stores later was fetched after that moment.
 //
-// If one tombstone was gone, the round is repeated: the command that removed the tombstone may have
-// restored a value that was fetched before. The other tombstones stay in place, and an add needs a
-// grant from all replicas. So a later round does not bury a lock that was granted since. The
-// replicas in held have their tombstones already.
+// If one tombstone was gone, the round is repeated: the command that removed the tombstone may
+// have restored a value that was fetched before. The other tombstones stay in place, and an add
+// needs a grant from all replicas. So a later round does not bury a lock that was granted since.
 func (r *Rule) bury(m, held Mask) {
 	r.rounds++
 	r.held, r.intact = held, 0
@@ -28,21 +28,21 @@ func (r *Rule) bury(m, held Mask) {
 	}
 }
 
-// conditional reports whether the command replaces at each replica only the item that it saw
-// there.
+// conditional reports whether the command replaces at each replica only the item that a look has
+// seen at this replica.
 func (r *Rule) conditional() bool {
 	return r.c.Conditional && (r.class == all && r.c.Op == Set || r.c.Op == Delete)
 }
 
-// approach continues a conditional command at the replica of an ask. The first request
-// (Look) reads the item. The next one replaces it, on the condition that its cas is
-// unchanged. If there was no item, a Claim first stores a tombstone. A set then replaces
-// the tombstone, and a delete leaves it. approach reports whether it has sent another
-// request to the replica.
+// approach continues a conditional command at one replica, after the outcome of the given ask.
+// The first request (Look) reads the item. The next request replaces the item, on the condition
+// that its cas is unchanged. If there was no item, a Claim first stores a tombstone. A set then
+// replaces the tombstone, and a delete leaves it. approach returns true if it has made another
+// ask.
 //
-// If another proxy has written in between, the replica gets another look. After maxRounds times it
-// is asked without a condition: see Late writes in the package doc. A set that has failed for its
-// client stops, because a look may show a newer value by now.
+// If another instance has written in between, the replica gets another look. After maxRounds
+// looks it is asked without a condition: see Late writes in the package doc. A set that has
+// failed for its client makes no more asks, because a look may show a newer value by now.
 func (r *Rule) approach(ask int) bool {
 	if r.settled {
 		return false
@@ -88,7 +88,7 @@ func (r *Rule) handleTombstones(ask int, m Mask) {
 		r.guard[e.replica] = uint8(ask)
 	case r.stage == verifying && k == Stored:
 		r.intact |= m
-	case r.stage == unearthing && (k == Deleted || r.intact&m != 0): // only this command's tombstone is left there, and it expires
+	case r.stage == unearthing && (k == Deleted || r.intact&m != 0): // the replica has no item now, or only this command's tombstone, which expires
 		r.stored |= m
 	case r.stage == burying || k.failed() || k.refused():
 		r.dirty |= m
@@ -98,7 +98,7 @@ func (r *Rule) handleTombstones(ask int, m Mask) {
 	}
 	disturbed := r.held &^ r.intact &^ r.dirty
 	lead := Mask(1) << r.lead
-	stale := r.c.Stale && (r.held|r.dirty)&lead == 0 // the primary keeps the item, marked as stale
+	stale := r.c.Stale && (r.held|r.dirty)&lead == 0 // the primary keeps its item, which is marked as stale, so it gets no tombstone
 	switch {
 	case r.stage == unearthing:
 		r.buried()
@@ -136,7 +136,7 @@ func (r *Rule) roomToBury() bool {
 	return int(r.n)+2+races+4*r.held.Len() <= maxAsks
 }
 
-// verify replaces each tombstone by a fresh one, because all replicas have theirs now.
+// verify replaces each tombstone of the command by a fresh one, after all replicas have got one.
 func (r *Rule) verify() {
 	r.stage = verifying
 	for m := r.held; m != 0; m &= m - 1 {
@@ -145,8 +145,8 @@ func (r *Rule) verify() {
 	}
 }
 
-// unearth removes the tombstones, also those of a delete that will not be acknowledged. A tombstone
-// that another command has stored instead stays.
+// unearth removes the tombstones of a delete, also if the delete will not be acknowledged. If
+// another command has replaced a tombstone, the item of that command stays.
 func (r *Rule) unearth() {
 	r.stage = unearthing
 	if r.intact != 0 {
@@ -169,21 +169,21 @@ func (r *Rule) buried() {
 	switch {
 	case !r.stored.Has(int(r.lead)) || r.stored.Len() < int(r.need):
 		if r.held == 0 {
-			r.dirty = 0 // no replica has it
+			r.dirty = 0 // no replica has run the delete, so none has missed it
 		}
 		r.settle(Unmet, -1)
 	case r.makesStale():
 		r.settle(Answered, int(r.reply))
-	case r.hits&(r.in|r.warm) != 0: // a value at replicas that are not read does not count
+	case r.hits&(r.in|r.warm) != 0: // a value at a replica that is not read does not count for the reply
 		r.settle(Done, -1)
-	case r.through && r.in == 0 && r.hits&r.stale != 0: // a dirty replica had a value, which another proxy may have written after this replica missed a write
+	case r.through && r.in == 0 && r.hits&r.stale != 0: // a dirty replica had a value, and another instance may have written it after this replica missed a write
 		r.settle(Unmet, -1)
 	default:
 		r.settle(Absent, -1)
 	}
 }
 
-// handleSpread records the outcome at one of all replicas.
+// handleSpread records the outcome of a command that is sent to all replicas, at one of them (m).
 func (r *Rule) handleSpread(ask int, m Mask) {
 	if r.conditional() && r.approach(ask) {
 		return
@@ -195,7 +195,7 @@ func (r *Rule) handleSpread(ask int, m Mask) {
 		if r.c.Op != Flush {
 			r.clean |= r.stale & m
 		}
-	case k == InDoubt && d == Store && r.stale&m == 0: // if the Store runs late, it can only replace the item that the look before it found
+	case k == InDoubt && d == Store && r.stale&m == 0: // a Store that runs late can only replace the item that the look before it has found
 		if int(m.first()) == int(r.lead) {
 			r.from = r.lead
 			r.overwrite |= r.takes &^ m
@@ -217,7 +217,7 @@ func (r *Rule) handleSpread(ask int, m Mask) {
 	}
 }
 
-// accepts reports whether k means that a command for all replicas has been done.
+// accepts reports whether k is the outcome of a set or flush that the replica has carried out.
 func (r *Rule) accepts(k Kind) bool {
 	if r.c.Op == Set {
 		return k == Stored
@@ -245,20 +245,20 @@ func (r *Rule) spreadSettle() {
 	case k.failed():
 		r.settle(Unmet, shown)
 	case k != pending && !r.accepts(k):
-		r.settle(Answered, lead) // the primary's reply says why not
+		r.settle(Answered, lead) // the primary has refused the command, and the client gets its reply
 	case r.stored.Len()+waiting < int(r.need):
 		r.settle(Unmet, shown)
 	case k == pending || r.stored.Len() < int(r.need):
-	case r.tardy != 0 && waiting == 0 && r.stored&^r.tardy != 0: // see Rule.review
+	case r.tardy != 0 && waiting == 0 && r.stored&^r.tardy != 0: // some replicas replied late, so the replicas that replied early may have lost the value: see Rule.review
 		r.reply = int8(lead)
 	default:
 		r.settle(Answered, lead)
 	}
 }
 
-// spreadEnd removes values that differ from the primary's after a set. If the primary refused the
-// set, it removes the new value from the other replicas. If other replicas refused it, it removes
-// their old value.
+// spreadEnd runs after a set, when all replicas have replied. If the primary has refused the set,
+// spreadEnd removes the new value from the other replicas. If other replicas have refused the
+// set, it removes their old value.
 func (r *Rule) spreadEnd() {
 	if !r.settled {
 		r.review()
@@ -284,11 +284,11 @@ func (r *Rule) spreadEnd() {
 	case r.stored == 0:
 		switch {
 		case r.undo.Has(int(r.lead)):
-			r.undo |= r.overwrite // the primary may have lost the key, so it does not decide
+			r.undo |= r.overwrite // the write is in doubt at the primary, and the primary may have lost the key, so repairs do not copy from it
 		case r.overwrite != 0:
 			r.from = r.lead
 		}
-		r.dirty = r.undo // no replica has the write, so replicas that certainly have not run it are not dirty
+		r.dirty = r.undo // replicas that certainly have not run the write are not dirty, because no other replica has it either
 		return
 	default:
 		gone = refused
@@ -298,8 +298,9 @@ func (r *Rule) spreadEnd() {
 	r.sweep(gone)
 }
 
-// review checks that the replicas that stored a set early still have it. An eviction, and a
-// repair with the old value of another replica, may have happened in between.
+// review checks that replicas that replied early to a set still have the value. Since their
+// reply, the value may have been evicted, or replaced by a repair with the old value of another
+// replica.
 func (r *Rule) review() {
 	r.stage = reviewing
 	for i, e := range r.asks[:r.n] {
@@ -309,9 +310,10 @@ func (r *Rule) review() {
 	}
 }
 
-// handleReview records the outcome of a check. A replica without an item has no tombstone of a
-// repair either: its value was deleted, evicted, or has expired. The next repair copies the value
-// that the other replicas have then. If there is a tombstone, its command gets time to finish.
+// handleReview records the outcome of a check after a set. A replica without an item has no
+// tombstone of a repair either: its value was deleted, evicted, or has expired. The next repair
+// copies the value that the other replicas have at that time. If there is a tombstone of another
+// command, the rule waits once for the end of that command.
 func (r *Rule) handleReview(ask int, m Mask) {
 	switch e := r.asks[ask]; {
 	case e.kind == Hit:
@@ -337,8 +339,8 @@ func (r *Rule) handleReview(ask int, m Mask) {
 	r.spreadEnd()
 }
 
-// sweep removes the key from the replicas in gone, which may keep neither the new value nor their
-// old one.
+// sweep removes the key from the replicas in gone. These replicas may keep neither the new value
+// nor their old one.
 func (r *Rule) sweep(gone Mask) {
 	if gone == 0 {
 		r.swept()
@@ -366,17 +368,16 @@ func (r *Rule) swept() {
 	}
 }
 
-// grant asks the next replica to grant an add, by a tombstone where there is nothing. No replica
-// that votes may be left out, even if the policy requires fewer: it may be the only one that
-// another proxy asks.
+// grant asks the next replica after the index `after` to grant an add: it stores a tombstone
+// (claim) if the replica has no item. Each replica that is read must grant the add, even if the
+// policy requires fewer: it may be the only replica that another instance asks.
 //
-// The primary is asked first, then the others in the key's order. It also gets the value
-// first, and only if its claim is still there. Then no replica had the tombstone of a delete
-// at the moment after the last claim. A delete that buries the added value has started
-// after that.
+// The primary is asked first, then the others in the key's order. The primary also gets the value
+// first, and only if its claim is still there. Then no replica had the tombstone of a delete at
+// the moment after the last claim. A delete that buries the added value has started after that.
 //
-// Replicas that are not read don't vote: a value there proves nothing. A tombstone there
-// does.
+// A value at a replica that is not read does not refuse the add. A tombstone at such a replica
+// refuses it.
 func (r *Rule) grant(after int8) {
 	next := Mask(1) << r.lead
 	if after >= 0 {
@@ -397,7 +398,7 @@ func (r *Rule) grant(after int8) {
 	}
 }
 
-// votes reports whether a value at replica i refuses an add.
+// votes reports whether a value at replica i refuses an add, because the replica is read.
 func (r *Rule) votes(i int) bool { return (r.in | r.warm | 1<<r.lead).Has(i) }
 
 func (r *Rule) handleGrant(m Mask) {
@@ -423,8 +424,8 @@ func (r *Rule) handleGrant(m Mask) {
 		r.stage = done
 		r.settle(Answered, ask)
 	case k == NotStored:
-		// The replica has an item. The replicas that granted before get a copy of that item, or no
-		// copy if it is a tombstone.
+		// The replica has an item, so it refuses the add. The replicas that have granted the add
+		// get a copy of that item, or no copy if the item is a tombstone.
 		r.reply = int8(ask)
 		r.copy = copying{then: refusing, from: m, sources: m, guarded: r.held, made: r.held}
 		r.fetch()
@@ -442,9 +443,9 @@ func (r *Rule) handleGrant(m Mask) {
 	}
 }
 
-// storeFirst stores the value at the primary, because all replicas have granted the add. If
-// the primary's claim is gone and it refuses, no client has read the value. A replica that
-// doesn't vote and could not be asked misses the value.
+// storeFirst stores the value of an add at the primary, after all replicas have granted the add.
+// If the primary's claim is gone, the primary refuses the value, and no client has read it. A
+// replica that is not read and could not be asked misses the value.
 func (r *Rule) storeFirst() {
 	if (r.held | r.hits).Len() < int(r.need) {
 		r.settle(Unmet, -1)
@@ -462,17 +463,17 @@ func (r *Rule) storeRest() {
 	}
 }
 
-// store sends the value to a replica, where it replaces the item that an earlier ask has found or
-// stored.
+// store sends the client's value to replica i, where the value replaces the item that an earlier
+// ask has found or stored.
 func (r *Rule) store(i int) int {
 	ask := r.askFrom(i, Store, r.guard[i])
 	r.guard[i] = uint8(ask)
 	return ask
 }
 
-// handleStore records the outcome of a store. If the add is not acknowledged, the claims that are
-// still there are removed, and the value where it was stored. Each is removed by its own cas, so
-// the items of other commands stay.
+// handleStore records the outcome of a store of an add. If the add is not acknowledged, the
+// claims and the values that it has stored are removed. Each is removed by its own cas, so the
+// items of other commands stay.
 func (r *Rule) handleStore(ask int) {
 	if ask == int(r.main) && r.asks[ask].kind == Stored {
 		r.storeRest()
@@ -495,7 +496,7 @@ func (r *Rule) handleStore(ask int) {
 			r.stored |= m
 			r.clean |= m & r.stale
 		case k == Exists || k == NotFound:
-			r.without |= m // another command has replaced the tombstone: the replica gets a copy
+			r.without |= m // another command has replaced the tombstone, so the replica gets a copy
 			r.held &^= m
 		case k.refused():
 			r.dirty |= m
@@ -523,16 +524,17 @@ func (r *Rule) handleStore(ask int) {
 	default:
 		r.settle(Unmet, shown)
 	}
-	if doubt.Has(int(r.lead)) { // the primary's reply decides when it arrives
+	if doubt.Has(int(r.lead)) { // the primary's reply is missing: repairs copy what the primary has
 		r.from = r.lead
 		r.needsCopy = r.takes &^ (1 << r.lead)
 	}
-	r.overwrite = (doubt | r.stored&^r.held) &^ (1 << r.lead) // a value that the primary does not have must be replaced
+	r.overwrite = (doubt | r.stored&^r.held) &^ (1 << r.lead) // these replicas may have the value of the add, which the primary does not have, so a repair replaces it
 	r.dirty, r.stored, r.without, r.clean = 0, 0, 0, 0
 	r.revoke(r.held)
 }
 
-// revoke removes the tombstones and values of an add that is not acknowledged.
+// revoke removes the tombstones and values that an add has stored at the replicas in m. The add
+// is not acknowledged.
 func (r *Rule) revoke(m Mask) {
 	r.stage = done
 	for ; m != 0; m &= m - 1 {

@@ -1,6 +1,6 @@
 package guard
 
-// Replies to clients, built from the replies of servers.
+// This file builds the replies to clients from the replies of servers.
 
 import (
 	"strconv"
@@ -9,8 +9,8 @@ import (
 	"ringside/proxy/wire"
 )
 
-// appendText appends the reply to a text get of key: the value r, with the bytes b. If
-// token is set, the reply shows the cas.
+// appendText appends to dst the reply to a text-protocol get of key. r is the server's reply with
+// the value, and b are its bytes. If token is set, the reply shows the cas.
 func appendText(dst, key []byte, r *wire.Reply, b []byte, s *Item, token bool) []byte {
 	dst = append(append(append(dst, "VALUE "...), key...), ' ')
 	dst = append(append(dst, s.ClientFlags()...), ' ')
@@ -22,13 +22,13 @@ func appendText(dst, key []byte, r *wire.Reply, b []byte, s *Item, token bool) [
 	return append(dst, wire.AnswerEnd...)
 }
 
-// appendMeta appends the reply r, with the bytes b, without the flags that were not
-// asked for. longer is how many seconds longer the item is kept than its client
-// wanted. It is subtracted from the TTL.
+// appendMeta appends the server's reply r, with the bytes b, but without the meta flags that the
+// client has not requested. The server keeps the item for `longer` seconds more than the client
+// wanted. appendMeta subtracts this time from the TTL that the client sees.
 func appendMeta(dst []byte, asked wire.Letters, longer int64, r *wire.Reply, b []byte, s *Item) []byte {
 	body := b[r.Line.End:r.Size]
 	switch {
-	case r.Kind == wire.Value && !asked.Has('v'): // the value was fetched only because the guard needs its head
+	case r.Kind == wire.Value && !asked.Has('v'): // the client has not requested the value: the guard has read it only for the header with its tag versions
 		dst, body = append(dst, "HD"...), []byte(wire.CRLF)
 	case r.Kind == wire.Value:
 		dst = strconv.AppendInt(append(dst, "VA "...), int64(r.Body.Len()), 10)
@@ -58,8 +58,7 @@ func appendMeta(dst []byte, asked wire.Letters, longer int64, r *wire.Reply, b [
 	return append(dst, body...)
 }
 
-// appendBare appends the reply r to an mg, with the bytes b, as if its value had no
-// head h.
+// appendBare appends r, the reply to an mg with the bytes b, without the header h of its value.
 func appendBare(dst, b []byte, r *wire.Reply, h stamp.Head) []byte {
 	body := r.Body.Of(b)[len(h):]
 	dst = strconv.AppendInt(append(dst, "VA "...), int64(len(body)), 10)

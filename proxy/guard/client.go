@@ -1,6 +1,7 @@
 package guard
 
-// The state of the misses of one key in one scope, besides the KeyMisses.
+// This file defines Miss: what the guard remembers of the misses of a key that clients got, and
+// that no set has followed yet.
 
 import (
 	"slices"
@@ -12,70 +13,73 @@ import (
 	"ringside/proxy/upstream"
 )
 
-// Miss is the outstanding misses of one key in one scope.
+// Miss describes the misses of one key that no set has followed yet. All of them belong to one
+// client connection, or to the whole process: see Scope.
 type Miss struct {
 	KeyMisses
-	missOrigin // of the newest miss
+	missOrigin // the item that the newest miss has seen
 	key
-	Client *missClient // owner of the scope; nil: the scope is the process
+	Client *missClient // the client connection that got the misses; nil: the misses belong to the whole process
 	Hash   uint64
-	Win    *leaseRecord        // the lease of the newest miss; nil: its client is not the lease holder
-	Route  *routing.RouteGuard // of the newest miss
+	Win    *leaseRecord        // the lease of the newest miss; nil: the client that got the newest miss is not the lease holder
+	Route  *routing.RouteGuard // route of the newest miss
 
-	waiting       []func() // sets that wait until Busy ends
-	older, next   *Miss    // list of the entries that are not Busy, ordered by Last or by the end of Busy
-	before, after *Miss    // list of the misses of one missClient
-	listed, owned bool     // whether it is in the list older, next; and in the list before, after
+	waiting       []func() // sets of the key that wait until an earlier set of the key is done (Busy)
+	older, next   *Miss    // neighbors in the list of all Miss records that are not Busy, ordered by their last change
+	before, after *Miss    // neighbors in the list of the Miss records of one client connection
+	listed, owned bool     // listed: the record is in the list of older and next; owned: it is in the list of before and after
 }
 
-// missOrigin is the item that a miss has seen, and the server process that it is in.
+// missOrigin describes the item that a get found before its client got a miss: the server of the
+// item, its process, and the state of the item.
 type missOrigin struct {
 	itemPlace
-	Via         upstream.ConnEpoch // connection epoch of the cas
-	Placeholder bool               // the item is a placeholder without an old value
-	Left        int32              // on a route with stale: the TTL of the value at the time At, in seconds; 0: the item is deleted or a placeholder
-	At          int64              // when the get was sent
+	Via         upstream.ConnEpoch // epoch of the server connection on which the item's cas arrived
+	Placeholder bool               // the item is a placeholder, so it has no old value that could be served
+	Left        int32              // TTL of a value at the time At, in seconds, if the route serves stale values; 0: no value, no TTL, or no stale values
+	At          int64              // when the get was sent, on the loop's clock
 	tagsRead
 }
 
-// tagsRead is the versions of the key's tags that were known at the oldest outstanding miss. A
-// rebuild is stored with these versions, never with newer ones.
+// tagsRead has the versions of the key's tags that were known when the client got its oldest miss
+// without a set. A rebuild is stored with these versions, never with newer ones.
 type tagsRead struct {
-	Known stamp.Known // versions of the key's tags
-	First uint64      // the cas of the item that this miss has seen
+	Known stamp.Known // versions of the key's tags on the server of the key
+	First uint64      // the cas of the item that the get found before the miss; 0: unknown
 }
 
-// itemPlace is the server of a key and the key's name there. It is valid until the phase of that
-// server, or of the key's own server, changes.
+// itemPlace is the server of a key, and the key's name on this server. It is valid until the
+// phase of this server, or of the key's own server, changes.
 type itemPlace struct {
 	Server *upstream.Server
 	Name   string // name of the key on the server
 	Gen    uint64 // changes when the health phase of the key's own server or of Server changes
 
 	Copied bool   // the key has several replicas
-	Seal   uint64 // if Copied: XOR of a cas and its token, valid for this server only
+	Seal   uint64 // XOR of a cas of Server and the token that clients see for this cas; 0: not known, or the key has one replica
 }
 
-// missClient is a client connection. All loops share it.
+// missClient identifies a client connection that may get misses. All loops share it.
 type missClient struct {
 	ID     uint64
-	Shared atomic.Bool // the client has sent a request before it had the reply to its previous one
+	Shared atomic.Bool // the client has sent a request before it had the reply to its previous request
 
-	entries atomic.Int64  // number of the client's entries on all loops
-	keys    atomic.Uint64 // filter of the hashes of the client's keys; it may have false positives
+	entries atomic.Int64  // number of Miss records of the client, on all loops
+	keys    atomic.Uint64 // 64-bit filter of the hashes of the keys that the client has a Miss of; it may have false positives
 }
 
-// Reachable reports whether a request that is sent on c to the place here, with the cas of o, can
-// only change the item that the miss has seen. It returns false if the same cas may belong to
-// another item there.
+// Reachable reports whether a set with the cas of the item o can only replace this same item. The
+// set is sent on the connection c to the server `here`. Reachable returns false if another item
+// on that server may have the same cas.
 func (o *missOrigin) Reachable(here itemPlace, c *upstream.Conn) bool {
-	if o.Copied || here.Copied { // the token identifies the server and its process
+	if o.Copied || here.Copied { // the cas token identifies the server and its process, so nothing else must be compared
 		return o.Copied == here.Copied
 	}
 	return o.itemPlace == here && c != nil && c.IsSameProcess(o.Via)
 }
 
-// same reports whether both items were seen on the same server, in the same process.
+// same reports whether the items o and p were seen in the same process of one server. If the key
+// has several replicas, the cas token identifies the process, so the result is true.
 func (o *missOrigin) same(p *missOrigin) bool {
 	if o.Copied || p.Copied {
 		return o.Copied == p.Copied
@@ -94,17 +98,17 @@ func (r *tagsRead) differ(o *tagsRead) bool {
 // formatCas formats a cas as it is sent to servers.
 func formatCas(n uint64) string { return strconv.FormatUint(n, 10) }
 
-// Expects reports whether the client may have an outstanding miss of a key with that
+// Expects reports whether the client may have a miss, without a set since, of a key with this
 // hash. Any loop may call it.
 func (c *missClient) Expects(hash uint64) bool {
 	return c.keys.Load()&bitOf(hash) != 0
 }
 
-// HasMisses reports whether the client may have outstanding misses.
+// HasMisses reports whether the client may have a miss that none of its sets has followed yet.
 func (c *missClient) HasMisses() bool { return c.keys.Load() != 0 }
 
-// Idle clears the filter of Expects if the client has no outstanding miss. It must be
-// called while the client has no get in flight.
+// Idle clears the filter that Expects reads, if the client has no Miss record. It must be called
+// while the client has no get in flight.
 func (c *missClient) Idle() {
 	if c.keys.Load() != 0 && c.entries.Load() == 0 {
 		c.keys.Store(0)
@@ -119,15 +123,17 @@ func (c *missClient) count(n int64, hash uint64) {
 	}
 }
 
-// leaseRecord is a lease: the client of a miss is expected to rebuild.
+// leaseRecord is a lease that was granted to a client: the client is expected to rebuild the
+// value.
 type leaseRecord struct {
-	Strike bool // the lease was counted as a strike: see neverFilledKeys.Won
+	Strike bool // this lease counts when the guard decides whether clients never fill the key: see neverFilledKeys.Won
 	at     int64
 	route  *routing.RouteGuard
 	over   bool
 }
 
-// End counts, once for each lease, whether a set of the key has arrived.
+// End ends the lease, and counts for the statistics whether a set of the key has arrived (came).
+// A second call does nothing.
 func (w *leaseRecord) End(came bool) {
 	if w != nil && !w.over {
 		w.over = true

@@ -13,17 +13,18 @@ import (
 	"ringside/proxy/wire"
 )
 
-// replicaReply is what a command on a replicated key knows of the replicas.
+// replicaReply describes the last reply that a command on a replicated key has got from a
+// replica.
 type replicaReply struct {
-	Server *upstream.Server // the server that answered last
-	Looked bool             // a read has found a tombstone, or has got a reply that is treated as one
+	Server *upstream.Server // the server that has sent the last reply
+	Looked bool             // the command has got a miss from the primary without a placeholder, which means that the primary has a tombstone
 
-	seal  uint64              // XOR of the last cas and its token; the guard uses tokens as cas
-	token func(uint64) uint64 // converts the cas of the last reply to a token; nil: the reply shows the token already
+	seal  uint64              // XOR of the cas in the last reply and the token of this cas; 0: not known. The guard uses only tokens
+	token func(uint64) uint64 // converts the cas in the last reply to a token; nil: the reply shows the token already
 }
 
-// replicaReplyFor returns the initial replicaReply of a key, before any request; nil if no server has the
-// key.
+// replicaReplyFor returns the replicaReply of a command that has sent no request yet. It names
+// the server of the first replica. It returns nil if no server has the key.
 func replicaReplyFor(rt *routing.Route, key []byte) *replicaReply {
 	list := rt.Holders(nil, key)
 	if len(list) == 0 {
@@ -32,8 +33,8 @@ func replicaReplyFor(rt *routing.Route, key []byte) *replicaReply {
 	return &replicaReply{Server: list[0].Server}
 }
 
-// Heard records which server has sent r, the reply to the request line. It replaces the cas in r by
-// the token of that cas.
+// Heard records which server has sent r, the reply to the request `line`. It replaces the cas in
+// r by the token of that cas.
 func (c *replicaReply) Heard(r *upstream.Result, token func(uint64) uint64, line []byte) {
 	if r.Server != nil {
 		c.Server = r.Server
@@ -69,7 +70,7 @@ func (c *replicaReply) Spot(rt *routing.Route, key []byte) itemPlace {
 	return itemPlace{Server: c.Server, Name: string(name), Seal: c.seal, Copied: true}
 }
 
-// Tag returns the token that a client sees for the cas n of the last reply.
+// Tag returns the cas token that the client gets for the cas n of the last reply.
 func (c *replicaReply) Tag(n uint64) uint64 {
 	if c.token != nil {
 		return c.token(n)
@@ -77,8 +78,8 @@ func (c *replicaReply) Tag(n uint64) uint64 {
 	return n
 }
 
-// dueBelow returns the TTL below which a read with these flags treats a value as due
-// for a rebuild.
+// dueBelow returns the argument of the flag R in the given meta flags, 0 if there is none. A
+// value with a lower TTL, in seconds, is due for a rebuild.
 func dueBelow(flags []byte) int64 {
 	_, due, _ := bytes.Cut(flags, []byte(" R"))
 	n, _ := strconv.ParseInt(string(due), 10, 64)

@@ -1,6 +1,6 @@
 package guard
 
-// incr and decr of guarded values.
+// This file serves incr and decr of guarded values.
 
 import (
 	"bytes"
@@ -33,10 +33,10 @@ func (l *rule) count(t *task.Task) {
 	})
 }
 
-// noNumber handles the cases in which there may be no value to count. If there is one,
-// it calls the function `value`. A placeholder is not a value. A meta command that
-// creates its item deletes the placeholder, and then the function `again` is called.
-// If the key has tags, the new item needs a head.
+// noNumber handles an incr or decr after a read of its item s. If clients see a value in s,
+// noNumber calls the function `value`. Otherwise it replies NOT_FOUND, unless the command creates
+// a missing counter. The command then creates the counter, with a header if the key has tags. A
+// placeholder is deleted first, and then the function `again` is called.
 func (l *rule) noNumber(t *task.Task, s *Item, epoch upstream.ConnEpoch, value, again func()) {
 	switch creates := t.Req.Dialect == wire.Meta && t.Req.Letters.Has('N'); {
 	case !l.isGone(s):
@@ -57,8 +57,8 @@ func (l *rule) noNumber(t *task.Task, s *Item, epoch upstream.ConnEpoch, value, 
 	}
 }
 
-// countOver reads the item, and increments or decrements it only if the item is still the same. So
-// it does not change a value that was deleted in between.
+// countOver reads the item, and increments or decrements the item only if it has not changed
+// since. So it does not change a value that was deleted in between.
 func (l *rule) countOver(t *task.Task) {
 	l.inspectItem(t, func(s *Item, epoch upstream.ConnEpoch) {
 		l.noNumber(t, s, epoch, func() {
@@ -99,8 +99,8 @@ func (l *rule) countOver(t *task.Task) {
 	})
 }
 
-// recount serves incr and decr of a value with tags: it computes the number and stores
-// it with the head.
+// recount serves an incr or decr of a value with tags. It computes the new number and stores it
+// with the header that contains the tag versions.
 func (l *rule) recount(t *task.Task, s *Item, again func()) {
 	n, err := strconv.ParseUint(string(bytes.TrimRight(l.tags.body, " ")), 10, 64)
 	if err != nil {
@@ -130,7 +130,7 @@ func (l *rule) create(t *task.Task, again func()) {
 	}
 	number := strconv.AppendUint(nil, first, 10)
 	_, exptime := l.echo(t, forEver, true, nil)
-	l.stamp(t, func(bool) { // the new counter is no rebuild, so it can't be too late
+	l.stamp(t, func(bool) { // the result is ignored: a new counter follows no miss, so no tag change can have made it invalid
 		line := t.Meta("ms", l.name, " ME F"+stamp.Flags+" T"+exptime+" c", slices.Concat(l.tags.head, number))
 		l.ask(t, line, func(r *upstream.Result) {
 			switch {
@@ -145,8 +145,8 @@ func (l *rule) create(t *task.Task, again func()) {
 	})
 }
 
-// counted answers an incr or decr whose number Ringside has stored. left is the time to
-// live that the item had before, and r is the reply to the ms.
+// counted answers an incr or decr after Ringside has stored its number with an ms. left is the
+// time to live that the item had before, and r is the reply to the ms.
 func (l *rule) counted(t *task.Task, number []byte, left int64, created bool, r *upstream.Result) {
 	l.knows(t, Changed)
 	line := append(slices.Clone(number), wire.CRLF...)
@@ -165,11 +165,11 @@ func (l *rule) counted(t *task.Task, number []byte, left int64, created bool, r 
 // forEver is the remaining time to live of an item that does not expire.
 const forEver = math.MaxInt64
 
-// echo returns the meta flags of the reply to a command whose value Ringside has
-// computed, and the exptime that an incr or decr gives the item. An empty exptime means
-// that the item keeps its own. left is the time to live that the item had before. Like
-// memcached, echo handles the flags in their order: a t before T shows the earlier time
-// to live.
+// echo returns the meta flags of the reply to a command, if Ringside has computed the command's
+// value. It also returns the exptime that an incr or decr sets for the item. An empty exptime
+// means that the item keeps its own exptime. left is the time to live that the item had before.
+// Like memcached, echo handles the flags in their order: a t before T shows the earlier time to
+// live.
 func (l *rule) echo(t *task.Task, left int64, created bool, cas []byte) (flags []byte, exptime string) {
 	for flag, rest := wire.NextKey(t.Raw, t.Req.MetaFlags); flag.Len() > 0; flag, rest = wire.NextKey(t.Raw, rest) {
 		switch letter := t.Raw[flag.Start]; letter {
@@ -185,7 +185,7 @@ func (l *rule) echo(t *task.Task, left int64, created bool, cas []byte) (flags [
 				}
 			}
 		case 't':
-			if t.Op != wire.Incr && t.Op != wire.Decr { // an ms does not show it
+			if t.Op != wire.Incr && t.Op != wire.Decr { // memcached shows no TTL in the reply to an ms
 				break
 			}
 			flags = append(flags, " t-1"...)

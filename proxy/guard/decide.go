@@ -1,85 +1,85 @@
 package guard
 
-// The rule that decides which set is stored.
+// This file has the rule that decides which set of a guarded key is stored.
 
-// Scope says which sets count as the rebuild after a miss: those of the same connection, or all of
-// the process. The zero Scope is one connection that sends one request at a time. The comment of a
-// field says whose sets count.
+// Scope says which sets can follow a miss as its rebuild: sets of the connection that got the
+// miss, or all sets of the process. The zero Scope is one connection that sends one request at a
+// time.
 type Scope struct {
-	Shared    bool // the same connection, on which several threads of the client may send requests
-	AfterMiss bool // the whole process: on this route, each set follows a miss
-	Pooled    bool // nobody's: several clients share the connection, so no set can be matched with a miss, and every set is a write
+	Shared    bool // sets of the same connection follow a miss, but several threads of the client may send requests on it
+	AfterMiss bool // every set of the process follows a miss, because the route is configured in this way (after_miss)
+	Pooled    bool // no set follows a miss: several clients share the connection, so every set is an ordinary write
 }
 
-// one reports whether the scope has at most one outstanding miss of a key.
+// one reports whether a key has at most one miss in the scope that no set has followed yet.
 func (s Scope) one() bool { return !s.Shared && !s.AfterMiss }
 
-// KeyMisses is the state of the outstanding misses of one key in one scope. The zero KeyMisses
-// has no misses.
+// KeyMisses is the state of one key in one Scope: the misses that no set has followed yet. The
+// zero KeyMisses has no misses.
 type KeyMisses struct {
-	CAS   uint64 // cas of the item that the newest miss has seen; 0: unknown, so the rebuild after that miss is refused
-	N     uint32 // number of misses without a set yet
-	Mixed int64  // until this time no set is stored, because the outstanding misses may have seen different items
-	Last  int64  // time of the newest miss
-	Gone  bool   // the item is a placeholder or deleted, so an add may replace it
+	CAS   uint64 // cas of the item that the newest miss has seen; 0: unknown, so the set after this miss is refused
+	N     uint32 // number of misses that no set has followed yet
+	Mixed int64  // until this time no set of the key is stored, because its misses may have seen different items; in nanoseconds
+	Last  int64  // time of the newest miss, in nanoseconds
+	Gone  bool   // the newest miss has seen a placeholder or a deleted item, so an add may replace the item
 	Won   bool   // the client of the newest miss is the lease holder
-	Busy  bool   // a set that is bound to CAS has no reply yet
+	Busy  bool   // a set with the cas CAS was sent and has no reply yet
 }
 
-// Kind is a kind of event.
+// Kind is the kind of an Event.
 type Kind uint8
 
-// The kinds of events. Events of one connection are reported in the order in which the
-// server executed the commands.
+// The kinds of an Event. Events of one connection are reported in the order in which the server
+// executed the commands.
 const (
-	Missed   Kind = iota // a get was answered "not found"
+	Missed   Kind = iota // a get was answered with a miss
 	Found                // a get was answered with a value
 	Set                  // a set has arrived
 	Add                  // an add has arrived
 	SetDone              // a set that was sent to the server has ended
-	Deleted              // a delete of this connection was answered
-	Changed              // a command of this connection other than set, add and delete was answered, and has changed the item
-	Unplaced             // the cas of the entry is no longer valid: the server, its connection or its phase has changed, or the key has moved
-	Closed               // the connection is closed
+	Deleted              // a delete by this client connection was answered
+	Changed              // a command by this client connection, other than set, add and delete, was answered and has changed the item
+	Unplaced             // the cas that the newest miss has seen is no longer valid: the server, its connection or its phase has changed, or the key has moved
+	Closed               // the client connection is closed
 )
 
-// Outcome is the result of a set that was sent.
+// Outcome is the result of a set that was sent to the server.
 type Outcome uint8
 
-// The outcomes.
+// The values of Outcome.
 const (
 	Stored  Outcome = iota
 	Refused         // the server did not store the set
 	Failed          // no reply was received: the server may still run the set later
 )
 
-// Event is something that happens to a key in a scope. All times are in nanoseconds on
-// one clock.
+// Event is the input of Decide: something that has happened to a key. All times are in
+// nanoseconds on one clock.
 type Event struct {
 	Kind      Kind
-	CAS       uint64  // Missed: cas of the item seen, 0: unknown. SetDone: cas of the new value
-	Bound     uint64  // SetDone: the cas that was sent with the set, 0: none
-	Gone, Won bool    // Missed: see KeyMisses
-	Outcome   Outcome // SetDone
+	CAS       uint64  // of Missed: cas of the item that the get has found, 0: unknown; of SetDone: cas of the new value
+	Bound     uint64  // of SetDone: the cas that was sent with the set; 0: none
+	Gone, Won bool    // of Missed: the new values of KeyMisses.Gone and KeyMisses.Won
+	Outcome   Outcome // of SetDone: the result of the set
 
 	Now, Lease, LeaseMax int64
 }
 
-// Act is what to do about an event.
+// Act is what the guard does about an Event.
 type Act uint8
 
-// The acts.
+// The values of Act.
 const (
 	None              Act = iota
-	Write                 // serve the command as if there were no miss
+	Write                 // serve the command as on a route without a guard, because it follows no miss
 	Bind                  // send the set with the cas that Decide returns
 	Refuse                // answer NOT_STORED without sending the set
-	Wait                  // wait for the set of the key that is in flight, and call Decide again after it
+	Wait                  // wait for the end of the key's set that is in flight, and then call Decide again
 	RemovePlaceholder     // remove the placeholder with the cas that Decide returns
 )
 
-// Decide returns the entry after the event, what to do, and a cas for Bind and
-// RemovePlaceholder.
+// Decide is the rule of the guard for one key in one Scope. It returns the state after the event
+// ev, what the guard must do, and the cas for Bind and RemovePlaceholder.
 func Decide(s Scope, e KeyMisses, ev Event) (KeyMisses, Act, uint64) {
 	if e.N > 0 && !e.Busy && ev.Now-e.Last > ev.LeaseMax {
 		e = KeyMisses{}
@@ -118,10 +118,10 @@ func Decide(s Scope, e KeyMisses, ev Event) (KeyMisses, Act, uint64) {
 			break
 		}
 		e.Busy = false
-		if ev.Outcome == Failed { // the client may retry
+		if ev.Outcome == Failed { // the set had no reply, so the miss stays: its client may retry the set
 			break
 		}
-		same := e.CAS == ev.Bound // false: a newer miss has seen another item, or the cas is no longer valid
+		same := e.CAS == ev.Bound // false: a newer miss has seen another item, or the cas that it has seen is no longer valid
 		e = e.answered()
 		if ev.Outcome == Stored && same && e.N > 0 {
 			e.CAS, e.Gone, e.Won = ev.CAS, false, false
@@ -137,7 +137,7 @@ func Decide(s Scope, e KeyMisses, ev Event) (KeyMisses, Act, uint64) {
 	return e, None, 0
 }
 
-// answered returns e with one miss less.
+// answered returns e with one miss less, because a set has followed the miss.
 func (e KeyMisses) answered() KeyMisses {
 	if e.N > 1 {
 		e.N--

@@ -1,4 +1,4 @@
-// Package guard is the dogpile guard: it lets one client at a time rebuild a value
+// Package guard is the dogpile guard: it makes one client at a time rebuild a value
 // that is missing, while other clients wait or get the old value.
 //
 // Clients need only get, set and delete. A guarded get is one mg with the flag N. It
@@ -67,12 +67,10 @@
 //
 // # Limits
 //
-//   - It does not guarantee that a key is rebuilt only once. A lease that ends, a
+//   - The guard does not guarantee that a key is rebuilt only once. A lease that ends, a
 //     placeholder that its server has lost, and a wait that times out each let one
 //     more client rebuild.
-//   - It does not check a set without a miss: that set is stored as on any route,
+//   - The guard does not check a set without a miss: this set is stored as on any route,
 //     unless the route has sets: after_miss.
-//   - It does not keep values. Package near does, and memcached keeps the old ones.
+//   - The guard does not keep values. Package near does, and memcached keeps old values.
 package guard
-
-// Package documentation.

@@ -1,6 +1,6 @@
 package guard
 
-// The guard's requests to servers, and the leases and expiry times in these requests.
+// This file has the guard's requests to servers, and computes leases and expiry times for them.
 
 import (
 	"encoding/base64"
@@ -13,12 +13,13 @@ import (
 	"ringside/proxy/routing"
 )
 
-// leaseSeconds returns how long a rebuild may last, in seconds.
+// leaseSeconds returns the length of a lease in seconds: how long one client may take for a
+// rebuild.
 func leaseSeconds(rt *routing.RouteGuard) int64 {
 	return int64((rt.Learned.Lease(rt.Lease) + time.Second - 1) / time.Second)
 }
 
-// earlyTime returns how long before its expiry a value is due.
+// earlyTime returns how long before its expiry a value is due for a rebuild.
 func earlyTime(rt *routing.RouteGuard) time.Duration {
 	if rt.Auto {
 		if slow := rt.Learned.Slow(); slow > 0 {
@@ -29,9 +30,9 @@ func earlyTime(rt *routing.RouteGuard) time.Duration {
 	return rt.Early
 }
 
-// appendFlags appends the meta flags of a guarded read to dst. If fresh is set, the
-// read must not return an old value. chance prevents keys that were set together from
-// being due together.
+// appendFlags appends the meta flags of a guarded read to dst. If fresh is set, the read must not
+// return an old value. If hide is set, the read must not start a rebuild. chance supplies random
+// numbers, so that keys that were set together are not due together.
 func appendFlags(dst []byte, rt *routing.RouteGuard, fresh, hide bool, chance *rand.Rand) []byte {
 	if hide {
 		return append(dst, " R0"...)
@@ -42,7 +43,7 @@ func appendFlags(dst []byte, rt *routing.RouteGuard, fresh, hide bool, chance *r
 	}
 	dst = strconv.AppendInt(append(dst, " N"...), leaseSeconds(rt), 10)
 	due := int64(0)
-	if rt.Stale > 0 { // an expired value is due for all reads; the server checks TTL < R
+	if rt.Stale > 0 { // R makes a value due if TTL < R: the server keeps an expired value for the time Stale, and every read finds it due
 		due = int64(rt.Stale/time.Second) + 1
 	}
 	if early > 1 && !fresh {
@@ -54,16 +55,16 @@ func appendFlags(dst []byte, rt *routing.RouteGuard, fresh, hide bool, chance *r
 	return dst
 }
 
-// hidingRoute returns the guard for a server without cas. It does not protect rebuilds: it
-// only hides the items of other instances from clients.
+// hidingRoute returns the guard settings for a server without cas. With these settings the guard
+// does not protect rebuilds: it only hides the items of other instances from clients.
 func hidingRoute(rt *routing.RouteGuard) *routing.RouteGuard {
 	how := *rt.GuardSettings
 	how.Hide, how.Stale, how.Early, how.Auto = true, 0, 0, false
 	return &routing.RouteGuard{GuardSettings: &how, Learned: rt.Learned}
 }
 
-// plainLine returns a meta command on a key, which it encodes if the key has spaces or
-// control characters.
+// plainLine returns a request line of a meta command on the key `name`. The key is encoded in
+// base64 if it has spaces or control characters.
 func plainLine(command, name, flags string) string {
 	if strings.ContainsFunc(name, func(c rune) bool { return c <= ' ' || c == 127 }) {
 		name = base64.StdEncoding.EncodeToString([]byte(name)) + " b"
@@ -73,7 +74,7 @@ func plainLine(command, name, flags string) string {
 
 const (
 	maxRelative = 30 * 24 * 60 * 60 // the longest exptime that memcached treats as relative to now
-	maxExptime  = math.MaxInt32     // the largest exptime
+	maxExptime  = math.MaxInt32     // largest exptime that Ringside sends to a server
 )
 
 // exptimeFor returns the exptime with which an item lives for another `left` seconds. now is
@@ -85,10 +86,11 @@ func exptimeFor(left, now int64) int64 {
 	return left
 }
 
-// storedTTL returns the exptime to store a value with, if the client wants n. now is the
-// Unix time. The value is kept longer so that it can be served during its rebuild. A
-// value with a short TTL must not be due for an early refresh from its first second on.
-// If it can't be kept longer, it is sealed: no client may refresh it early.
+// storedTTL returns the exptime with which to store a value, if its client wants the exptime n.
+// now is the Unix time. On a route that serves stale values the exptime is longer, so that the
+// value can be served during its rebuild. A value with a short TTL must not be due for a rebuild
+// from its first second on. On a route without stale values, storedTTL sets sealed for such a
+// value: no client may rebuild it before it expires.
 func storedTTL(rt *routing.RouteGuard, n, now int64) (kept int64, sealed bool) {
 	stale, early := int64(rt.Stale/time.Second), int64(earlyTime(rt)/time.Second)
 	left := n

@@ -1,7 +1,7 @@
 package guard
 
-// The guard of one loop: its state for guarded keys, and the entry point for their
-// commands.
+// This file has the guard of one loop: its state, and the entry point for the commands on guarded
+// keys.
 
 import (
 	"log/slog"
@@ -25,21 +25,21 @@ import (
 // belong to this loop. Only its loop may use it.
 type Guard struct {
 	*task.Tasks
-	EachLoop func(f func(*Guard))              // runs f on all loops of the process; on this one before it returns
-	OnLoop   func(hash uint64, f func(*Guard)) // runs f on the loop that owns the keys with that hash; on this one before it returns
+	EachLoop func(f func(*Guard))              // runs f on all loops of the process; on the calling loop it runs f before it returns
+	OnLoop   func(hash uint64, f func(*Guard)) // runs f on the loop that owns the keys with that hash; if this is the calling loop, it runs f before it returns
 	Ablation ablation.Set                      // rules that tests turn off
 
 	misses  *missTable
-	leaving []leaving // clients that have gone
-	piece   int       // how many misses of the clients in leaving may be visited before the next Tick
+	leaving []leaving // closed client connections with leases that are not canceled yet
+	piece   int       // number of Miss records that clearLeft may still process before the next Tick
 
-	polls    []*poll                    // one for each key that has waiting gets
-	polling  map[string]*poll           // the same, by pool and key: see nameOf
+	polls    []*poll                    // polls of servers: one for each key that has waiting gets
+	polling  map[string]*poll           // polls by the pool and the key: see nameOf
 	waiting  int                        // number of waiting gets
-	nextPoll map[*upstream.Server]int64 // per server: earliest time of the next poll, on the loop's clock
+	nextPoll map[*upstream.Server]int64 // by server: earliest time of the next poll, on the loop's clock
 
-	neverFilled neverFilledKeys                // keys that clients don't fill, by hash
-	winners     leaseHolders                   // lease holders that have not filled their key yet, by hash
+	neverFilled neverFilledKeys                // keys for which clients got leases but sent no sets, by hash
+	winners     leaseHolders                   // lease holders that have not filled their key yet, by the hash of the key
 	off         map[*upstream.Server]offReason // servers for which the guard is off
 
 	chance *rand.Rand
@@ -57,18 +57,19 @@ func New(tasks *task.Tasks, n uint64) *Guard {
 // another key. Different listeners and stripped prefixes can refer to the same key.
 func nameOf(t *task.Task) string { return t.Route.Pool.Name + "\x00" + string(t.Key) }
 
-// clientState is a client of guarded routes. All loops of the process share it.
+// clientState is what the guard knows of a client connection that uses guarded routes. All loops
+// of the process share it.
 type clientState struct {
 	missClient
 	g         *Guard        // the guard of the loop that has the client's connection
-	followers atomic.Uint64 // counts requests that arrived before all earlier ones were answered
-	held      atomic.Int64  // number of the client's waiting gets
+	followers atomic.Uint64 // number of requests that arrived before the client had the replies to all its earlier requests
+	held      atomic.Int64  // number of the client's gets that wait for a rebuild by another client
 	gone      atomic.Bool
-	sets      []uint64 // hashes of the keys of the client's pending sets that may be rebuilds after a miss; used only by the client's loop
+	sets      []uint64 // hashes of the keys of the client's sets in progress that may be rebuilds after a miss; used only by the client's loop
 }
 
-// Enroll attaches the client s to the task t. It must be called on the client's loop, before t is
-// admitted.
+// Enroll attaches the client connection s to the task t of the exchange x. It must be called on
+// the client's loop, before t is admitted.
 func (g *Guard) Enroll(s *client.Session, x *client.Exchange, t *task.Task) {
 	p, _ := s.Companion.(*clientState)
 	if p == nil {
@@ -90,13 +91,13 @@ func (g *Guard) Enroll(s *client.Session, x *client.Exchange, t *task.Task) {
 		p.addSet(t.Hash)
 	}
 	if x.Next != nil {
-		l.followers-- // the client's next request has arrived already, so the get must not wait
+		l.followers-- // the client's next request has arrived already, so the get counts as followed and does not wait
 	}
 }
 
-// overlaps marks the connection as shared if its client waits for x and for another
-// reply at the same time. Such a reply may be complete: if no server is asked, the first
-// of two requests has its reply before the second one is parsed.
+// overlaps marks the connection as shared (Shared) if its client waits for the reply to x and for
+// another reply at the same time. The other reply may be complete already: without a request to a
+// server, the first of two requests has its reply before the second one is parsed.
 func (p *clientState) overlaps(s *client.Session, x *client.Exchange) {
 	if p.Shared.Load() || x.Quiet() {
 		return
@@ -113,8 +114,8 @@ func (p *clientState) overlaps(s *client.Session, x *client.Exchange) {
 	}
 }
 
-// Followed records that x arrived before the client had the replies to the earlier
-// requests. It ends the waits of these requests.
+// Followed records that the request x arrived before the client had the replies to its earlier
+// requests. It ends the waits of the client's earlier gets.
 func (p *clientState) Followed(s *client.Session, x *client.Exchange) {
 	p.overlaps(s, x)
 	p.followers.Add(1)
@@ -123,23 +124,25 @@ func (p *clientState) Followed(s *client.Session, x *client.Exchange) {
 	}
 }
 
-// addSet records a pending set that may be the rebuild after a miss.
+// addSet records a set in progress that may be the rebuild after a miss. hash is the hash of its
+// key.
 func (p *clientState) addSet(hash uint64) {
 	if len(p.sets) == cap(p.sets) {
-		if p.dropSets(); len(p.sets) > cap(p.sets)/2 { // otherwise dropSets would run again after few sets
+		if p.dropSets(); len(p.sets) > cap(p.sets)/2 { // with many entries left, p.sets grows: otherwise dropSets would run again after few sets
 			p.sets = slices.Grow(p.sets, cap(p.sets))
 		}
 	}
 	p.sets = append(p.sets, hash)
 }
 
-// dropSets removes the keys without a pending set from p.sets.
+// dropSets removes from p.sets the keys for which the client has no command in progress.
 func (p *clientState) dropSets() {
 	p.sets = slices.DeleteFunc(p.sets, func(hash uint64) bool { return !p.g.Works(p.ID, hash) })
 }
 
-// Gone cancels the leases of the client, because its connection is closed. Requests that the client
-// has sent before still run: a pending set still counts as the rebuild after its miss.
+// Gone cancels the leases of the client, because its connection is closed. Commands that the
+// client has sent before still run, so a set in progress still counts as the rebuild after its
+// miss.
 func (p *clientState) Gone() {
 	p.gone.Store(true)
 	p.dropSets()
@@ -154,7 +157,7 @@ func (g *Guard) Handle(t *task.Task) bool {
 	if t.Route.Guard == nil {
 		return false
 	}
-	if t.IsStep() { // t is a step that the guard itself runs
+	if t.IsStep() { // t is a step that the guard itself has started, so the guard does not handle it again
 		return t.Route.Copies.Copies == 0 && failover.SingleCopy{}.Handle(t)
 	}
 	l, _ := t.Rule.(*rule)
@@ -189,8 +192,7 @@ func (g *Guard) Handle(t *task.Task) bool {
 	return l.start(t, old) || failover.SingleCopy{}.Handle(t)
 }
 
-// locate finds the server of t's key, and the name that the key has there: see
-// Spot.Locate.
+// locate finds the server of t's key, and the name of the key on that server: see Spot.Locate.
 func (l *rule) locate(t *task.Task, read bool) (trouble upstream.Failure, parked bool) {
 	trouble, parked = l.Locate(t, read)
 	if l.at = 0; l.Role == health.Returning {
@@ -200,7 +202,7 @@ func (l *rule) locate(t *task.Task, read bool) (trouble upstream.Failure, parked
 	return trouble, parked
 }
 
-// startReplicated is Guard.Handle for a key with several replicas.
+// startReplicated does what Guard.Handle does, for a task on a key with several replicas.
 func (l *rule) startReplicated(t *task.Task) bool {
 	l.name, l.copies = t.Key, replicaReplyFor(t.Route, t.Key)
 	return l.copies != nil && l.start(t, false)
@@ -211,7 +213,7 @@ func (l *rule) startReplicated(t *task.Task) bool {
 // because such a server has no guarded items.
 func (l *rule) start(t *task.Task, old bool) bool {
 	switch why := unfit(t); {
-	case !old && l.copies == nil && passes(t) && l.takesOwn(t): // t can be rejected without a further step, because it could only change the version that its client has seen
+	case !old && l.copies == nil && passes(t) && l.takesOwn(t): // t only changes the version that its client has seen, so it is no rebuild, and is rejected without a further step
 		t.Reject(wire.AppendClientError(nil, ownFlags))
 	case !old && passes(t) && (compares(t) || changes(t) && l.misses(t) != nil):
 		l.rewrite(t)
@@ -242,7 +244,7 @@ func passes(t *task.Task) bool {
 	has := t.Req.Letters.Has
 	switch {
 	case t.Route.Tags != nil && t.Op <= wire.Cas:
-		return false // a stored value has a head
+		return false // a stored value needs a header with tag versions, so the command is not sent as the client wrote it
 	case t.Op == wire.Get:
 		return has('N') || has('R')
 	case t.Op == wire.Incr || t.Op == wire.Decr:
@@ -251,12 +253,14 @@ func passes(t *task.Task) bool {
 	return has('C') || has('I')
 }
 
-// compares reports whether t may change only the version that its client has seen.
+// compares reports whether t is a cas command, or a binary command with a cas. Such a command
+// changes only the version of the item that its client has seen.
 func compares(t *task.Task) bool {
 	return t.Op == wire.Cas || t.Req.Flags&wire.Binary != 0 && t.Req.Letters.Has('C')
 }
 
-// unfit returns why a meta command can't run on t's route, or "".
+// unfit returns the error for a meta command with flags that can't be used on t's route; "" if
+// there is no such flag.
 func unfit(t *task.Task) string {
 	switch has := t.Req.Letters.Has; {
 	case t.Req.Dialect == wire.Text:
@@ -273,23 +277,24 @@ func unfit(t *task.Task) string {
 	return ""
 }
 
-// appendFlags appends the meta flags of a guarded read to dst. If fresh is set, the
-// read must not return an old value.
+// AppendFlags appends the meta flags of a guarded read to dst. If fresh is set, the read must not
+// return an old value. If hide is set, the read must not start a rebuild.
 func (g *Guard) AppendFlags(dst []byte, rt *routing.RouteGuard, fresh, hide bool) []byte {
 	return appendFlags(dst, rt, fresh, hide, g.chance)
 }
 
-// Tick ends waits that have timed out, and polls servers for the other waiting gets.
+// Tick ends waits that have timed out, polls servers for the gets that still wait, and cancels
+// leases of closed connections.
 func (g *Guard) Tick() {
 	g.piece = leavePiece
 	g.clearLeft()
-	for i := 0; i < len(g.polls); i++ { // g.polls may grow
+	for i := 0; i < len(g.polls); i++ { // g.polls may grow during the loop
 		g.polls[i].tick()
 	}
 	g.tidy()
 }
 
-// tidy forgets the polls without waiting gets.
+// tidy removes the polls that no get waits for.
 func (g *Guard) tidy() {
 	kept := g.polls[:0]
 	for _, p := range g.polls {
@@ -304,7 +309,7 @@ func (g *Guard) tidy() {
 	g.polls = kept
 }
 
-// Drain ends all waits.
+// Drain ends the waits of all gets on this loop.
 func (g *Guard) Drain() {
 	for _, p := range g.polls {
 		for len(p.held) > 0 {
@@ -313,7 +318,7 @@ func (g *Guard) Drain() {
 	}
 }
 
-// Missing features of a server that turn the guard off for it.
+// These texts say which missing feature of a server turns the guard off for that server.
 const (
 	noMeta = "it knows no meta commands"
 	noCas  = "it has no cas: start it without -C"
@@ -333,8 +338,8 @@ func (g *Guard) turnOff(srv *upstream.Server, is offReason) {
 	}
 }
 
-// Heard turns the guard off for srv if s, which a server has replied, shows that the server has no
-// cas.
+// Heard turns the guard off for srv if s, an item in a reply of srv, has the cas 0. A server
+// reports this cas if it was started without cas.
 func (g *Guard) Heard(srv *upstream.Server, epoch upstream.ConnEpoch, s *Item) {
 	if string(s.Cas) == "0" {
 		g.turnOff(srv, offReason{noCas, epoch})

@@ -2,9 +2,9 @@ package guard
 
 // This file describes what the item of a guarded key can be on its server.
 //
-// It parses the reply of a server (parseItem, Item) and formats requests to servers
-// (appendFlags, storedTTL, plainLine). It also builds replies to clients (appendText,
-// appendMeta, appendBare).
+// The package parses the reply of a server (parseItem, Item) and formats requests to servers
+// (appendFlags, storedTTL, plainLine). It also builds replies to clients (appendText, appendMeta,
+// appendBare).
 //
 // # What an item can be
 //
@@ -20,14 +20,8 @@ package guard
 //	tombstone    flags tombstoneFlags                       nothing                     an instance that has the key replicated
 //	invalid      a value with a tag that has changed        nothing                     an invalidation
 //
-// W means that the client of this request is the lease holder, so it is expected to
-// rebuild the value. Z means that another client is (Item.HasLease, Item.IsLeased). A value
-// is kept longer than its client wanted, so that it can be served while it is old. A
-// value with a short TTL is also kept longer so that it is not due from its first
-// second (storedTTL). appendMeta subtracts the additional time from the TTL that a client
-// sees.
-//
-// # Limits
-//
-// It has no state and sends no requests. Package misses has the state, and package
-// guard sends the requests.
+// W means that the client of this request is the lease holder, so it is expected to rebuild the
+// value. Z means that another client is the lease holder (Item.HasLease, Item.IsLeased). A value
+// is kept longer than its client wanted, so that it can be served while it is old. A value with a
+// short TTL is also kept longer so that it is not due from its first second (storedTTL).
+// appendMeta subtracts the additional time from the TTL that a client sees.

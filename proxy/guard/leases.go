@@ -1,6 +1,6 @@
 package guard
 
-// Lease holders that have not filled their key yet.
+// This file remembers lease holders that have not filled their key yet.
 
 import (
 	"time"
@@ -8,7 +8,7 @@ import (
 	"ringside/proxy/routing"
 )
 
-// leaseHolders are the lease holders that clients wait for, by the hash of their key.
+// leaseHolders has the lease holders that other clients wait for, by the hash of the key.
 type leaseHolders map[uint64]leaseHolder
 
 type leaseHolder struct {
@@ -16,14 +16,15 @@ type leaseHolder struct {
 	since int64
 }
 
-// Overdue reports whether the lease holder of the item with that cas has stored no value for the
-// time of a lease. The time counts from the first get that waits for it on this loop.
+// Overdue reports whether the lease holder of an item with this cas has stored no value for the
+// time of a lease. The time counts from the first get on this loop that waits for the lease
+// holder.
 func (w leaseHolders) Overdue(rt *routing.RouteGuard, hash uint64, cas []byte, now int64) bool {
 	is := w[hash]
 	return is.cas == string(cas) && now-is.since > int64(time.Second)*leaseSeconds(rt)
 }
 
-// New records that a get waits for the lease holder of the item with that cas. It returns true for
+// New records that a get waits for the lease holder of an item with this cas. It returns true for
 // the first such get.
 func (w leaseHolders) New(hash uint64, cas []byte, now int64) bool {
 	if w[hash].cas == string(cas) {

@@ -1,6 +1,7 @@
 package guard
 
-// Recording of misses, and the sets that answer them.
+// This file records the misses that clients get, and runs the sets that may be rebuilds after
+// these misses.
 
 import (
 	"math"
@@ -18,7 +19,7 @@ import (
 	"ringside/proxy/wire"
 )
 
-// here returns the server and the name that t's key has now.
+// here returns the server that t's key has now, and the name of the key on that server.
 func (l *rule) here(t *task.Task) itemPlace {
 	if l.copies != nil {
 		return l.copies.Spot(t.Route, t.Key)
@@ -30,7 +31,7 @@ func (l *rule) here(t *task.Task) itemPlace {
 	return s
 }
 
-// scope returns what a set must share with a miss to count as its rebuild.
+// scope returns which sets can follow a miss of this command's client as its rebuild.
 func (l *rule) scope() Scope {
 	return Scope{
 		Shared:    l.Clients == table.Shared || l.Clients == table.Detected && l.party.Shared.Load(),
@@ -39,28 +40,29 @@ func (l *rule) scope() Scope {
 	}
 }
 
-// misses returns the outstanding misses of t's key in the scope of its client, or nil.
+// misses returns the record of the misses of t's key that no set has followed yet, in the scope
+// of t's client. It returns nil if there is none.
 func (l *rule) misses(t *task.Task) *Miss {
 	return l.g.misses.Find(l.scope(), &l.party.missClient, nameOf(t))
 }
 
-// event returns an event of kind k that happens now.
+// event returns an Event of kind k with the present time.
 func (l *rule) event(k Kind) Event {
 	ev := At(l.RouteGuard, l.g.Now)
 	ev.Kind = k
 	return ev
 }
 
-// missed describes a get that is about to be answered "not found".
+// missed describes a get to which the guard is about to reply with a miss.
 type missed struct {
 	s   *Item              // the item that the get has seen; nil: unknown, so no set can be bound to it
-	via upstream.ConnEpoch // connection epoch of s
+	via upstream.ConnEpoch // epoch of the server connection on which s arrived
 	at  int64              // when the get was sent, on the loop's clock; 0: now
 	won bool
 }
 
-// record records a miss before t's client gets the reply. If the client has gone, it
-// cancels the lease and returns nil.
+// record records that t's client gets a miss. It must be called before the client gets the reply.
+// If the client's connection is closed, record cancels the lease instead and returns nil.
 func (l *rule) record(t *task.Task, what missed) *Miss {
 	g := l.g
 	if l.Hide || l.party == nil {
@@ -91,8 +93,8 @@ func (l *rule) record(t *task.Task, what missed) *Miss {
 	return g.misses.Record(l.scope(), &l.party.missClient, nameOf(t), seen, max(g.Clients.Limits.Tickets/max(loops, 1), 1))
 }
 
-// knows ends the outstanding miss of a client that sends one request at a time. The reason k is
-// that the client gets the value (Found), the reply to its delete (Deleted), or the reply to
+// knows ends the recorded miss of t's key, if t's client sends one request at a time. The kind k
+// says why: the client gets the value (Found), the reply to its delete (Deleted), or the reply to
 // another command that has changed the item (Changed).
 func (l *rule) knows(t *task.Task, k Kind) {
 	if l.Hide || l.party == nil {
@@ -107,14 +109,14 @@ func (l *rule) endMiss(name string, k Kind) {
 	}
 }
 
-// Expects reports whether the client of s may have an outstanding miss.
+// Expects reports whether the client of s may have got a miss that no set has followed yet.
 func Expects(s *client.Session) bool {
 	p, _ := s.Companion.(*clientState)
 	return p != nil && p.HasMisses()
 }
 
-// Shown is like Found, for a read that is a task. It runs on the loop of that task. It is called
-// when another package answers it with a value.
+// Shown ends the recorded miss of t's client, because another package answers the read t with a
+// value. It runs on the loop of t.
 func (g *Guard) Shown(t *task.Task) {
 	if l, _ := t.Rule.(*rule); l != nil && t.Route.Guard != nil {
 		l.g, l.RouteGuard = g, t.Route.Guard
@@ -122,9 +124,8 @@ func (g *Guard) Shown(t *task.Task) {
 	}
 }
 
-// Found ends the miss of key on rt that the client of s may have. It is called when
-// the client gets the value without a task: by an ordinary exchange, or from the near
-// cache.
+// Found ends the recorded miss of key that the client of s may have. It is called when the client
+// gets the value without a task: by an ordinary exchange, or from the near cache.
 func (g *Guard) Found(s *client.Session, rt *routing.Route, key []byte) {
 	p, _ := s.Companion.(*clientState)
 	hash := g.Loops.HashKey(key)
@@ -139,8 +140,8 @@ func (g *Guard) Found(s *client.Session, rt *routing.Route, key []byte) {
 	})
 }
 
-// reachable reports whether a set that is bound to the miss o and sent on c can only replace the
-// item that the miss has seen: see missOrigin.Reachable.
+// reachable reports whether a set with the cas of the item o, sent on c to the server `here`, can
+// only replace this same item: see missOrigin.Reachable.
 func (g *Guard) reachable(o *missOrigin, here itemPlace, c *upstream.Conn) bool {
 	if elsewhere := o.itemPlace != here; g.Ablation.Phase && elsewhere || g.Ablation.Life && !elsewhere {
 		return c != nil
@@ -154,7 +155,8 @@ func (l *rule) conn(t *task.Task) *upstream.Conn {
 	return c
 }
 
-// decide returns what to do with a set, add or replace. m is nil if there is no miss.
+// decide returns what to do with a set, add or replace. It also returns the recorded miss m that
+// the command follows, and the cas to send. m is nil if there is no miss.
 func (l *rule) decide(t *task.Task, k Kind) (m *Miss, act Act, cas uint64) {
 	if l.Hide {
 		return nil, Write, 0
@@ -163,7 +165,7 @@ func (l *rule) decide(t *task.Task, k Kind) (m *Miss, act Act, cas uint64) {
 		_, act, _ = Decide(l.scope(), KeyMisses{}, l.event(k))
 		return nil, act, 0
 	}
-	if c := l.conn(t); (c != nil || l.copies != nil) && !l.g.reachable(&m.missOrigin, l.here(t), c) { // without a connection the request fails anyway
+	if c := l.conn(t); (c != nil || l.copies != nil) && !l.g.reachable(&m.missOrigin, l.here(t), c) { // without a connection the request fails anyway, so the cas is not checked
 		l.g.misses.Apply(l.scope(), m, l.event(Unplaced))
 	}
 	act, cas = l.g.misses.Apply(l.scope(), m, l.event(k))
@@ -171,8 +173,8 @@ func (l *rule) decide(t *task.Task, k Kind) (m *Miss, act Act, cas uint64) {
 }
 
 // rebuild serves a set (mode S) or replace (mode R) that follows a miss of its client. It also
-// rejects a command that may not be stored without a miss. Otherwise it does nothing and returns
-// false.
+// rejects a set that is only allowed after a miss, if there was none. It returns false if it has
+// done nothing.
 func (l *rule) rebuild(t *task.Task, k Kind, mode byte) bool {
 	m, act, cas := l.decide(t, k)
 	switch act {
@@ -195,7 +197,8 @@ func (l *rule) rebuild(t *task.Task, k Kind, mode byte) bool {
 	return true
 }
 
-// bind stores t's value only if the key still has the item with that cas.
+// bind sends t's value with the cas that the miss m has seen. The server stores the value only if
+// the item still has this cas.
 func (l *rule) bind(t *task.Task, m *Miss, mode byte, cas uint64) {
 	b := m.Bind(cas)
 	l.bound = b
@@ -220,8 +223,8 @@ func (l *rule) bind(t *task.Task, m *Miss, mode byte, cas uint64) {
 	})
 }
 
-// release ends the pending set of t that was bound to the cas of a miss, if there is one. It then
-// runs the sets that have waited for that set.
+// release ends the set t that was sent with the cas that an earlier miss has seen, if t is such a
+// set. It then runs the sets of the same key that have waited for this set.
 func (l *rule) release(o Outcome, cas uint64, epoch upstream.ConnEpoch) {
 	b := l.bound
 	if b == nil {
@@ -235,7 +238,7 @@ func (l *rule) release(o Outcome, cas uint64, epoch upstream.ConnEpoch) {
 	}
 }
 
-// refuse uses up one miss, for a set that Ringside itself rejects.
+// refuse uses up one recorded miss of t's key, because Ringside itself rejects the set t.
 func (l *rule) refuse(t *task.Task) {
 	if m, act, _ := l.decide(t, Set); act == Bind {
 		l.bound = m.Bind(m.CAS)
@@ -243,14 +246,14 @@ func (l *rule) refuse(t *task.Task) {
 	}
 }
 
-// came records that a set of the key has arrived, even if it is not stored. So the key
-// no longer counts as one that clients never fill.
+// came records that a set of the key has arrived, even if it is not stored. So the key no longer
+// counts as one that clients never fill. w is the lease of the miss before the set.
 func (l *rule) came(t *task.Task, w *leaseRecord) {
 	w.End(true)
 	delete(l.g.neverFilled, t.Hash)
 }
 
-// filled counts a rebuild that was stored.
+// filled counts a rebuild that a server has stored.
 func (l *rule) filled(t *task.Task, b *boundSet) {
 	l.came(t, b.Win)
 	delete(l.g.winners, t.Hash)
@@ -260,8 +263,8 @@ func (l *rule) filled(t *task.Task, b *boundSet) {
 	}
 }
 
-// tooLate counts a bound set that was not stored. If the rebuild took longer than the
-// lease, the guard learns a longer lease.
+// tooLate counts a set after a miss that was not stored, because the item had changed or was gone.
+// If the rebuild took longer than the lease, the guard learns a longer lease.
 func (l *rule) tooLate(t *task.Task, b *boundSet, k wire.Kind) {
 	l.came(t, b.Win)
 	if k == wire.Exists {
@@ -275,30 +278,30 @@ func (l *rule) tooLate(t *task.Task, b *boundSet, k wire.Kind) {
 	}
 }
 
-// leavePiece limits how many misses of clients that have gone a loop visits at a time.
-// It visits at most two pieces in a wakeup. So other clients do not wait until all
-// leases of a client with very many misses are canceled.
+// leavePiece is how many Miss records of closed client connections a loop processes before the
+// next Tick. The limit keeps other clients from waiting while the loop cancels the leases of a
+// client with very many misses.
 const leavePiece = 256
 
-// leaving is a client that has gone and may still have misses in the table.
+// leaving is a closed client connection. The guard may still have Miss records of it.
 type leaving struct {
 	p    *clientState
 	sets []uint64
 }
 
-// leave forgets a client that has gone, and cancels its leases. The parameter `sets`
-// contains the hashes of the keys for which the client has a set in progress, sorted; it
-// keeps the misses of these keys.
+// leave cancels the leases of a client with a closed connection, and drops its Miss records. The
+// parameter `sets` has the sorted hashes of the keys for which a set of the client is in
+// progress. The records of these keys stay.
 func (g *Guard) leave(p *clientState, sets []uint64) {
-	if p.held.Load() > 0 { // a check that avoids a search through all waiting gets
+	if p.held.Load() > 0 { // this check avoids a search through all waiting gets
 		g.endWaits(p)
 	}
 	g.leaving = append(g.leaving, leaving{p, sets})
 	g.clearLeft()
 }
 
-// clearLeft cancels leases of the clients that have gone, until the piece is used up. The other
-// leases are canceled at the next Tick, which allows another piece.
+// clearLeft cancels leases of closed client connections until it has processed g.piece Miss
+// records. The other leases are canceled after the next Tick, which sets g.piece again.
 func (g *Guard) clearLeft() {
 	for len(g.leaving) > 0 && g.piece > 0 {
 		c := g.leaving[0]
@@ -318,13 +321,14 @@ func (g *Guard) clearLeft() {
 	}
 }
 
-// cancel cancels the lease of the miss m of p, a client that has gone.
+// cancel cancels the lease that the miss m of the client p was granted. p has closed its
+// connection.
 func (g *Guard) cancel(p *clientState, m *Miss) {
 	rt := m.Route
 	l := rule{RouteGuard: rt, g: g, party: p}
 	_, act, _ := Decide(l.scope(), m.KeyMisses, l.event(Closed))
 	left := max(int64(m.Left)-(g.Now-m.At)/int64(time.Second), 0)
-	expired := m.Won && !m.Gone && m.Left > 0 && hasExpired(rt, left) && !l.scope().Shared // if the lease is not canceled, the old value is served until it ends
+	expired := m.Won && !m.Gone && m.Left > 0 && hasExpired(rt, left) && !l.scope().Shared // with this lease in force, no client would rebuild the expired value until its server drops it
 	if act != RemovePlaceholder && !expired && !(g.Ablation.CancelLease && m.CAS != 0) {
 		return
 	}

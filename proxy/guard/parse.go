@@ -1,6 +1,6 @@
 package guard
 
-// Parsing the reply of a server about an item.
+// This file parses the reply of a server about an item.
 
 import (
 	"math"
@@ -10,24 +10,25 @@ import (
 	"ringside/proxy/wire"
 )
 
-// emptyFlags are the client flags of an empty value that its client stored with flags
-// 0. With flags 0 it would look like a placeholder while it is refreshed or deleted.
+// emptyFlags are the client flags with which Ringside stores an empty value, if its client has
+// set the flags 0. With flags 0 the item would look like a placeholder while it is refreshed or
+// deleted.
 const emptyFlags = "1381171200"
 
-// tombstoneFlags are the client flags of a tombstone. Tombstones are stored by instances
-// whose configuration replicates the key.
+// tombstoneFlags are the client flags of a tombstone. An instance stores tombstones if its
+// configuration replicates the key.
 const tombstoneFlags = wire.TombstoneFlags
 
-// Item is the reply to an mg. Its byte slices point into that reply.
+// Item is the parsed reply to an mg. Its byte slices point into that reply.
 type Item struct {
 	Kind            wire.Kind
 	Letters         wire.Letters
-	Flags, Cas, TTL []byte // empty if they were not requested
+	Flags, Cas, TTL []byte // empty if the mg has not requested them
 	Size            int
-	TagsChanged     bool // a tag of the value has changed since the value was stored
+	TagsChanged     bool // the value is invalid, because one of its tags has changed since the value was stored, or may have changed
 }
 
-// parseItem parses the reply r, with the bytes b.
+// parseItem returns the Item in the reply r, with the bytes b.
 func parseItem(r *wire.Reply, b []byte) (s Item) {
 	s.Kind, s.Letters, s.Size = r.Kind, r.Letters, r.Body.Len()
 	for rest := r.MetaFlags; ; {
@@ -57,16 +58,17 @@ func (s *Item) Clone() Item {
 	return c
 }
 
-// HasLease reports whether the client of this request is the lease holder. IsLeased reports
-// whether another client is.
+// HasLease reports whether the client of the request with the reply s is the lease holder.
+// IsLeased reports whether another client is the lease holder.
 func (s *Item) HasLease() bool { return s.Letters.Has('W') }
 func (s *Item) IsLeased() bool { return s.Letters.Has('Z') }
 
-// IsInvalidated reports whether the item is deleted, and kept so that it is served during its
-// rebuild.
+// IsInvalidated reports whether the item is deleted, and only kept so that it can be served
+// during its rebuild.
 func (s *Item) IsInvalidated() bool { return s.Letters.Has('X') }
 
-// IsSpecial reports whether the item is more than a plain value.
+// IsSpecial reports whether the item is a tombstone, or memcached has set one of the flags W, Z
+// and X. The item is then not simply a value.
 func (s *Item) IsSpecial() bool {
 	return s.HasLease() || s.IsLeased() || s.IsInvalidated() || string(s.Flags) == tombstoneFlags
 }
@@ -84,14 +86,14 @@ func (s *Item) IsPlaceholder() bool {
 	return s.Size == 0 && string(s.Flags) == "0" && (s.HasLease() || s.IsLeased() || s.IsInvalidated())
 }
 
-// IsMiss reports whether clients must see a miss instead of the item. Only the guard's
-// own commands use such an item.
+// IsMiss reports whether clients must see a miss although the server may have an item. Only the
+// guard's own commands use the item then.
 func (s *Item) IsMiss() bool {
 	return s.IsAbsent() || s.IsTombstone() || s.IsPlaceholder() || s.IsInvalidated() || s.TagsChanged
 }
 
-// IsPlainEmpty reports whether the item is an empty value that its client stored with flags
-// 0.
+// IsPlainEmpty reports whether the item is an empty value that a client has stored with flags 0.
+// Ringside has replaced these flags by emptyFlags.
 func (s *Item) IsPlainEmpty() bool { return s.Size == 0 && string(s.Flags) == emptyFlags }
 
 // ClientFlags returns the client flags that the client has stored. A value that is not empty has
@@ -115,7 +117,7 @@ func (s *Item) SecondsLeft() int64 {
 	return n
 }
 
-// isTombstoneReply reports whether memcached has set one of the flags W, Z and X.
+// isTombstoneReply reports whether memcached has set one of the flags W, Z and X in the reply r.
 func isTombstoneReply(r *wire.Reply) bool {
 	return r.Letters.Has('W') || r.Letters.Has('Z') || r.Letters.Has('X')
 }

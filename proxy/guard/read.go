@@ -1,6 +1,6 @@
 package guard
 
-// Reads of guarded keys that need a task. Plain hits need none: see reader.go.
+// This file has the reads of guarded keys that need a task. Plain hits need none: see reader.go.
 
 import (
 	"bytes"
@@ -26,15 +26,14 @@ func touches(t *task.Task) bool {
 	return t.Op == wire.Gat || t.Op == wire.Gats || t.Op == wire.Get && t.Req.Dialect == wire.Meta && t.Req.Letters.Has('T')
 }
 
-// mustBeFresh reports whether t asks for a cas or changes the item, so that it must
-// not get an old value. A binary get does not count, although its reply always shows a
-// cas.
+// mustBeFresh reports whether t must not get an old value, because it requests a cas or changes
+// the item. A binary get may get an old value, although its reply always shows a cas.
 func mustBeFresh(t *task.Task) bool {
 	return t.Op == wire.Gets || touches(t) || t.Req.Dialect == wire.Meta && t.Req.Letters.Has('c') && t.Req.Flags&wire.Binary == 0
 }
 
-// readLine returns the mg that reads t's key. If general is set, its reply fits any
-// waiting client.
+// readLine returns the mg that reads t's key. If general is set, the mg requests flags, value and
+// cas, whatever t requests. Every get that waits for the key can then use its reply.
 func (l *rule) readLine(t *task.Task, general bool) []byte {
 	flags := l.g.AppendFlags(nil, l.RouteGuard, mustBeFresh(t), l.Hide)
 	if general || t.Req.Dialect == wire.Text || touches(t) {
@@ -98,9 +97,9 @@ func (l *rule) readReplicas(t *task.Task) {
 	})
 }
 
-// foundOnPrimary is like found, for the reply of the primary. A miss without a placeholder means
-// that the primary has a tombstone. Another client is deleting or copying the key, which ends soon,
-// so t waits the first time.
+// foundOnPrimary handles r, the primary's reply to the read t. A miss without a placeholder means
+// that the primary has a tombstone: another client is deleting or copying the key. That ends
+// soon, so t waits if this is its first such reply.
 func (l *rule) foundOnPrimary(t *task.Task, r *upstream.Result) {
 	if r.Reply.Kind == wire.Miss && !l.copies.Looked && !l.Hide {
 		l.copies.Looked = true
@@ -114,18 +113,18 @@ func (l *rule) foundOnPrimary(t *task.Task, r *upstream.Result) {
 // FastAnswer is the reply to a get that was sent as an ordinary exchange, without a task
 // (reader.go).
 type FastAnswer struct {
-	*upstream.Result             // nil: there was no reply. The loop of the key sets Server: see FastAnswer.arrive
+	*upstream.Result             // the server's reply; nil: no get was sent before the task. The loop of the key sets Server: see FastAnswer.arrive
 	from             string      // network and address of the server
 	Name             []byte      // the key as it was sent to the server
 	Known            stamp.Known // versions of tags that were read together with the value
 }
 
-// Resume starts a task for a read if the reply is not simply a value. The task keeps the
-// place of the read in the order of its client's commands.
+// Resume starts a task for a read that was sent without one, because its reply `fast` is not
+// simply a value. The task keeps the place of the read in the order of its client's commands.
 func (g *Guard) Resume(x *client.Exchange, share int32, rt *routing.Route, whole []byte, fast FastAnswer) {
 	t := g.NewRead(x, share, rt, whole)
 	fast.from, fast.Server = fast.Server.Target.Network+" "+fast.Server.Target.Address, nil
-	if bytes.Equal(t.Key, fast.Name) { // otherwise a reload has given the key another name at the servers, and the task reads it there
+	if bytes.Equal(t.Key, fast.Name) { // if the names differ, a reload has given the key another name at the servers, and the task reads the key there
 		t.Rule = &rule{fast: fast}
 	}
 	g.Enroll(x.Session, x, t)
@@ -140,8 +139,8 @@ func (f *FastAnswer) arrive(g *Guard) {
 	}
 }
 
-// resume continues with the reply to an ordinary exchange. If the key has moved in
-// between, it reads again.
+// resume continues a read that was sent without a task, with its reply l.fast. If the key has
+// moved since the read was sent, resume reads it again.
 func (l *rule) resume(t *task.Task) {
 	r := l.fast.Result
 	if r.Bytes != nil && (r.Server != l.server(t) || !bytes.Equal(l.fast.Name, l.name)) {
@@ -154,7 +153,7 @@ func (l *rule) resume(t *task.Task) {
 	l.found(t, r)
 }
 
-// cancelFastLease cancels the lease that an ordinary exchange was granted, if any.
+// cancelFastLease cancels the lease that a read without a task was granted, if there is one.
 func (l *rule) cancelFastLease() {
 	if r := l.fast.Result; r != nil && r.Reply.Kind != wire.NoReply {
 		if s := parseItem(&r.Reply, r.Bytes); s.HasLease() && r.Server != nil {
@@ -163,12 +162,12 @@ func (l *rule) cancelFastLease() {
 	}
 }
 
-// found handles a server's reply to a read.
+// found handles r, a server's reply to the read t.
 func (l *rule) found(t *task.Task, r *upstream.Result) {
 	l.judged(t, l.at, r, func() { l.read(t) }, func(r *upstream.Result, v stamp.Verdict) { l.judge(t, r, v) })
 }
 
-// judge handles a reply after the tags of its value were checked; v is the result of that check.
+// judge handles r, the reply to the read t. v is the verdict on the tags of its value.
 func (l *rule) judge(t *task.Task, r *upstream.Result, v stamp.Verdict) {
 	if !r.Reply.Kind.Answered() {
 		l.unanswered(t, r)
@@ -186,7 +185,7 @@ func (l *rule) judge(t *task.Task, r *upstream.Result, v stamp.Verdict) {
 		return
 	}
 	switch {
-	case s.IsAbsent(): // the server had no memory for a placeholder, so it stored none
+	case s.IsAbsent(): // the read has found no item and created no placeholder, because the server had no memory for one
 		l.miss(t, missed{})
 	case s.IsTombstone():
 		l.late(t, r, &s)
@@ -209,26 +208,26 @@ func (l *rule) judge(t *task.Task, r *upstream.Result, v stamp.Verdict) {
 	}
 }
 
-// isOld reports whether a value has to be rebuilt, so that only clients that accept an
-// old value may get it.
+// isOld reports whether the item s has an old value: the value is deleted, or has expired while
+// another client rebuilds it. Only clients that accept an old value may get it.
 func (l *rule) isOld(s *Item) bool {
 	return s.IsInvalidated() || s.IsLeased() && s.SecondsLeft() <= int64(l.Stale/time.Second)
 }
 
-// waitsFirst reports whether gets wait for a rebuild before they get the old value.
+// waitsFirst reports whether gets wait for a rebuild before they may get the old value.
 func (l *rule) waitsFirst() bool { return l.Stale > 0 && l.Late == table.LateStale }
 
-// servesOld reports whether t gets the old value s now, while another client rebuilds
-// it.
+// servesOld reports whether t may get the old value s now, while another client rebuilds the
+// value.
 func (l *rule) servesOld(t *task.Task, s *Item) bool {
 	return l.mayServe(s) && (l.final || !l.waitsFirst()) && !mustBeFresh(t) && !l.rebuilds(t, s)
 }
 
-// spare returns how long an invalid or deleted value is kept after it may not be served
-// any more, in seconds. So a rebuild that began while it was served can still replace it.
+// spare returns how long an old value is kept after the time in which it may be served, in
+// seconds. A rebuild that began in that time can then still replace the value.
 func spare(rt *routing.RouteGuard) int64 { return int64(rt.Lease / time.Second) }
 
-// keep returns how long an invalid or deleted value is kept, in seconds.
+// keep returns how long a value is kept after its delete or its invalidation, in seconds.
 func (l *rule) keep() int64 {
 	if l.Stale == 0 {
 		return leaseSeconds(l.RouteGuard)
@@ -242,13 +241,14 @@ func (l *rule) mayServe(s *Item) bool {
 	return l.Stale > 0 && !s.IsPlaceholder() && (!s.IsInvalidated() || s.SecondsLeft() > spare(l.RouteGuard))
 }
 
-// ends reports whether the old value s, whose lease was granted, may expire before the rebuild is
-// done.
+// ends reports whether the old value s may expire before its rebuild is done. t's client has the
+// lease of s.
 func (l *rule) ends(s *Item) bool {
 	return l.Stale > 0 && l.copies == nil && !s.IsPlaceholder() && l.isGone(s) && s.SecondsLeft() < spare(l.RouteGuard)
 }
 
-// prolong keeps the old value s for its rebuild. It is not served any longer than before.
+// prolong makes the server keep the old value s until its rebuild is done. The value is not
+// served any longer than before.
 func (l *rule) prolong(t *task.Task, r *upstream.Result, s *Item) {
 	keep := spare(l.RouteGuard)
 	if !s.IsInvalidated() {
@@ -257,14 +257,14 @@ func (l *rule) prolong(t *task.Task, r *upstream.Result, s *Item) {
 	l.mark(t, r, s, keep, true)
 }
 
-// mark marks the value s of the reply r as stale, so that one client rebuilds it, and
-// keeps it for that many seconds. The lease goes to the client of t, unless another one
-// gets it first. If show is set, t may then serve the value.
+// mark marks the value s of the reply r as stale with md I, so that one client rebuilds it. The
+// server keeps the value for another `keep` seconds. The lease is granted to t's client, unless
+// another client reads first. If show is set, t may then serve the value.
 func (l *rule) mark(t *task.Task, r *upstream.Result, s *Item, keep int64, show bool) {
 	kept := t.Keep(r)
 	old := parseItem(&kept.Reply, kept.Bytes)
 	restore := func() {}
-	if tg := l.tags; tg != nil { // the versions of the tags must be read before the rebuild begins
+	if tg := l.tags; tg != nil { // the tag versions are kept, because a rebuild must use versions that were read before it began
 		known, epoch := slices.Clone(tg.known), tg.via
 		restore = func() { tg.known, tg.via = known, epoch }
 	}
@@ -300,13 +300,13 @@ func (l *rule) unanswered(t *task.Task, r *upstream.Result) {
 	t.Answer(r, nil)
 }
 
-// failed is like unanswered, for a read with a reply that can't be used.
+// failed ends the read t, because the server's reply can't be used. why is the error message.
 func (l *rule) failed(t *task.Task, why string, o stats.Outcome) {
 	l.unanswered(t, &upstream.Result{Failure: upstream.Failure{Why: why, Outcome: o}})
 }
 
-// Refused is called for a task that no handler has served. Its client may be shown a
-// miss, which Refused records.
+// Refused is called for a task that no handler has served. If its client gets a miss, Refused
+// records the miss.
 func (g *Guard) Refused(t *task.Task) {
 	l, _ := t.Rule.(*rule)
 	if l == nil || t.Route.Guard == nil {
@@ -320,15 +320,15 @@ func (g *Guard) Refused(t *task.Task) {
 	}
 }
 
-// miss answers t with a miss and records it.
+// miss records a miss and answers t with it.
 func (l *rule) miss(t *task.Task, what missed) *Miss {
 	m := l.record(t, what)
 	t.AnswerKind(task.MissKind(t))
 	return m
 }
 
-// onLease handles a reply that grants the lease. While the server of the key is in WARM, onLease
-// first reads the value from the substitute server.
+// onLease handles the reply r to the read t, which grants the lease to t's client. While the
+// server of the key is in WARM, onLease first reads the value from the substitute server.
 func (l *rule) onLease(t *task.Task, r *upstream.Result, s *Item) {
 	seen := s.Clone()
 	what := missed{s: &seen, via: r.ConnEpoch, at: r.Asked, won: true}
@@ -346,16 +346,16 @@ func (l *rule) onLease(t *task.Task, r *upstream.Result, s *Item) {
 	l.checkLease(t, what)
 }
 
-// checkLease grants the lease to t. If the connection of the later set could lead to another
-// process than the one that sent the item's cas, it first reads the item again.
+// checkLease grants the lease to t. If the later set of t's client may be sent to another server
+// process than the one that sent the item's cas, checkLease first reads the item again.
 func (l *rule) checkLease(t *task.Task, what missed) {
 	if l.copies != nil {
 		l.grantLease(t, what)
 		return
 	}
 	if c, _, _ := l.server(t).Pick(t.Asker, false); c == nil || !c.IsSameProcess(what.via) {
-		// Another loop got the reply, and the connection that will carry the set is newer. So
-		// the item is read again before the client gets its reply.
+		// Another loop got the reply, and the connection that will carry the set was opened
+		// later. So the item is read again before the client gets its reply.
 		l.inspectItem(t, func(s *Item, epoch upstream.ConnEpoch) {
 			what.won, what.via = string(s.Cas) == string(what.s.Cas), epoch
 			if what.s = s; s.IsAbsent() {
@@ -368,8 +368,8 @@ func (l *rule) checkLease(t *task.Task, what missed) {
 	l.grantLease(t, what)
 }
 
-// grantLease answers t with a miss, and records the client as the lease holder if what.won
-// is still set.
+// grantLease answers t with a miss. If what.won is set, it records that t's client is the lease
+// holder.
 func (l *rule) grantLease(t *task.Task, what missed) {
 	l.Learned.Won(l.g.Now)
 	strike := l.g.neverFilled.Won(t.Hash, l.RouteGuard, l.g.Now)
@@ -378,8 +378,8 @@ func (l *rule) grantLease(t *task.Task, what missed) {
 	}
 }
 
-// bring copies the value of the substitute server to the key's own server. There it replaces the
-// placeholder that this get has created.
+// bring handles r, the substitute server's reply to a read of t's key. It copies the value to the
+// key's own server, where it replaces the placeholder that t has created.
 func (l *rule) bring(t *task.Task, r *upstream.Result, what missed) {
 	rep := &r.Reply
 	l.View.CountWarmRead(l.First.Server, false)
@@ -397,21 +397,21 @@ func (l *rule) bring(t *task.Task, r *upstream.Result, what missed) {
 		flags += " T" + strconv.FormatInt(exptimeFor(left, l.g.Wall), 10)
 	}
 	l.ask(t, t.Meta("ms", l.name, flags, rep.Body.Of(r.Bytes)), func(r *upstream.Result) {
-		if l.answered(t, r) { // the value is stored, or the item has changed in between
+		if l.answered(t, r) { // the value is stored, or the item has changed since the read: t reads the key again in both cases
 			l.again(t, func() { l.read(t) })
 		}
 	})
 }
 
-// late handles a reply that says that another client rebuilds. t waits, or gets a
-// miss.
+// late handles the reply r, which says that another client rebuilds the item s. t then waits, or
+// gets a miss.
 func (l *rule) late(t *task.Task, r *upstream.Result, s *Item) {
 	if l.Hide {
 		l.miss(t, missed{})
 		return
 	}
 	what := missed{s: s, via: r.ConnEpoch, at: r.Asked}
-	if m := l.misses(t); l.rebuilds(t, s) { // the lease holder must not wait for its own rebuild
+	if m := l.misses(t); l.rebuilds(t, s) { // t's client is itself expected to rebuild, so it must not wait for the rebuild
 		what.won = m.Won
 		won := m.Win
 		if m = l.record(t, what); m != nil {
@@ -433,9 +433,9 @@ func (l *rule) late(t *task.Task, r *upstream.Result, s *Item) {
 	l.missLate(t, what)
 }
 
-// missLate answers t with a miss although another client rebuilds. The set of t's
-// client is bound too. It could otherwise overwrite the other client's newer value, or
-// restore it after a delete.
+// missLate answers t with a miss although another client rebuilds. The miss is recorded. So a set
+// of t's client can't overwrite a newer value of the other client, or restore a value after a
+// delete.
 func (l *rule) missLate(t *task.Task, what missed) {
 	if l.g.Ablation.Late {
 		t.AnswerKind(task.MissKind(t))
@@ -452,14 +452,14 @@ func (l *rule) rebuilds(t *task.Task, s *Item) bool {
 	return own != nil && formatCas(own.CAS) == string(s.Cas) && !scope.Shared && !scope.AfterMiss
 }
 
-// Overdue reports whether the lease holder of the item with that cas has not filled it
-// for a whole lease.
+// Overdue reports whether the lease holder of an item with this cas has not filled it for the
+// time of a lease.
 func (g *Guard) Overdue(rt *routing.RouteGuard, hash uint64, cas []byte) bool {
 	return g.winners.Overdue(rt, hash, cas, g.Now)
 }
 
-// watch cancels the lease if its holder has not filled the item for a whole lease. The
-// next get then rebuilds.
+// watch cancels the lease of the item s if the lease holder has not filled it for the time of a
+// lease. The next get then rebuilds.
 func (l *rule) watch(t *task.Task, r *upstream.Result, s *Item) {
 	g := l.g
 	if s.IsTombstone() || len(s.Cas) == 0 || g.Ablation.Watch || g.winners.New(t.Hash, s.Cas, g.Now) || !g.Overdue(l.RouteGuard, t.Hash, s.Cas) {
@@ -470,8 +470,8 @@ func (l *rule) watch(t *task.Task, r *upstream.Result, s *Item) {
 	delete(g.winners, t.Hash)
 }
 
-// token returns the function that converts a cas of the key's server to the client's
-// token.
+// token returns the function that converts a cas of the key's server to the token that the client
+// sees.
 func (l *rule) token() task.Token {
 	if l.copies != nil {
 		return l.copies.Tag
@@ -493,8 +493,8 @@ func (l *rule) serve(t *task.Task, r *upstream.Result, s *Item) {
 	}
 }
 
-// lacks reports whether t's reply is the reply to a poll, and does not have all meta flags that t
-// has requested. A poll requests f, v and c.
+// lacks reports whether the reply that t serves may lack meta flags that t has requested. The
+// reply to a poll has only f, v and c.
 func (l *rule) lacks(t *task.Task) bool {
 	if t.Req.Dialect != wire.Meta || l.own || touches(t) {
 		return false
@@ -510,8 +510,9 @@ func (l *rule) askAgain(t *task.Task) {
 	})
 }
 
-// serveOld is like serve, for an old value. The reply has no cas, so no client can store a value
-// that is derived from the old one by a cas command. A binary reply has the cas wire.NoMatch.
+// serveOld answers t with r, a reply with an old value. The reply to the client has no cas, so no
+// client can store a value that is derived from the old one by a cas command. A binary reply has
+// the cas wire.NoMatch.
 func (l *rule) serveOld(t *task.Task, r *upstream.Result, s *Item) {
 	if l.lacks(t) {
 		l.askAgain(t)

@@ -1,6 +1,7 @@
 package guard
 
-// A guarded get as an ordinary exchange. A plain hit needs nothing else.
+// This file sends a guarded get as an ordinary exchange, without a task. A plain hit needs no
+// task.
 
 import (
 	"bytes"
@@ -40,8 +41,8 @@ func Ask(g *Guard, x *client.Exchange, share int32, rt *routing.Route, c *upstre
 	return true
 }
 
-// AskFor sends the read of a key as the attempt a. The receiver of a must pass the
-// reply to a Reader.
+// AskFor sends the read of a key on c, as the attempt a. The receiver of a must pass the reply to
+// a Reader.
 func AskFor(g *Guard, x *client.Exchange, rt *routing.Route, c *upstream.Conn, a *upstream.Attempt, key []byte) {
 	hide := rt.Guard.Hide
 	if g.Blind(c) {
@@ -55,7 +56,7 @@ func AskFor(g *Guard, x *client.Exchange, rt *routing.Route, c *upstream.Conn, a
 	c.Require(a, wire.Metas)
 	g.Line = append(append(append(g.Line[:0], "mg "...), key...), " f v c"...)
 	g.Line = g.AppendFlags(g.Line, rt.Guard, x.Op == wire.Gets, hide)
-	g.Line = append(g.Line, " k\r\n"...) // k is last, after the flags that a hit needs
+	g.Line = append(g.Line, " k\r\n"...) // k is the last meta flag, because a hit needs the other flags first
 	c.Out.Append(&g.Buffers, g.Line)
 	c.Give(a, len(g.Line))
 }
@@ -66,7 +67,7 @@ func (p *Reader) exchange() *client.Exchange { return (*client.Exchange)(p) }
 
 func (p *Reader) Client() uint64 { return p.exchange().Client() }
 
-// token returns the cas that the client sees; nil for get.
+// token returns the cas that the client sees in the reply; nil for a get, which shows no cas.
 func (p *Reader) token(s *Item) []byte {
 	if p.Op == wire.Gets {
 		return s.Cas
@@ -78,16 +79,17 @@ func (p *Reader) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b [
 	return p.Judge(c, a, r, b, nil)
 }
 
-// Stamps are the tags of a value, and their versions known when the value arrives.
+// Stamps has the versions of tags that are known when a value arrives, and the tags that the
+// value must have.
 type Stamps struct {
-	Must    []stamp.Tag // a valid value has all of these
-	Known   stamp.Known // versions of these tags and others
+	Must    []stamp.Tag // tags that a valid value must have
+	Known   stamp.Known // known versions of tags, among them those in Must
 	Learned *stats.TagStats
 	flags   [10]byte // scratch space for the client flags as text
 }
 
-// Judge is like Reply, for a value that may have tags. The parameter tags is nil on routes without
-// tags.
+// Judge handles the reply r to the read of p, with the bytes b. It checks the tags of a value
+// against `tags`, which is nil on routes without tags.
 func (p *Reader) Judge(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte, tags *Stamps) (taken int) {
 	var known stamp.Known
 	whole := r.Body
@@ -116,8 +118,8 @@ func (p *Reader) Judge(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b [
 	return p.cold(c, a, &upstream.Result{Server: c.Server, Bytes: b, Reply: *r, ConnEpoch: c.EpochOf(a)}, known)
 }
 
-// found ends the outstanding miss of the client, if it may have one, because it gets a
-// value.
+// found ends the recorded miss of the client, because the client gets a value of the key. It does
+// nothing if the client has no miss.
 func (p *Reader) found(a *upstream.Attempt) {
 	if p.Session == nil || p.Session.Companion == nil || !Expects(p.Session) {
 		return
@@ -128,8 +130,9 @@ func (p *Reader) found(a *upstream.Attempt) {
 	}
 }
 
-// head returns the head of a value; nil if it has none. b may be only the beginning of the reply.
-// stands reports whether the value is valid according to the known versions of its tags.
+// head returns the header with tag versions of the value in r; nil if there is none. b may be
+// only the beginning of the reply. stands reports whether the value is valid by the versions in
+// tags.Known.
 func (tags *Stamps) head(r *wire.Reply, b []byte, s *Item) (h stamp.Head, stands bool) {
 	if string(s.Flags) != stamp.Flags {
 		return nil, len(tags.Must) == 0
@@ -153,7 +156,8 @@ func (tags *Stamps) uncover(r *wire.Reply, b []byte, s *Item) bool {
 	return true
 }
 
-// fresh reports whether a value is not old yet, although another client rebuilds it.
+// fresh reports whether the value s may be served as a hit although another client rebuilds it:
+// it has not expired, and the lease holder is not overdue.
 func (p *Reader) fresh(a *upstream.Attempt, s *Item) bool {
 	if s.HasLease() || s.IsInvalidated() || s.IsTombstone() || s.IsPlaceholder() || p.Session == nil {
 		return false
@@ -163,10 +167,11 @@ func (p *Reader) fresh(a *upstream.Attempt, s *Item) bool {
 		return false
 	}
 	key, _ := a.Named()
-	return !g.Overdue(rt.Guard, g.Loops.HashKey(key), s.Cas) // if the lease holder is overdue, a task handles the reply
+	return !g.Overdue(rt.Guard, g.Loops.HashKey(key), s.Cas) // if the lease holder is overdue, a task handles the reply, and may cancel the lease
 }
 
-// route returns the route of the attempt's key in the current routing table.
+// route returns the route of a's key in the current routing table, and the guard of the client's
+// loop.
 func (p *Reader) route(a *upstream.Attempt) (*routing.Route, *Guard) {
 	d, ok := p.Session.Handler.(connHandler)
 	if !ok {
@@ -178,7 +183,7 @@ func (p *Reader) route(a *upstream.Attempt) (*routing.Route, *Guard) {
 	return d.Fitting(g.Line), g
 }
 
-// cold handles a reply that is not simply a value.
+// cold handles the reply r to the read of p, if r is not simply a value.
 func (p *Reader) cold(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result, known stamp.Known) (taken int) {
 	x := p.exchange()
 	if x.Session == nil {
@@ -190,7 +195,7 @@ func (p *Reader) cold(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result,
 		x.Fail(a.Share, client.NoRoute, stats.Unavailable)
 		return 0
 	}
-	if rt.Strip != a.Strip { // a new routing table has given the key another name at the servers: see Resume
+	if rt.Strip != a.Strip { // a new routing table has given the key another name at the servers, so Resume reads the key again
 		p.cancelLease(c, a, r)
 	}
 	key, _ := a.Named()
@@ -214,7 +219,8 @@ func (p *Reader) cold(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result,
 	return 0
 }
 
-// cancelLease cancels the lease that was granted to a client that has gone.
+// cancelLease cancels the lease that the reply r grants, because the client gets no value or miss
+// from this reply.
 func (p *Reader) cancelLease(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result) {
 	if !r.Reply.Kind.Answered() {
 		return
@@ -229,8 +235,8 @@ func (p *Reader) Done(c *upstream.Conn, a *upstream.Attempt) {
 	p.exchange().Done(c, a)
 }
 
-// end removes the read from those that later commands of the client wait for. A task that
-// continues the read keeps its place.
+// end records that the read of p has ended, so that later commands of the client need not wait
+// for it. A task that continues the read keeps its place in the order of these commands.
 func (p *Reader) end(a *upstream.Attempt) {
 	if s := p.Session; s != nil && !a.TakenOver && !a.ReadEnded {
 		a.ReadEnded = true
@@ -251,12 +257,12 @@ func (p *Reader) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failur
 	x.FinishOne()
 }
 
-// Streams reports whether a value is large and its reply has none of the flags W, Z
-// and X, so that it is streamed.
+// Streams reports whether the value in r is streamed to the client: it is large, and the reply
+// has none of the flags W, Z and X.
 func (p *Reader) Streams(r *wire.Reply, b []byte) bool { return p.Flows(r, b, nil) }
 
-// Flows is like Streams, for a value with tags. An invalid value is not streamed, because a task
-// may serve it during its rebuild.
+// Flows reports whether the value in r is streamed to the client, like Streams, but also checks
+// tags. An invalid value is not streamed, because a task may serve it during its rebuild.
 func (p *Reader) Flows(r *wire.Reply, b []byte, tags *Stamps) (stands bool) {
 	if isTombstoneReply(r) || !p.exchange().Streams(r, b) {
 		return false
@@ -273,14 +279,15 @@ func (p *Reader) Begin(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b [
 	return p.Open(c, a, r, b, nil)
 }
 
-// Open is like Begin, for a value for which Flows has returned true.
+// Open starts to stream a value to the client, after Flows has returned true for it. tags is nil
+// on routes without tags.
 func (p *Reader) Open(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte, tags *Stamps) (taken int) {
 	s := parseItem(r, b)
 	if tags != nil {
 		tags.uncover(r, b, &s)
 	}
 	p.found(a)
-	p.end(a) // the server has executed the read, and the rest of the value may take longer than the deadline of a command that waits for it
+	p.end(a) // the server has executed the read, so later commands of the client need not wait for the rest of the value
 	p.exchange().BeginValue(c, a, r, b, s.ClientFlags(), p.token(&s))
 	return 0
 }

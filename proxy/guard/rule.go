@@ -1,6 +1,7 @@
 package guard
 
-// The state of one command on a guarded key, and what all commands share.
+// This file has the state of one command on a guarded key, and the functions that all commands
+// share.
 
 import (
 	"math"
@@ -27,9 +28,9 @@ type rule struct {
 	since     int64  // when the command arrived, on the loop's clock
 	followers uint64 // value of clientState.followers when the command arrived
 	many      bool   // the command is one key of a request with several keys
-	quiet     bool   // the client sends its next request without waiting for this reply
+	quiet     bool   // the client does not wait for the reply before it sends its next request
 
-	at   int    // where the command is sent: 0 First, 1 Interim (the substitute server)
+	at   int    // the server that gets the command; 0: First, the key's own server or, while that is out, its substitute; 1: Interim, the substitute during a rejoin
 	name []byte // name of the key on the server that `at` selects
 
 	fast FastAnswer
@@ -38,15 +39,15 @@ type rule struct {
 	tags   *tagged       // nil: the route has no tags
 	copies *replicaReply // nil: the key has one replica only
 
-	then     []func(r *upstream.Result) // callbacks of the commands sent, by their number; nil: the reply is ignored
+	then     []func(r *upstream.Result) // functions that handle the replies to the requests of this command, by the number of the request; nil: the reply is ignored
 	tries    int
-	own      bool // the last reply belongs to a read with the client's own meta flags, not to a poll
-	sealed   bool // the stored value must not be refreshed early: see storedTTL
+	own      bool // the last reply is the reply to this command's own read, with the meta flags of its client, and not the reply to a poll
+	sealed   bool // no client may refresh the stored value before it expires: see storedTTL
 	wrote    bool // a server has stored a value of this command; if the command fails, it must remove that value
-	final    bool // the wait is over, so an old value is served now
-	outdated bool // the value served is an old one
+	final    bool // the get has waited for a rebuild already, so it may get an old value now
+	outdated bool // the value that the client gets is an old one
 
-	bound *boundSet // the set that was sent with the cas of a miss; nil: none
+	bound *boundSet // a set of this command that was sent with the cas that an earlier miss has seen; nil: none
 }
 
 // maxTries is how often a command starts again because the item has changed in
@@ -60,7 +61,7 @@ func (l *rule) server(t *task.Task) *upstream.Server {
 	return t.Route.Server(l.Place(l.at).Server)
 }
 
-// ask sends line to the server of the key. The function `then` gets the reply.
+// ask sends the request `line` to the server of the key. The function `then` gets the reply.
 func (l *rule) ask(t *task.Task, line []byte, then func(r *upstream.Result)) {
 	l.askAt(t, l.at, line, then)
 }
@@ -74,7 +75,7 @@ func (l *rule) askAt(t *task.Task, at int, line []byte, then func(r *upstream.Re
 	t.Ask(len(l.then)-1, t.Route.Server(l.Place(at).Server), line)
 }
 
-// step runs line as a step of t, which package replication carries out.
+// step sends the request `line` of t through package replication. The function `then` gets the reply.
 func (l *rule) step(t *task.Task, line []byte, then func(r *upstream.Result)) {
 	t.Step(line, func(r *upstream.Result, token task.Token) {
 		heard := *r
@@ -105,7 +106,8 @@ func (l *rule) Begin(t *task.Task) {
 	}
 }
 
-// deleteAt deletes the key at one of its two servers, while it moves between them.
+// deleteAt deletes the key at the server that `at` selects (see rule.at), while the key moves
+// between its two servers.
 func (l *rule) deleteAt(t *task.Task, at int, then func()) {
 	l.askAt(t, at, t.Meta("md", l.Keys[at], "", nil), func(r *upstream.Result) {
 		if !r.Reply.Kind.Answered() {
@@ -116,7 +118,7 @@ func (l *rule) deleteAt(t *task.Task, at int, then func()) {
 	})
 }
 
-// broken ends a write that at least one server has not done.
+// broken ends a write with the error r, because a server has not executed a request of the write.
 func (l *rule) broken(t *task.Task, r *upstream.Result) {
 	l.release(Failed, 0, upstream.ConnEpoch{})
 	l.undo(t)
@@ -130,8 +132,8 @@ func (l *rule) undo(t *task.Task) {
 	}
 }
 
-// end calls f, which answers a write. Before that, if the key's own server is rejoining, end
-// deletes the older item on the other server. It also checks that all instances see the write.
+// end calls f, which answers a write. Before that, if the key's own server is in RETURN, end
+// deletes the older item on that server. It also checks that all instances see the write.
 func (l *rule) end(t *task.Task, f func()) {
 	l.g.wake(t)
 	safely := func() {
@@ -151,8 +153,8 @@ func (l *rule) end(t *task.Task, f func()) {
 
 func (l *rule) say(t *task.Task, k wire.Kind) { l.end(t, func() { t.AnswerKind(k) }) }
 
-// answered reports whether r is a reply to a command of the guard, and not an error.
-// If it returns false, it has ended t.
+// answered reports whether r is a server's reply and not an error. If r is an error, answered
+// ends t.
 func (l *rule) answered(t *task.Task, r *upstream.Result) bool {
 	if r.Reply.Kind.Answered() {
 		return true
@@ -200,8 +202,8 @@ func (l *rule) isGone(s *Item) bool {
 	return s.IsMiss() || hasExpired(l.RouteGuard, s.SecondsLeft())
 }
 
-// hasExpired reports whether a value whose item lives for that many more seconds has expired
-// for clients.
+// hasExpired reports whether a value has expired for clients, if its server keeps it for another
+// `left` seconds.
 func hasExpired(rt *routing.RouteGuard, left int64) bool {
 	return rt.Stale > 0 && left <= int64(rt.Stale/time.Second)
 }
@@ -222,26 +224,26 @@ func (l *rule) again(t *task.Task, f func()) {
 	f()
 }
 
-// cancelLease cancels the lease of s, so that the next get rebuilds. A value that is neither
-// deleted nor expired stays unchanged.
+// cancelLease cancels the lease of the item s on the server `at`, so that the next get rebuilds.
+// A value that is neither deleted nor expired stays unchanged.
 func (g *Guard) cancelLease(rt *routing.RouteGuard, at itemPlace, s *Item, epoch upstream.ConnEpoch) {
 	if s.IsPlaceholder() || s.IsInvalidated() || hasExpired(rt, s.SecondsLeft()) {
 		keep := int64(0)
-		if rt.Stale > 0 && !s.IsInvalidated() && s.SecondsLeft() < math.MaxInt64 { // the value is kept until it expires, and longer for a rebuild
+		if rt.Stale > 0 && !s.IsInvalidated() && s.SecondsLeft() < math.MaxInt64 { // an expired value is kept as long as it may be served, and for the spare time of a rebuild
 			keep = s.SecondsLeft() + spare(rt)
 		}
 		g.cancelLeaseAt(at, string(s.Cas), epoch, s.IsPlaceholder(), keep)
 	}
 }
 
-// cancelLeaseAt cancels a lease, so that the next get rebuilds. It removes a placeholder,
-// or marks another item as stale, but only if the item still has that cas. If keep is
-// not 0, the stale item is kept for that many seconds.
+// cancelLeaseAt cancels a lease, so that the next get rebuilds. It removes a placeholder (if stub
+// is set), or marks another item as stale. It does so only if the item still has the given cas.
+// If keep is not 0, the stale item is kept for that many seconds.
 func (g *Guard) cancelLeaseAt(at itemPlace, cas string, epoch upstream.ConnEpoch, stub bool, keep int64) {
 	if cas == "" || cas == "0" {
 		return
 	}
-	if at.Copied { // the item is removed: other replicas still have the value, and would serve a stale one as fresh
+	if at.Copied { // the item is removed: if it were only marked as stale, other replicas would still serve it as fresh
 		n, _ := strconv.ParseUint(cas, 10, 64)
 		cas, stub = strconv.FormatUint(n^at.Seal, 10), true
 	}
@@ -250,20 +252,20 @@ func (g *Guard) cancelLeaseAt(at itemPlace, cas string, epoch upstream.ConnEpoch
 	}
 }
 
-// ownTimeouts are the timeouts of the guard's own commands. The guard ignores their
+// ownTimeouts are the timeouts of requests that the guard sends for itself. It ignores their
 // replies.
 var ownTimeouts = table.Timeouts{Connect: time.Second, Request: time.Second, Deadline: time.Second, Total: time.Second}
 
-// CancelLease cancels, on c, the lease that a read of key was granted after its client
-// had gone.
+// CancelLease cancels a lease by a request on c. The lease was granted to a read of key, after
+// the client of this read had closed its connection.
 func CancelLease(c *upstream.Conn, key string, s *Item) {
 	if s.HasLease() && string(s.Cas) != "0" && (s.IsPlaceholder() || s.IsInvalidated()) {
 		cancelLeaseOn(c, key, string(s.Cas), s.IsPlaceholder(), 0)
 	}
 }
 
-// cancelLeaseOn sends the delete of a placeholder, or marks the item as stale with md I,
-// if it still has that cas.
+// cancelLeaseOn sends the delete of a placeholder (if stub is set), or md I, which marks an item
+// as stale. The server executes it only if the item still has the given cas.
 func cancelLeaseOn(c *upstream.Conn, key, cas string, stub bool, keep int64) {
 	flags := " C" + cas
 	if !stub {
@@ -275,13 +277,13 @@ func cancelLeaseOn(c *upstream.Conn, key, cas string, stub bool, keep int64) {
 	c.Server.Loop().Ask(c, ignored{}, 0, &ownTimeouts, []byte(plainLine("md ", key, flags)), true)
 }
 
-// ignored is the receiver of the replies to the guard's own commands. It ignores them.
+// ignored receives the replies to requests that the guard sends for itself, and ignores them.
 type ignored struct{}
 
 func (ignored) Client() uint64                     { return 0 }
 func (ignored) Answered(_ int, _ *upstream.Result) {}
 
-// appendToLine returns an edit that adds flags to the request line.
+// appendToLine returns the edit that appends meta flags to the first line of t's request.
 func appendToLine(t *task.Task, flags string) task.Edit {
 	at := t.Req.Line.End
 	return task.Edit{At: wire.Span{Start: at, End: at}, With: []byte(flags)}
@@ -315,7 +317,7 @@ func (l *rule) rewrite(t *task.Task) {
 		longer(t.Req.Exptime)
 	}
 	if counts && t.Req.Dialect == wire.Meta {
-		made, _ := wire.FlagArg(t.Raw, t.Req.MetaFlags, 'N') // the time to live if the command creates the item
+		made, _ := wire.FlagArg(t.Raw, t.Req.MetaFlags, 'N') // N sets the time to live if the command creates the item
 		longer(made)
 	}
 	t.Rewrite(edits...)

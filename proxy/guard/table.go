@@ -1,6 +1,6 @@
 package guard
 
-// All misses of a loop.
+// This file has missTable: all recorded misses of a loop.
 
 import (
 	"slices"
@@ -13,26 +13,26 @@ import (
 
 // missTable has the misses of one loop.
 //
-// A client can have most of the entries. So every method except DropClient visits a bounded
-// number of entries, and DropClient visits as many as its caller wants.
+// A client can have most of the entries. So every method except DropClient processes a limited
+// number of entries. The caller of DropClient sets the limit.
 type missTable struct {
 	misses         map[key]*Miss
 	clients        map[*missClient]owned
-	oldest, newest *Miss          // ends of the list of the entries that are not Busy
-	wins           []*leaseRecord // leases in the order in which they were granted; some of them may have ended
-	visits         int            // entries that drop and DropClient have visited, for tests
+	oldest, newest *Miss          // ends of the list of the Miss records that are not Busy
+	wins           []*leaseRecord // granted leases, the oldest first; some of them may have ended
+	visits         int            // number of Miss records that drop and DropClient have processed, for leavePiece and for tests
 }
 
-// owned is the list of a client's misses, in the order in which they were recorded.
+// owned is the list of a client's Miss records, in the order in which they were created.
 type owned struct{ first, last *Miss }
 
-// agePiece limits how many entries, and how many leases, one call of age ends. A new
-// miss adds at most one of each, so those that are due become fewer.
+// agePiece is how many Miss records, and how many leases, one call of age ends at most. Each call
+// of Record adds at most one of each, so records and leases that are due do not pile up.
 const agePiece = 32
 
-// key identifies the misses of one key in one scope.
+// key identifies the Miss record of one key in one Scope.
 type key struct {
-	scope uint64 // number of the connection; 0: the process
+	scope uint64 // number of the client connection; 0: the misses of the key belong to the whole process
 	name  string
 }
 
@@ -48,35 +48,36 @@ func newMissTable() *missTable {
 	return &missTable{misses: map[key]*Miss{}, clients: map[*missClient]owned{}}
 }
 
-// Find returns the misses of a key in the scope of a client, or nil.
+// Find returns the Miss record of the key `name` in the scope of the client c, or nil.
 func (t *missTable) Find(s Scope, c *missClient, name string) *Miss {
 	return t.misses[keyOf(s, c, name)]
 }
 
-// Seen describes a new miss.
+// Seen describes a miss that a client gets, and the item that its get has found.
 type Seen struct {
 	missOrigin
-	CAS       uint64 // 0: unknown
+	CAS       uint64 // cas of the item that the get has found; 0: unknown
 	Gone, Won bool
 	Hash      uint64
 	Route     *routing.RouteGuard
 	Now       int64
 }
 
-// event returns the Missed event of s.
+// event returns the Event for the miss s, with the kind Missed.
 func (s *Seen) event() Event {
 	ev := At(s.Route, s.Now)
 	ev.Kind, ev.CAS, ev.Gone, ev.Won = Missed, s.CAS, s.Gone, s.Won
 	return ev
 }
 
-// At returns an event without a kind. It happens on the route rt, at the time `now`.
+// At returns an Event without a kind: it has the time `now`, and the lease times of the route rt.
 func At(rt *routing.RouteGuard, now int64) Event {
 	return Event{Now: now, Lease: int64(rt.Learned.Lease(rt.Lease)), LeaseMax: int64(rt.LeaseMax)}
 }
 
-// Record records a miss. The parameter `most` is the maximum number of entries; if
-// there are more, it drops the oldest ones. It returns nil if the scope is Pooled.
+// Record records a miss that a client gets, and returns the Miss record of the key. The parameter
+// `most` is the maximum number of records; if there are more, it drops the oldest ones. It
+// returns nil if the scope is Pooled.
 func (t *missTable) Record(s Scope, c *missClient, name string, seen Seen, most int) *Miss {
 	if s.Pooled {
 		return nil
@@ -109,7 +110,8 @@ func (t *missTable) Record(s Scope, c *missClient, name string, seen Seen, most 
 	m.Win = nil
 	t.relink(m)
 	t.age(seen.Now)
-	// A reload may have made the table smaller by many entries.
+	// Only agePiece records are dropped at a time, because a reload may have lowered the maximum
+	// by much.
 	for over := min(len(t.misses)-most, agePiece); over > 0 && t.oldest != nil && t.oldest != m; over-- {
 		t.oldest.Route.Learned.Count(stats.GuardForgotten)
 		t.drop(t.oldest)
@@ -117,14 +119,14 @@ func (t *missTable) Record(s Scope, c *missClient, name string, seen Seen, most 
 	return m
 }
 
-// Won records that the client with the newest miss of the key is the lease holder.
+// Won records that the client with the newest miss of m is the lease holder of the key.
 func (t *missTable) Won(m *Miss, strike bool, now int64) {
 	m.Win = &leaseRecord{Strike: strike, at: now, route: m.Route}
 	t.wins = append(t.wins, m.Win)
 }
 
-// Apply lets Decide handle an event of m's key. It drops m if no client's miss of the key is
-// outstanding any more.
+// Apply applies the event ev to m, by Decide. It removes m from the table if m has no miss
+// without a set, and no set in flight.
 func (t *missTable) Apply(s Scope, m *Miss, ev Event) (act Act, cas uint64) {
 	m.KeyMisses, act, cas = Decide(s, m.KeyMisses, ev)
 	switch {
@@ -136,27 +138,28 @@ func (t *missTable) Apply(s Scope, m *Miss, ev Event) (act Act, cas uint64) {
 	return act, cas
 }
 
-// Await queues a set until the set that is in flight is done.
+// Await queues f, which sends a set of the key, until the set that is in flight is done.
 func (m *Miss) Await(f func()) { m.waiting = append(m.waiting, f) }
 
-// boundSet is a set that was sent with the cas of a miss.
+// boundSet is a set that is sent with the cas of the item that an earlier miss has seen. The
+// server stores the set only if the item still has that cas.
 type boundSet struct {
 	*Miss
 	missOrigin
 	CAS  uint64
-	Wins bool // the client is the lease holder
+	Wins bool // the client of the set is the lease holder
 }
 
 // Bind returns the set to send after Decide has returned Bind. The server stores the set only if
 // the item still has the given cas.
 func (m *Miss) Bind(cas uint64) *boundSet { return &boundSet{m, m.missOrigin, cas, m.Won} }
 
-// Done ends the set b after its reply. The parameter epoch is the connection epoch of the reply. It
-// returns the sets that have waited for this one.
+// Done ends the set b after its reply, which arrived on a connection with the given epoch. It
+// returns the functions that send the sets that have waited for b.
 func (t *missTable) Done(s Scope, b *boundSet, ev Event, epoch upstream.ConnEpoch) (waiting []func()) {
 	m := b.Miss
 	ev.Kind, ev.Bound = SetDone, b.CAS
-	if !m.missOrigin.same(&b.missOrigin) { // another item may have the same cas
+	if !m.missOrigin.same(&b.missOrigin) { // the newest miss has seen an item of another server process, where another item may have the same cas
 		ev.Bound = ^uint64(0)
 	}
 	before := m.CAS
@@ -176,8 +179,8 @@ func (t *missTable) Done(s Scope, b *boundSet, ev Event, epoch upstream.ConnEpoc
 	return waiting
 }
 
-// relink makes m the newest, unless it is Busy: a Busy entry is needed when its set is
-// done, so it is not in the list.
+// relink makes m the newest in the list of the Miss records that are not Busy. A Busy record is
+// not in the list, because it is needed when its set is done.
 func (t *missTable) relink(m *Miss) {
 	t.unlink(m)
 	if m.Busy {
@@ -191,7 +194,7 @@ func (t *missTable) relink(m *Miss) {
 	t.newest, m.listed = m, true
 }
 
-// unlink removes m from the list, if it is in it.
+// unlink removes m from the list of the Miss records that are not Busy, if it is in this list.
 func (t *missTable) unlink(m *Miss) {
 	if !m.listed {
 		return
@@ -209,7 +212,7 @@ func (t *missTable) unlink(m *Miss) {
 	m.older, m.next, m.listed = nil, nil, false
 }
 
-// own adds m to the misses of the client c.
+// own adds m to the list of the Miss records of the client c.
 func (t *missTable) own(m *Miss, c *missClient) {
 	m.Client, m.owned = c, true
 	list := t.clients[c]
@@ -222,7 +225,7 @@ func (t *missTable) own(m *Miss, c *missClient) {
 	t.clients[c] = list
 }
 
-// disown removes m from the misses of its client, if it is one of them.
+// disown removes m from the list of the Miss records of its client, if it is in such a list.
 func (t *missTable) disown(m *Miss) {
 	if !m.owned {
 		return
@@ -245,7 +248,7 @@ func (t *missTable) disown(m *Miss) {
 	}
 }
 
-// drop removes m.
+// drop removes the Miss record m from the table.
 func (t *missTable) drop(m *Miss) {
 	if t.misses[m.key] != m {
 		return
@@ -260,8 +263,8 @@ func (t *missTable) drop(m *Miss) {
 	m.Route.Learned.Misses.Add(-1)
 }
 
-// age drops misses that are older than lease_max, and ends leases without a set after
-// their lease time. Decide disregards a miss that is too old, so age may drop it late.
+// age drops Miss records that are older than lease_max, and ends leases without a set after their
+// lease time. Decide disregards a miss that is too old, so age may drop it late.
 func (t *missTable) age(now int64) {
 	for range agePiece {
 		m := t.oldest
@@ -285,10 +288,10 @@ func (t *missTable) age(now int64) {
 	}
 }
 
-// DropClient drops misses of a client that has gone, and returns them. It visits at most `most`
-// misses; more reports that it must be called again, for the others. It keeps a miss if a set of
-// the key is in flight, or is pending because its hash is in the parameter `sets`, which is sorted.
-// If that set does not end the miss, the miss ends after lease_max.
+// DropClient drops Miss records of a client with a closed connection, and returns them. It
+// processes at most `most` records; more reports whether there are others. It keeps a record if a
+// set of the key is in flight, or if the hash of the key is in the sorted parameter `sets`. A
+// record that is kept ends with its set, or after lease_max.
 func (t *missTable) DropClient(c *missClient, sets []uint64, most int) (list []*Miss, more bool) {
 	for range most {
 		m := t.clients[c].first

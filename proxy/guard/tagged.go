@@ -1,8 +1,8 @@
 package guard
 
-// Values with tags: the additional steps of a rule on routes with tags. The versions
-// of a key's tags are requested before the key itself, in the same write. So they are
-// known when the reply for the key arrives, and the value can be checked at once.
+// This file has the additional steps of commands on routes with tags. The versions of a key's
+// tags are requested before the key itself, in the same write. So they are known when the reply
+// for the key arrives, and the value can be checked at once.
 
 import (
 	"bytes"
@@ -24,27 +24,27 @@ import (
 type tagged struct {
 	*routing.RouteTags
 	always []stamp.Tag // tags that the route's patterns assign to the key
-	named  []stamp.Tag // more tags, named by the client
-	also   []stamp.Tag // more tags, of the key's last value
+	named  []stamp.Tag // tags that the client has named for the value that it stores
+	also   []stamp.Tag // tags that the key's last value had, so that the next read requests their versions too
 
 	known   stamp.Known        // versions of the tags that were requested
-	via     upstream.ConnEpoch // connection epoch of all versions in known
-	trouble *upstream.Result   // failed request for a version; nil: none failed
+	via     upstream.ConnEpoch // epoch of the connection on which all versions in known have arrived
+	trouble *upstream.Result   // reply to a request for a version that has failed; nil: none has failed
 
-	changed bool // a version has changed between the miss and the set that answers it
+	changed bool // a tag's version has changed between a miss of the client and the set that follows the miss
 
 	c0   uint64 // cas that the client's cas command compares; 0: t is not a cas
-	head []byte // head of the value to store, or of the value that a look has found; nil: no tags
-	body []byte // value that a look has found, without its head
+	head []byte // header of the value to store, or of the value that a look has found; nil: no tags
+	body []byte // the value that a look has found, without its header
 }
 
-// Tag tells the rule of t which tags its client has named. It must be called after
-// Enroll, and before t is admitted.
+// Tag records which tags t's client has named for the value in its request. It must be called
+// after Enroll, and before t is admitted.
 func Tag(t *task.Task, named []stamp.Tag) {
 	t.Rule.(*rule).named = slices.Clone(named)
 }
 
-// tag sets up the tags of t's key that are known before any request is sent.
+// tag records which tags of t's key are known before any request is sent.
 func (l *rule) tag(t *task.Task) {
 	if l.tags = nil; t.Route.Tags == nil {
 		return
@@ -58,7 +58,7 @@ func (l *rule) tag(t *task.Task) {
 	l.tags = tg
 }
 
-// mine returns the tags that the value in t's request gets.
+// mine returns the tags that the value in t's request gets when it is stored.
 func (tg *tagged) mine() []stamp.Tag {
 	list := slices.Clip(tg.always)
 	for _, tag := range tg.named {
@@ -67,8 +67,9 @@ func (tg *tagged) mine() []stamp.Tag {
 	return list
 }
 
-// renamed returns the number that a server adds to the names of its keys, and so to its
-// tags; 0: none. The parameter `at` selects the server, as rule.at does.
+// renamed returns the number that is part of the names of all keys and tags on a server that has
+// rejected a flush; 0: the names are unchanged. The parameter `at` selects the server: see
+// rule.at.
 func (l *rule) renamed(at int) uint64 {
 	if l.View == nil {
 		return 0
@@ -76,7 +77,7 @@ func (l *rule) renamed(at int) uint64 {
 	return uint64(l.View.Renamed(l.Place(at).Server))
 }
 
-// askVersion requests the version of a tag, or of a bucket of tags. It creates the
+// askVersion requests the version of a tag, or of a bucket of tags. The server creates the
 // version if there is none.
 func (l *rule) askVersion(t *task.Task, at int, key []byte, then func(cas uint64, r *upstream.Result)) {
 	line := append([]byte("mg "), divert.AppendKey(nil, l.renamed(at), key)...)
@@ -93,7 +94,8 @@ func (l *rule) askVersion(t *task.Task, at int, key []byte, then func(cas uint64
 	})
 }
 
-// askKnown requests the version of a tag and adds it to known.
+// askKnown requests the version of a tag, adds it to l.tags.known, and then calls the function
+// `then`.
 func (l *rule) askKnown(t *task.Task, at int, tag stamp.Tag, then func()) {
 	tg := l.tags
 	l.askVersion(t, at, tag.AppendKey(nil), func(cas uint64, r *upstream.Result) {
@@ -110,8 +112,9 @@ func (l *rule) askKnown(t *task.Task, at int, tag stamp.Tag, then func()) {
 	})
 }
 
-// oneProcess reports whether two replies were sent by the same process of the server that `at`
-// selects. The replies may have arrived on connections of different loops.
+// oneProcess reports whether two replies with the connection epochs v and w were sent by the same
+// process of the server that `at` selects. They may have arrived on connections of different
+// loops.
 func (l *rule) oneProcess(t *task.Task, at int, v, w upstream.ConnEpoch) bool {
 	if v.Same(w) {
 		return true
@@ -120,8 +123,8 @@ func (l *rule) oneProcess(t *task.Task, at int, v, w upstream.ConnEpoch) bool {
 	return c != nil && c.IsSameProcess(v) && c.IsSameProcess(w)
 }
 
-// inspect sends line, a read of the key's item, to the server that `at` selects. It requests the
-// versions of the tags first, so that judged can check the value.
+// inspect sends line, a read of the key's item, to the server that `at` selects. Before this read
+// it requests the versions of the key's tags, so that judged can check the value.
 func (l *rule) inspect(t *task.Task, at int, line []byte, then func(r *upstream.Result)) {
 	if tg := l.tags; tg != nil {
 		tg.known, tg.trouble = nil, nil
@@ -136,14 +139,14 @@ func (l *rule) inspect(t *task.Task, at int, line []byte, then func(r *upstream.
 	l.askAt(t, at, line, then)
 }
 
-// unreadable is the verdict on a value if its head can't be parsed.
+// unreadable is the verdict on a value if its header can't be parsed.
 const unreadable = stamp.Unknown
 
-// judged calls the function `then` with the verdict on the value that a read has found,
-// and with the reply without the head. If the versions of some tags are missing, or are
-// older than the value, it requests these first. So a value is invalid only if a
-// version differs that was read after the value, or one that is newer than the value's.
-// If the server has restarted in between, judged calls the function `again`, which
+// judged checks the tags of the value in r, the reply to a read. It calls the function `then`
+// with the verdict, and with the reply without the header. If the versions of some tags are
+// unknown, or are older than the value, judged requests these versions first. So a value is
+// invalid only if a version differs that was read after the value, or that is newer than the
+// value's. If the server has restarted in between, judged calls the function `again`, which
 // repeats the read.
 func (l *rule) judged(t *task.Task, at int, r *upstream.Result, again func(), then func(r *upstream.Result, v stamp.Verdict)) {
 	tg, rep := l.tags, &r.Reply
@@ -168,7 +171,7 @@ func (l *rule) judged(t *task.Task, at int, r *upstream.Result, again func(), th
 		return
 	case string(s.Flags) != stamp.Flags:
 		v := stamp.Stands
-		if len(tg.always) > 0 && !tg.Read { // stored by a client that does not use tags
+		if len(tg.always) > 0 && !tg.Read { // the value was stored by a client that does not use tags, although the key must have some
 			tg.Learned.Count(stats.TagInvalid)
 			v = stamp.Fallen
 		}
@@ -208,7 +211,7 @@ func (l *rule) judged(t *task.Task, at int, r *upstream.Result, again func(), th
 			return
 		}
 		v := tg.known.Judge(h)
-		if v == stamp.Unknown { // the version was assigned by another process of the server
+		if v == stamp.Unknown { // the version in the header was assigned by another process of the server
 			v = stamp.Fallen
 		}
 		tg.count(h, &v)
@@ -224,8 +227,8 @@ func (l *rule) judged(t *task.Task, at int, r *upstream.Result, again func(), th
 	done()
 }
 
-// count counts a value with the head h. The value is valid only if it also has all the
-// tags that the route's patterns assign to its key.
+// count changes the verdict *v to invalid if the value with the header h lacks a tag that the
+// route's patterns assign to its key. It then counts the verdict for the statistics.
 func (tg *tagged) count(h stamp.Head, v *stamp.Verdict) {
 	if *v == stamp.Stands && !h.HasAll(tg.always) {
 		*v = stamp.Fallen
@@ -237,8 +240,8 @@ func (tg *tagged) count(h stamp.Head, v *stamp.Verdict) {
 	}
 }
 
-// remember records the tags of a value that are not assigned by patterns, so that the
-// next read requests their versions too.
+// remember records the tags of t's key that its value has and that no pattern of the route
+// assigns. The next read requests the versions of these tags too.
 func (tg *tagged) remember(t *task.Task, h stamp.Head) {
 	var tags []stamp.Tag
 	for i := range h.Len() {
@@ -249,7 +252,7 @@ func (tg *tagged) remember(t *task.Task, h stamp.Head) {
 	tg.Learned.Remember(t.Hash, tags, t.Loop.Clients.Limits.TagKeys)
 }
 
-// without returns the reply r as if its value had no head h.
+// without returns the reply r without the header h of its value.
 func (tg *tagged) without(r *upstream.Result, h stamp.Head) *upstream.Result {
 	tg.head, tg.body = bytes.Clone(h), bytes.Clone(r.Reply.Body.Of(r.Bytes)[len(h):])
 	bare := *r
@@ -257,8 +260,8 @@ func (tg *tagged) without(r *upstream.Result, h stamp.Head) *upstream.Result {
 	return &bare
 }
 
-// fallen handles the reply r, whose value is invalid because a tag has changed. It marks the value
-// as stale, as a delete does, so that one client rebuilds it.
+// fallen handles the reply r if its value is invalid, because a tag has changed. It marks the
+// value as stale, as a delete does, so that one client rebuilds it.
 func (l *rule) fallen(t *task.Task, r *upstream.Result, s *Item, v stamp.Verdict) {
 	if l.Hide {
 		l.miss(t, missed{})
@@ -271,7 +274,7 @@ func (l *rule) fallen(t *task.Task, r *upstream.Result, s *Item, v stamp.Verdict
 // with tags are not copied between servers, because their versions do not match those of another
 // server. So lent cancels the lease.
 func (l *rule) lent(t *task.Task, what missed) {
-	known, epoch := l.tags.known, l.tags.via // the tag versions and the connection epoch of the key's own server, on which the client will store; the reads below overwrite them
+	known, epoch := l.tags.known, l.tags.via // the tag versions and the connection epoch of the key's own server are kept, because a rebuild is stored there; the reads below overwrite them
 	rebuild := func() {
 		l.tags.known, l.tags.via = known, epoch
 		l.checkLease(t, what)
@@ -293,18 +296,18 @@ func (l *rule) lent(t *task.Task, what missed) {
 				return
 			}
 			l.g.cancelLease(l.RouteGuard, l.here(t), what.s, what.via)
-			s.Cas = nil // it has no meaning on the key's own server
+			s.Cas = nil // the cas of the substitute server has no meaning on the key's own server
 			l.show(t, r, &s, nil)
 		})
 	})
 }
 
-// retouch sets the time to live that the client asks for, after a read has found a value, and
-// serves what it then finds. If another client has deleted the value in between, retouch reads the
-// key again.
+// retouch reads the key again, and sets the time to live that t's client requests. It serves the
+// value that this second read finds. If another client has deleted the value in between, retouch
+// starts t again.
 func (l *rule) retouch(t *task.Task, tag task.Token) {
 	flags := l.more(t, nil)
-	if l.copies != nil && t.Op != wire.Gats && !t.Req.Letters.Has('c') { // package replication serves reads that request a cas differently, so c is sent only if the client has requested it
+	if l.copies != nil && t.Op != wire.Gats && !t.Req.Letters.Has('c') { // c is sent only if the client has requested it, because package replication serves reads with a cas differently
 		flags = strings.Replace(flags, " c", "", 1)
 	}
 	line := t.WithKey(l.name, appendToLine(t, flags))
@@ -326,7 +329,7 @@ func (l *rule) retouch(t *task.Task, tag task.Token) {
 				l.show(t, r, &s, tag)
 				return
 			}
-			if s.HasLease() && s.IsInvalidated() && l.copies == nil && !l.Hide { // the next read is granted the lease, and the old value is served no longer than before
+			if s.HasLease() && s.IsInvalidated() && l.copies == nil && !l.Hide { // this read has used up the lease of a deleted item, so md I makes the next read the lease holder
 				l.ask(t, t.Meta("md", l.name, " I C"+string(s.Cas)+" T"+strconv.FormatInt(l.keep(), 10), nil), func(*upstream.Result) {})
 			}
 			l.again(t, again)
@@ -334,17 +337,18 @@ func (l *rule) retouch(t *task.Task, tag task.Token) {
 	})
 }
 
-// stamp creates the head of the value that t stores. It calls then with false if a tag
-// may have changed since the miss that the value answers.
+// stamp creates the header of the value that t stores, and calls then(true). It calls then(false)
+// if a tag may have changed since the miss that t follows.
 //
-// With the versions that were read at that miss, the value is never valid if a tag has
-// changed since. Whether one has is asked in the same write as the set, only for the reply
-// to the client (changed). If the set may replace a live value, it waits for that reply,
-// because a set that is not stored must not remove anything. A tag that the client names only now has no such version.
-// For it, stamp relies on the order of the server's cas ids, which only grow. The tag
-// must be older than the miss. If the tag was created since, its bucket must be older.
-// An invalidation writes the bucket first and then deletes the tag, so stamp reads the
-// tag first.
+// A value with the tag versions of that miss is never valid if a tag has changed since the miss.
+// So the present versions are only needed for the reply to the client (changed). They are
+// requested in the same write as the set. If the set may replace a live value, it is sent after
+// the present versions are known, because a set that is not stored must not remove anything.
+//
+// There is no version from the time of the miss for a tag that the client names only now. For
+// such a tag, stamp relies on the order of the server's cas ids, which only grow. The tag must be
+// older than the miss. If the tag was created since, its bucket must be older. An invalidation
+// writes the bucket first and then deletes the tag, so stamp reads the tag first.
 func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 	tg := l.tags
 	tags := tg.mine()
@@ -380,7 +384,7 @@ func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 		}
 		if late {
 			tg.Learned.Count(stats.TagLateSet)
-			if b := l.bound; b != nil && b.Wins && b.Gone && b.N == 1 { // otherwise another client may store a value over the same item
+			if b := l.bound; b != nil && b.Wins && b.Gone && b.N == 1 { // this set is the only one that can store a value over the placeholder, and it is rejected: so the lease is canceled
 				l.Learned.Count(stats.GuardLeaseCanceled)
 				l.g.cancelLeaseAt(b.missOrigin.itemPlace, formatCas(b.CAS), b.missOrigin.Via, b.missOrigin.Placeholder, 0)
 			}
@@ -416,7 +420,7 @@ func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 				continue
 			}
 		}
-		made := false // the tag was created since the miss
+		made := false // the tag was created after the miss, or after the client's read before its cas command
 		open++
 		l.askVersion(t, l.at, tag.AppendKey(nil), func(cas uint64, r *upstream.Result) {
 			versions[i].Cas = cas
@@ -434,8 +438,8 @@ func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 	done()
 }
 
-// stamped returns the edits that put the head in front of the value that t stores, and
-// the meta flags to add.
+// stamped returns the edits of t's request that add the header to the value, and the meta flags
+// to append.
 func (l *rule) stamped(t *task.Task) (edits []task.Edit, flags string) {
 	if l.tags == nil || l.tags.head == nil {
 		return nil, ""
@@ -454,7 +458,7 @@ func (l *rule) stamped(t *task.Task) (edits []task.Edit, flags string) {
 
 // compare serves a cas command: it replaces the value only if the value has the client's cas.
 func (l *rule) compare(t *task.Task) {
-	differs := func(exists func()) { // stores nothing: calls the function exists to reply if the client sees a value, and replies NOT_FOUND otherwise
+	differs := func(exists func()) { // differs handles a cas that does not match: it calls exists if the client sees a value, and replies NOT_FOUND otherwise
 		l.inspectItem(t, func(s *Item, epoch upstream.ConnEpoch) {
 			if l.nothing(t, s, epoch) {
 				l.say(t, wire.NotFound)
@@ -476,7 +480,7 @@ func (l *rule) compare(t *task.Task) {
 			return
 		}
 		switch k {
-		case wire.Exists: // perhaps the cas differs because the item is a placeholder
+		case wire.Exists: // the cas may differ because the item is a placeholder, which clients see as a miss
 			kept := t.Keep(r)
 			differs(func() { l.answerStore(t, k, &kept) })
 			return
@@ -508,12 +512,12 @@ func (l *rule) matches(t *task.Task, s *Item) bool {
 	return ok && (cas == 0 || strconv.FormatUint(cas, 10) == string(s.Cas))
 }
 
-// change stores body, after its head if it has tags, over a value that a look has
-// found. It adds the meta flags in the parameter `more`. The time to live stays the same,
-// unless these flags set it.
+// change stores body in place of the value that a look has found (the item s). If the value has
+// tags, the header stays in front of it. The meta flags in the parameter `more` are added. The
+// time to live stays the same, unless these flags set it.
 func (l *rule) change(t *task.Task, s *Item, body []byte, more string, then func(r *upstream.Result), again func()) {
 	var flags string
-	if string(s.Cas) != "0" { // a server without cas shows 0, and would reject it
+	if string(s.Cas) != "0" { // a server without cas shows 0, and would reject a request with the cas 0
 		flags = " C" + string(s.Cas)
 	}
 	if l.tags != nil && l.tags.head != nil {

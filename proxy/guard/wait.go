@@ -1,6 +1,7 @@
 package guard
 
-// Gets that wait for another client's rebuild. Each key has one poll.
+// This file has the gets that wait for another client's rebuild. One poll per key asks the server
+// whether the rebuild is done.
 
 import (
 	"slices"
@@ -19,33 +20,33 @@ import (
 // poll repeats the get of a key that has waiting gets. Only its loop uses it.
 type poll struct {
 	g        *Guard
-	key      string              // see nameOf
+	key      string              // pool and key: see nameOf
 	rt       *routing.RouteGuard // route of the get that has created the poll
-	here     itemPlace           // server of the key, and its name there
-	held     []*held             // the waiting gets; the poll is sent in the name of the first of them
+	here     itemPlace           // server of the key, and name of the key on that server
+	held     []*held             // the gets that wait for the key; the poll uses the connection and the settings of the first one
 	asking   bool                // a poll was sent, and its reply has not arrived
 	again    bool                // a command has changed the key since the last poll was sent
 	nextAt   int64               // time of the next poll, on the loop's clock
-	interval time.Duration       // from the next poll to the one after it; it grows to lastPoll
+	interval time.Duration       // delay after the next poll; it grows from poll to poll, up to lastPoll
 }
 
-// held is a get that waits.
+// held is a get that waits for another client's rebuild.
 type held struct {
 	t     *task.Task
-	l     *rule  // rule of t
+	l     *rule  // state of the command t
 	since int64  // when the wait began, on the loop's clock
 	until int64  // when the wait times out, on the loop's clock
-	seen  missed // last state of the item
+	seen  missed // the item in the last reply for the key
 }
 
 const (
 	firstPoll = 5 * time.Millisecond
 	lastPoll  = 50 * time.Millisecond
-	maxPolls  = 2000 // per second and server
+	maxPolls  = 2000 // polls per second to one server
 )
 
-// hold makes t wait for the rebuild of another client and returns true. It returns false if t may
-// not wait.
+// hold makes the get t wait for the rebuild of another client and returns true. It returns false
+// if t may not wait.
 func (g *Guard) hold(t *task.Task, l *rule, seen missed) bool {
 	p := l.party
 	if l.Wait == 0 || p == nil || p.Shared.Load() || l.many && !l.HoldMany || g.isNeverFilled(t, l) || !l.Learned.Holds() {
@@ -73,7 +74,7 @@ func (g *Guard) hold(t *task.Task, l *rule, seen missed) bool {
 		q.nextAt = g.Now + int64(max(q.jitter(), l.Learned.Usual()/5))
 	}
 	switch here := l.here(t); {
-	case len(q.held) == 0 && !q.asking, here.Copied && here.Seal != 0: // no get waits for another place, or the key has replicas and Seal is known: then each waiting get reads the key itself. So the poll may use the newest place for all
+	case len(q.held) == 0 && !q.asking, here.Copied && here.Seal != 0: // no get waits yet, or each waiting get of a replicated key will read the key itself: poll the newest server
 		q.here = here
 	case here.Copied:
 	case q.here != here:
@@ -88,7 +89,8 @@ func (g *Guard) hold(t *task.Task, l *rule, seen missed) bool {
 	return true
 }
 
-// isNeverFilled reports whether clients never fill t's key, and counts that.
+// isNeverFilled reports whether clients never fill t's key, so that waiting for a value is
+// pointless. It counts this case for the statistics.
 func (g *Guard) isNeverFilled(t *task.Task, l *rule) bool {
 	barren := g.neverFilled.Has(t.Hash, g.Now)
 	if barren {
@@ -97,15 +99,15 @@ func (g *Guard) isNeverFilled(t *task.Task, l *rule) bool {
 	return barren
 }
 
-// jitter returns the time until the next poll: the interval, changed at random by up to 30 %. It
-// then makes the interval longer.
+// jitter returns the time until the next poll: q.interval, changed at random by up to 30 %. It
+// then makes q.interval longer.
 func (q *poll) jitter() time.Duration {
 	d := q.interval
 	q.interval = min(q.interval+q.interval/2, lastPoll)
 	return d*7/10 + time.Duration(q.g.chance.Int64N(int64(d)*6/10+1))
 }
 
-// next returns the time at which tick must run again.
+// next returns when tick must run again: at the next poll, or when the first wait times out.
 func (q *poll) next() int64 {
 	next := int64(link.Never)
 	if !q.asking && len(q.held) > 0 {
@@ -128,10 +130,10 @@ func (q *poll) tick() {
 	}
 }
 
-// ask sends the poll.
+// ask sends a poll: a read of the key for all gets that wait for it.
 func (q *poll) ask() {
 	g, first := q.g, q.held[0]
-	if !q.here.Copied && !q.stays(first) { // a server has changed its health phase
+	if !q.here.Copied && !q.stays(first) { // the server of the key has changed its health phase, or the key has moved
 		for len(q.held) > 0 {
 			q.end(q.held[0], false)
 		}
@@ -158,7 +160,7 @@ func (q *poll) ask() {
 	g.Servers.Ask(c, q, 0, &limit, line, true)
 }
 
-// stays reports whether the key of h is still on the same server.
+// stays reports whether the key of h is still on the server that q polls.
 func (q *poll) stays(h *held) bool {
 	now := rule{RouteGuard: h.l.RouteGuard}
 	trouble, _ := now.locate(h.t, true)
@@ -167,7 +169,7 @@ func (q *poll) stays(h *held) bool {
 
 func (q *poll) Client() uint64 { return 0 }
 
-// Answered hands the reply to a poll to the waiting gets.
+// Answered handles the reply to a poll: the waiting gets end or continue to wait.
 func (q *poll) Answered(_ int, r *upstream.Result) {
 	g, rep := q.g, &r.Reply
 	q.asking = false
@@ -192,7 +194,7 @@ func (q *poll) Answered(_ int, r *upstream.Result) {
 	default:
 		s := parseItem(rep, r.Bytes)
 		switch first := q.held[0]; {
-		case s.HasLease() || s.IsAbsent(): // the first waiter rebuilds, or reads again
+		case s.HasLease() || s.IsAbsent(): // the first waiting get is granted the lease and rebuilds; if the item is absent, it gets a miss
 			q.take(0)
 			first.l.own = false
 			first.l.found(first.t, r)
@@ -204,11 +206,11 @@ func (q *poll) Answered(_ int, r *upstream.Result) {
 			}
 			first.l.watch(first.t, r, &s)
 		default:
-			for n := len(q.held); n > 0; n-- { // found may make h wait again
+			for n := len(q.held); n > 0; n-- { // the loop ends after n gets, because found may make h wait again
 				h := q.take(0)
 				h.l.Learned.Count(stats.GuardSaved)
 				if h.l.tags != nil {
-					h.l.tags.known = nil // these versions were requested by the first read of h itself
+					h.l.tags.known = nil // judged requests the tag versions again, because h's own versions are from its first read
 				}
 				h.l.own = false
 				h.l.found(h.t, r)
@@ -222,8 +224,8 @@ func (q *poll) Answered(_ int, r *upstream.Result) {
 	}
 }
 
-// answeredCopy is Answered for a key with several replicas. Once the key has no
-// placeholder, each waiter reads it itself.
+// answeredCopy handles r, the reply to a poll of a key with several replicas. Once the key has no
+// placeholder and no tombstone, each waiting get reads the key itself.
 func (q *poll) answeredCopy(r *upstream.Result) {
 	if r.Reply.Kind.Answered() && len(q.held) > 0 {
 		s := parseItem(&r.Reply, r.Bytes)
@@ -231,7 +233,7 @@ func (q *poll) answeredCopy(r *upstream.Result) {
 		s.Cas = strconv.AppendUint(nil, n^q.here.Seal, 10)
 		if (s.IsPlaceholder() || s.IsTombstone()) && !s.HasLease() {
 			seen := s.Clone()
-			if q.here.Seal == 0 { // the cas is not sealed
+			if q.here.Seal == 0 { // the token of the cas is not known, so the guard can't use the cas
 				seen.Cas = nil
 			}
 			for _, h := range q.held {
@@ -241,14 +243,14 @@ func (q *poll) answeredCopy(r *upstream.Result) {
 			return
 		}
 	}
-	for n := len(q.held); n > 0; n-- { // read may make h wait again
+	for n := len(q.held); n > 0; n-- { // the loop ends after n gets, because read may make h wait again
 		h := q.take(0)
 		h.l.read(h.t)
 		h.t.CatchUp()
 	}
 }
 
-// take removes a waiter, which then continues.
+// take removes the get with the index i from the waiting gets of the key, and returns it.
 func (q *poll) take(i int) *held {
 	h := q.held[i]
 	q.held = slices.Delete(q.held, i, i+1)
@@ -259,7 +261,7 @@ func (q *poll) take(i int) *held {
 	return h
 }
 
-// end ends the wait of h without a value. The parameter `over` means that the wait has
+// end ends the wait of h without a rebuilt value. The parameter `over` means that the wait has
 // timed out.
 func (q *poll) end(h *held, over bool) {
 	q.take(slices.Index(q.held, h))
@@ -281,7 +283,7 @@ func (q *poll) end(h *held, over bool) {
 	h.l.missLate(h.t, h.seen)
 }
 
-// wake polls at once for the waiting gets of a key that t has just changed.
+// wake makes the poll of a key start at once, because t has just changed the key.
 func (g *Guard) wake(t *task.Task) {
 	q := g.polling[nameOf(t)]
 	if q == nil {
@@ -294,7 +296,8 @@ func (g *Guard) wake(t *task.Task) {
 	}
 }
 
-// endWaits ends the waits of a client that has gone or has sent another request.
+// endWaits ends the waits of all gets of a client, because its connection is closed or it has
+// sent another request.
 func (g *Guard) endWaits(p *clientState) {
 	for _, q := range g.polls {
 		for i := 0; i < len(q.held); {

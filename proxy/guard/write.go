@@ -1,6 +1,6 @@
 package guard
 
-// Writes of guarded keys.
+// This file has the writes of guarded keys.
 
 import (
 	"slices"
@@ -31,7 +31,7 @@ func (l *rule) write(t *task.Task) {
 		t.Reject(wire.AppendClientError(nil, ownFlags))
 		return
 	}
-	if l.tags != nil && l.tags.Read && len(l.tags.named) > 0 && t.Op.Stores() { // reads would not check the named tags
+	if l.tags != nil && l.tags.Read && len(l.tags.named) > 0 && t.Op.Stores() { // Ringside stores no tags on this route (Read), so no read could check the named tags
 		l.refuse(t)
 		l.say(t, wire.NotStored)
 		return
@@ -72,9 +72,9 @@ func (l *rule) write(t *task.Task) {
 	}
 }
 
-// byToken serves t as on a route without a guard, and sees the reply. If t may change only
-// the version that its client has seen, and the server reports another version, byToken
-// checks whether that is a placeholder. The client then gets NOT_FOUND.
+// byToken sends t as its client wrote it, and then handles the reply. If t is a cas command and
+// the server reports another version, byToken reads the item. If that is a placeholder or
+// deleted, the client gets NOT_FOUND.
 func (l *rule) byToken(t *task.Task) {
 	t.Rule = l
 	t.Step(t.Raw, func(r *upstream.Result, token task.Token) {
@@ -97,8 +97,8 @@ func (l *rule) byToken(t *task.Task) {
 	})
 }
 
-// hasChanged reports whether t is a command that changes an item, and has done so by the
-// server's reply k.
+// hasChanged reports whether t has changed an item, according to the kind k of the server's
+// reply.
 func hasChanged(t *task.Task, k wire.Kind) bool {
 	switch k {
 	case wire.Stored, wire.Deleted, wire.Number, wire.Value, wire.Header:
@@ -112,7 +112,7 @@ func changes(t *task.Task) bool {
 	return t.Op.Stores() || t.Op == wire.Incr || t.Op == wire.Decr || t.Op == wire.Delete
 }
 
-// pass answers t with the server's reply to the client's own command.
+// pass answers t with r, the server's reply to the client's own command.
 func (l *rule) pass(t *task.Task, r *upstream.Result) {
 	if r.Bytes == nil {
 		l.broken(t, r)
@@ -126,8 +126,8 @@ func (l *rule) pass(t *task.Task, r *upstream.Result) {
 	l.end(t, func() { t.Answer(&kept, l.token()) })
 }
 
-// counterReply returns the reply r to a meta command on a counter with the TTL that the
-// client has asked for.
+// counterReply returns the reply r to an incr or decr. If r is a meta reply with a TTL, it
+// replaces the TTL by the one that clients must see: the server keeps the item longer.
 func (l *rule) counterReply(t *task.Task, r *upstream.Result) *upstream.Result {
 	rep := &r.Reply
 	if l.Stale == 0 || t.Req.Dialect != wire.Meta || !t.Req.Letters.Has('t') || rep.Kind != wire.Value && rep.Kind != wire.Header {
@@ -137,9 +137,9 @@ func (l *rule) counterReply(t *task.Task, r *upstream.Result) *upstream.Result {
 	return t.Result(r.Server, l.asMeta(t, r, &s))
 }
 
-// storeLine returns the command that stores t's value in the mode S, E, A, P or R. A
-// cas that is not empty must match the item. A server without cas shows 0 for each
-// item, so 0 is not sent. token requests the new cas.
+// storeLine returns the request that stores t's value in the mode S, E, A, P or R. If cas is not
+// empty, the server stores the value only if the item has this cas. A server without cas shows 0
+// for each item, so 0 is not sent. If token is set, the reply shows the new cas.
 func (l *rule) storeLine(t *task.Task, mode byte, cas string, token bool) []byte {
 	var flags string
 	if cas != "" && cas != "0" {
@@ -181,8 +181,8 @@ func (l *rule) storeLine(t *task.Task, mode byte, cas string, token bool) []byte
 	return t.Meta("ms", l.name, flags, body)
 }
 
-// store sends a storeLine and calls the function `then` with the result. Errors end t.
-// If a tag of the value may have changed, nothing is stored, and the function gets
+// store sends the request of storeLine, and calls the function `then` with the kind of its reply.
+// An error ends t. If a tag of the value may have changed, nothing is sent, and the function gets
 // Exists and a nil result.
 func (l *rule) store(t *task.Task, mode byte, cas string, token bool, then func(k wire.Kind, r *upstream.Result)) {
 	switch {
@@ -205,7 +205,8 @@ func (l *rule) store(t *task.Task, mode byte, cas string, token bool, then func(
 func (l *rule) storeNow(t *task.Task, mode byte, cas string, token bool, then func(k wire.Kind, r *upstream.Result)) {
 	l.ask(t, l.storeLine(t, mode, cas, token), func(r *upstream.Result) {
 		if r.Reply.Kind.Failed() {
-			// memcached has removed the old item. The new value is too large, or memory is short.
+			// The server has failed to store the new value, because it is too large or memory is
+			// short. It has removed the old item.
 			l.release(Refused, 0, upstream.ConnEpoch{})
 			l.g.neverFilled.AddMiss(t.Hash, Unfilled+1, l.RouteGuard, l.g.Now)
 			l.g.wake(t)
@@ -220,8 +221,8 @@ func (l *rule) storeNow(t *task.Task, mode byte, cas string, token bool, then fu
 	}
 }
 
-// seal uses up the lease for an early rebuild of the value just stored. It reads the
-// value with N and R, so that no get is granted that lease.
+// seal uses up the lease for an early rebuild of the value that t has just stored. It reads the
+// value with N and R, so that no later get is granted that lease.
 func (l *rule) seal(t *task.Task) {
 	here := l.here(t)
 	l.Learned.Count(stats.GuardExtraRequest)
@@ -230,10 +231,10 @@ func (l *rule) seal(t *task.Task) {
 			return
 		}
 		at := here
-		if l.copies != nil { // the cas is a token of the server that has just answered
+		if l.copies != nil { // the cas token belongs to the server that has sent the last reply, so the lease is canceled there
 			at = l.here(t)
 		}
-		if s := parseItem(&r.Reply, r.Bytes); s.HasLease() { // cancels the lease of a placeholder: nothing was stored
+		if s := parseItem(&r.Reply, r.Bytes); s.HasLease() { // cancelLease leaves a stored value unchanged; if nothing was stored, it removes the placeholder that this read has created
 			l.g.cancelLease(l.RouteGuard, at, &s, r.ConnEpoch)
 		}
 	}
@@ -246,7 +247,7 @@ func (l *rule) seal(t *task.Task) {
 	t.AskAs(true, len(l.then)-1, here.Server, t.Meta("mg", l.name, line, nil))
 }
 
-// answerStore answers a store with the server's reply k.
+// answerStore answers the store t with the kind k of the server's reply r.
 func (l *rule) answerStore(t *task.Task, k wire.Kind, r *upstream.Result) {
 	if t.Req.Dialect == wire.Text || t.Req.Letters.Has('I') || r.Reply.Kind == wire.NoReply {
 		l.say(t, k)
@@ -297,7 +298,7 @@ func (l *rule) add(t *task.Task) {
 // replace stores a value if the key has one. A placeholder counts as none.
 func (l *rule) replace(t *task.Task) {
 	if m := l.misses(t); m != nil && m.N > 0 {
-		if m.Gone { // at the miss there was no value to replace, and a newer value must not be replaced
+		if m.Gone { // at the miss there was no value to replace, and a newer value of another client must not be replaced
 			l.refuse(t)
 			l.say(t, wire.NotStored)
 			return
@@ -315,8 +316,8 @@ func (l *rule) replace(t *task.Task) {
 	})
 }
 
-// extend appends or prepends to the value that an earlier read has found. It must not change a
-// newer item, because appending to a deleted value would restore that.
+// extend serves append and prepend. It reads the item first, and changes the item only if it has
+// not changed since. Otherwise it could restore a value that was deleted in between.
 func (l *rule) extend(t *task.Task) {
 	mode := byte('A')
 	if t.Op == wire.Prepend {
@@ -345,7 +346,7 @@ func (l *rule) extend(t *task.Task) {
 				l.tags.head = stamp.Head(l.tags.head).WithFlags(0)
 			}
 			change(t.Body())
-		case headed && mode == 'P': // the head must stay in front
+		case headed && mode == 'P': // the header must stay in front of the value, so the value is written as a whole
 			change(slices.Concat(t.Body(), l.tags.body))
 		default:
 			l.over(t, mode, s, func() { l.extend(t) })
@@ -353,8 +354,8 @@ func (l *rule) extend(t *task.Task) {
 	})
 }
 
-// extended answers an append or prepend whose value Ringside has stored. r is the reply
-// to the ms.
+// extended answers an append or prepend after Ringside has stored the longer value with an ms. r
+// is the reply to the ms.
 func (l *rule) extended(t *task.Task, r *upstream.Result) {
 	l.knows(t, Changed)
 	if t.Req.Dialect == wire.Text {
@@ -367,8 +368,8 @@ func (l *rule) extended(t *task.Task, r *upstream.Result) {
 	l.end(t, func() { t.Answer(t.Result(l.server(t), line), l.token()) })
 }
 
-// over stores a value over the item that a look has found. If the item has changed
-// since, it calls the function `again`.
+// over stores t's value in place of s, the item that a look has found. If the item has changed
+// since the look, over calls the function `again`.
 func (l *rule) over(t *task.Task, mode byte, s *Item, again func()) {
 	l.store(t, mode, string(s.Cas), false, func(k wire.Kind, r *upstream.Result) {
 		if k == wire.Stored {
@@ -414,7 +415,7 @@ func (l *rule) remove(t *task.Task, then func(found bool)) {
 	})
 }
 
-// erase deletes the key. A read before the delete says whether the key had a value.
+// erase deletes the key. A read before the delete finds out whether the key had a value.
 func (l *rule) erase(t *task.Task, then func(found bool)) {
 	found, open := false, 2
 	done := func() {

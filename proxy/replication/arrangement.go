@@ -1,7 +1,8 @@
 package replication
 
-// Arrangements: which servers keep which keys by one routing table. They are kept
-// until after the next reload.
+// This file describes which servers keep which keys by one routing table (an arrangement). A
+// former arrangement is kept until the keys have left its servers, to find the keys that are
+// still there.
 
 import (
 	"fmt"
@@ -16,17 +17,17 @@ import (
 // arrangement describes which servers keep the replicas of which keys, according to the
 // routes of one routing table.
 type arrangement struct {
-	Print     string // differs between two arrangements if a key may have different replicas; empty: no key is replicated
+	Print     string // text form of the arrangement; if two arrangements have different texts, a key may have different replicas. Empty: no key is replicated
 	hash      uint64
 	listeners map[string]*routing.Listener
 }
 
-// newArrangement returns the arrangement of the routing table that the listeners use.
+// newArrangement returns the arrangement by the routing tables of the given listeners.
 func newArrangement(listeners map[string]*routing.Listener) *arrangement {
 	a := &arrangement{listeners: map[string]*routing.Listener{}}
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(listeners)) {
-		l := *listeners[name] // each routing table creates new routes
+		l := *listeners[name] // a copy, because a reload replaces the routes in the listener
 		a.listeners[name] = &l
 		for i := range l.Routes {
 			rt := &l.Routes[i]
@@ -50,12 +51,12 @@ func newArrangement(listeners map[string]*routing.Listener) *arrangement {
 	return a
 }
 
-// Hash returns a hash of Print; 0: no key is replicated.
+// Hash returns a hash of the text in Print; 0: no key is replicated.
 func (a *arrangement) Hash() uint64 { return a.hash }
 
-// Holders returns the servers that keep the key by the arrangement. rt is the key's
-// route in another routing table. It returns nil if by the arrangement the key has
-// another name on the servers, or only one replica.
+// Holders returns the servers that keep the key by the arrangement a. rt is the key's route in
+// another routing table. The result is nil if by the arrangement the key has another name on the
+// servers, or only one replica.
 func (a *arrangement) Holders(rt *routing.Route, key []byte) []routing.Holder {
 	if l := a.listeners[rt.Listener]; l != nil {
 		if old := l.Fitting(append([]byte(rt.Strip), key...)); old != nil && old.Copies.Copies != 0 && old.Strip == rt.Strip {

@@ -3,27 +3,25 @@ package replication
 // This file seals cas tokens, so that a token is valid only for the server that
 // issued it.
 //
-// A cas unique counts the writes of one server. So other servers assign the same number,
-// and so does this one after a restart. The token that a client gets is therefore sealed:
+// A cas counts the writes of one server process. So other servers assign the same numbers, and the
+// same server assigns them again after a restart. The token that a client gets is therefore sealed:
 //
-//	bits 63-52  unchanged: failover's generation, g mod 4096
+//	bits 63-52  unchanged: package failover stores a generation number there, modulo 4096
 //	bits 51-0   the server's cas XOR 52 bits derived from the identity of the server
 //
 // A token that is opened for another identity becomes another number, at random among 2^52.
 // So the server itself replies EXISTS (or NOT_FOUND), and the proxy needs to remember
 // nothing. No bits are taken from the cas: 52 bits hold a clock in microseconds (with E),
-// or 142 years of a million writes per second. Sealing and failover's tag can be applied in
-// any order as long as the server's cas is below 2^52. To be safe, seal first and then tag;
-// remove the tag first and then open.
+// or 142 years of a million writes per second. Sealing a token and adding the generation
+// number can be done in any order as long as the server's cas is below 2^52. To be safe, seal
+// the token first and then add the number; remove the number first and then open the token.
 
-// All of the package: Identity, sealToken and openToken.
-
-// Identity returns the identity that seals the tokens of a key at one server. It is derived
-// from the server's address, the key as servers know it, and the values that change
-// whenever the server's cas may start again: start time, process ID, number of flushes. It
-// depends on nothing else, so all proxies derive the same identity.
+// Identity returns the identity that seals the cas tokens of a key at one server. It is derived
+// from the server's address, the key as servers know it, and values that change whenever the
+// server may assign the same cas again: start time, process ID, number of flushes. It depends on
+// nothing else, so all instances derive the same identity.
 func Identity(address string, key []byte, incarnation ...uint64) uint64 {
-	h := uint64(14695981039346656037) // FNV-1a
+	h := uint64(14695981039346656037) // initial value of the hash FNV-1a
 	for i := range len(address) {
 		h = (h ^ uint64(address[i])) * 1099511628211
 	}
@@ -37,17 +35,16 @@ func Identity(address string, key []byte, incarnation ...uint64) uint64 {
 	return h
 }
 
-// sealToken returns the token that a client gets for a cas unique of the server with this
-// identity.
+// sealToken returns the token that a client gets for a cas of the server with this identity.
 func sealToken(cas, identity uint64) uint64 { return cas ^ identity&sealed }
 
-// openToken returns the cas unique to send for a token, if the server with this identity is the
-// primary now.
+// openToken returns the cas to send to a server for a client's token. identity is the identity of
+// the server that is the primary now.
 func openToken(token, identity uint64) uint64 { return token ^ identity&sealed }
 
 const sealed = 1<<52 - 1
 
-// mix is the finalizer of splitmix64.
+// mix scrambles h: it is the finalizer of the splitmix64 generator.
 func mix(h uint64) uint64 {
 	h += 0x9e3779b97f4a7c15
 	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9

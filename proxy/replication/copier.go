@@ -1,6 +1,7 @@
 package replication
 
-// Copying a key from one replica to another: the limits, and the command that does it.
+// This file copies a key from one replica to another. It has the limits for copies, and the
+// command that makes one copy.
 
 import (
 	"time"
@@ -13,8 +14,8 @@ import (
 )
 
 const (
-	maxCopies  = 64            // copies in progress on one loop
-	background = maxCopies / 2 // limit of copies that the ledger requests; the rest of maxCopies is for copies that reads request
+	maxCopies  = 64            // maximum number of copies in progress on one loop
+	background = maxCopies / 2 // the ledger requests copies only while fewer than this number are in progress; the rest of maxCopies is for copies that reads request
 )
 
 // repair copies t's key from one replica to another in the background. If overwrite is
@@ -31,17 +32,17 @@ func (e *Replicator) repair(t *task.Task, hash uint64, from, to replica, overwri
 	}
 }
 
-// hasRoom reports whether one more copy to the replica may start now. The loop must
-// have fewer than limit in progress, and the replica must have a token. The token
-// bucket holds the tokens of a tenth of a second. If the ledger waits for room (limit
-// is background), tend is called again when there may be some.
+// hasRoom reports whether one more copy to the replica may start now. The loop must have fewer
+// than `limit` copies in progress, and the replica must have a token of its token bucket. The
+// bucket holds the tokens of a tenth of a second. If the ledger has to wait for a token (limit is
+// background), hasRoom schedules the next call of tend.
 func (m *replicaState) hasRoom(e *Replicator, limit int) bool {
 	loops, _ := e.Loops.Count(e.Tasks)
-	each := float64(m.ledger.rate) / float64(loops) // the rate is that of the process
+	each := float64(m.ledger.rate) / float64(loops) // the rate is the limit of the whole process
 	m.tokens = min(each/10+1, m.tokens+each*float64(e.Now-m.filledAt)/1e9)
 	m.filledAt = e.Now
 	switch {
-	case each == 0 || e.Copying >= limit: // finish schedules tend
+	case each == 0 || e.Copying >= limit: // when a copy ends, finish schedules the next call of tend
 		return false
 	case m.tokens < 1 && limit == background:
 		e.At(link.ResyncTimer, e.Now+max(int64((1-m.tokens)/each*1e9), int64(time.Millisecond)))
@@ -49,10 +50,11 @@ func (m *replicaState) hasRoom(e *Replicator, limit int) bool {
 	return m.tokens >= 1
 }
 
-// copyKey copies a key from one replica to another, as a command with the rule replicate.Mend. It
-// waits in the key's line like a write. If a delete ran between the read at the source and the
-// write at the target, the copy would undo it. overwrite and take say what may be replaced at the
-// target: see replicate.Mend. f is the resync that has requested the copy, or nil.
+// copyKey copies a key from one replica to another, as a command with the rule replicate.Mend.
+// The copy waits in the key's line like a write. Otherwise a delete could run between the read at
+// the source and the write at the target, and the copy would restore the key. overwrite and take
+// say what may be replaced at the target: see replicate.Mend. f is the resync that has requested
+// the copy, or nil.
 func (e *Replicator) copyKey(rt *routing.Route, key []byte, hash uint64, from, to replica, overwrite, take bool, f *resync) {
 	c := &command{e: e, replicas: []replica{from, to}, isRepair: true, resync: f, rule: replicate.Mend(1, 0, overwrite, take), stage: e.stage}
 	t := e.ownTask(rt, key, hash, c)
@@ -63,7 +65,7 @@ func (e *Replicator) copyKey(rt *routing.Route, key []byte, hash uint64, from, t
 	}
 }
 
-// ownTask returns a task for c without a client.
+// ownTask returns a task without a client, which runs the command c.
 func (e *Replicator) ownTask(rt *routing.Route, key []byte, hash uint64, c *command) *task.Task {
 	t := &task.Task{Loop: e.Tasks, ClientLoop: e.Tasks, ClientDone: true, Route: rt, Op: wire.Get, Key: key, Hash: hash}
 	t.Deadline = e.Now + int64(rt.Timeouts.Deadline)

@@ -35,8 +35,9 @@
 //   - A read never waits for a repair, and a write waits only for a repair of its own
 //     key. Repairs are limited in rate (repair) and number. At the limit, repairs for
 //     reads are dropped and counted, and repairs for the ledger wait.
-//   - Queries do not change the ledger. It checks for flushes before a command uses it
-//     or adds to it (notice). It acts only in Tend.
+//   - Queries do not change a ledger. Before a command uses a ledger, or adds to it, the
+//     ledger checks whether its servers were flushed (notice). Only Tend sends requests
+//     for a ledger.
 //   - A reload that keeps the servers of a pool keeps its ledger. If a reload assigns
 //     keys to other servers, the keys stay until all instances have the new
 //     configuration. From then on, a command decides nothing about a key, and no miss
@@ -54,18 +55,18 @@
 //	unidentified   it has a new connection, so it may be      as for incomplete                 it has sent its start time (stats)
 //	               another process
 //
-// The ledger has one entry for each key that a replica may have wrong. It passes
+// The ledger has one entry for each key that a replica may have wrong. An entry passes
 // through these states:
 //
 //	a write was missed ─► ToDelete ─ it answers ─► Deleting ─► ToCopy ─ another surely has it ─► Copying ─► forgotten
 //	                         ▲                        │          ▲                                  │
 //	                         └── no answer ───────────┘          └── failed, at most five times ────┘
 //
-// A key starts at ToCopy if its write is in doubt, because no reply has arrived. It
-// also starts there if a late delete has removed it. That is a delete that Ringside
-// sent after a write that had timed out. On a route with read_through: off a miss is
-// believed. There the key is Known after the delete, and stays dirty. The same is true
-// if repairs are off.
+// A key starts at ToCopy if its write is in doubt, because no reply has arrived. A key
+// also starts at ToCopy if a late delete has removed it: a delete that Ringside sent
+// after a write that had timed out. On a route with read_through: off a miss is believed.
+// So the key is Known after the delete, and stays dirty. The same is true if repairs are
+// off.
 //
 // # Sources of repairs
 //
@@ -85,19 +86,19 @@
 //
 // # Limits
 //
-//   - It does not agree with other instances about what is missing. Each instance
+//   - The package does not agree with other instances about what is missing. Each instance
 //     repairs what it knows of. Only the keepers of the same process are informed that
 //     a replica is incomplete (health.View.SayIncomplete), so that they don't flush the
 //     last replica. They report it in the roll call. Other instances then reject an
 //     operator's override that would lose data, but still eject as usual.
-//   - It does not remember anything over a restart of the process: all replicas count
+//   - The package does not remember anything over a restart of the process: all replicas count
 //     as complete then.
-//   - It does not check what it removes when it deletes a dirty key at one replica
+//   - The package does not check what it removes when it deletes a dirty key at one replica
 //     (ToDelete). If that delete runs late, it removes a newer value, which is copied
 //     again from another replica.
-//   - It does not compare values. Two instances that write at once can make replicas
+//   - The package does not compare values. Two instances that write at once can make replicas
 //     differ without a missed write. These replicas differ until the next write or
 //     until they expire.
-//   - It does not decide which servers are ejected: package health does, and package
-//     failover runs it.
+//   - The package does not decide which servers are ejected: package health does, and
+//     package failover runs package health.
 package replication

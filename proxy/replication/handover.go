@@ -19,8 +19,8 @@ package replication
 //
 // # Limits
 //
-// This holds only if an instance sees the others. It knows them by the view records:
-// see package health. An instance that was restarted knows nothing of the former
+// All this is true only if an instance sees the other instances. It knows them by the view
+// records: see package health. An instance that was restarted knows nothing of the former
 // routing table.
 
 import (
@@ -29,19 +29,18 @@ import (
 	"ringside/proxy/health/barrier"
 )
 
-// handover is a handover in progress.
+// handover is a handover in progress: a reload moves replicated keys to other servers.
 type handover struct {
-	Formers []*arrangement // the arrangements by which servers may still have keys, the oldest first
-	Serving *arrangement   // the arrangement in Formers by which keys are still served; nil: keys are served by the present arrangement
-	paused  bool           // keys that get other replicas are not written
+	Formers []*arrangement // the arrangements of former routing tables: their servers may still have keys. The oldest is first
+	Serving *arrangement   // the arrangement in Formers by which keys are still served; nil: keys are served by the present routing table
+	paused  bool           // the stage pausing: keys that get other replicas must not be written
 }
 
 const maxFormers = 4 // number of former arrangements that are remembered
 
-// newHandover returns the handover from the arrangement `before` to that of a new routing
-// table. The parameter `was` is the handover in progress at that time, or nil. tooMany
-// reports whether the oldest arrangement was forgotten, because there were more than
-// maxFormers.
+// newHandover returns the handover from the arrangement `before` to that of a new routing table.
+// The parameter `was` is the handover in progress at that time, or nil. tooMany reports that the
+// oldest former arrangement was dropped, because only maxFormers are kept.
 func newHandover(before *arrangement, was *handover) (h *handover, tooMany bool) {
 	h = &handover{Serving: before}
 	if was != nil {
@@ -56,9 +55,9 @@ func newHandover(before *arrangement, was *handover) (h *handover, tooMany bool)
 	return h, tooMany
 }
 
-// Proceed enters the next stage if all instances have reached it, and reports whether it did. pools
-// has the stage of each pool. While one pool is Waiting, no key pauses. Keys move only when all
-// pools are Done, because then no instance is Waiting in any pool.
+// Proceed enters the next stage if all instances have reached it, and reports whether the stage
+// has changed. pools has the stage of each pool. While one pool is Waiting, no key pauses. Keys
+// move only when all pools are Done, because then no instance is Waiting in any pool.
 func (h *handover) Proceed(pools []barrier.Stage) bool {
 	waits, done := false, true
 	for _, p := range pools {
@@ -77,9 +76,10 @@ func (h *handover) Proceed(pools []barrier.Stage) bool {
 	}
 }
 
-// Pauses reports whether replicas that are about to move must not be changed. h may be
-// nil.
+// Pauses reports whether keys that are about to move to other replicas must not be changed now. h
+// may be nil: no handover is in progress.
 func (h *handover) Pauses() bool { return h != nil && h.paused }
 
-// Moving reports whether keys are being moved. h may be nil.
+// Moving reports whether keys are moved to their new replicas now. h may be nil: no handover is
+// in progress.
 func (h *handover) Moving() bool { return h != nil && h.Serving == nil }

@@ -13,16 +13,15 @@ import (
 	"ringside/replicate"
 )
 
-// replica is a replica of a key: its server, and the state of that server in the ledger
-// (replicaState).
+// replica is a server that has a replica of a key, with what the ledger knows of this server.
 type replica struct {
 	routing.Holder
 	*replicaState
 }
 
 // replicaAt returns the replica on the server of h, with its state in the ledger. A command that
-// was parked during a reload may name a pool that no longer exists. It gets a temporary ledger,
-// which is not stored.
+// was parked during a reload may name a pool that no longer exists. The replica then gets the
+// state of a temporary ledger, which is not stored.
 func (e *Replicator) replicaAt(h routing.Holder) replica {
 	w := e.Ledgers[h.Pool.Pool.Name]
 	if w == nil || w.bp != h.Pool && !slices.Equal(w.Servers, h.Pool.Servers) {
@@ -31,7 +30,7 @@ func (e *Replicator) replicaAt(h routing.Holder) replica {
 	return replica{Holder: h, replicaState: &w.Members[h.Index]}
 }
 
-// copiesOf appends the replicas that serve key on a route. Until all instances have
+// copiesOf appends to list the replicas that serve key on the route rt. Until all instances have
 // applied a reload, these are the replicas by the former routing table.
 func (e *Replicator) copiesOf(list []replica, rt *routing.Route, key []byte) []replica {
 	if h := e.handover; h != nil && h.Serving != nil {
@@ -42,7 +41,7 @@ func (e *Replicator) copiesOf(list []replica, rt *routing.Route, key []byte) []r
 	return e.present(list, rt, key)
 }
 
-// present appends the replicas of key by the present routing table.
+// present appends to list the replicas of key by the present routing table.
 func (e *Replicator) present(list []replica, rt *routing.Route, key []byte) []replica {
 	var room [replicate.Max]routing.Holder
 	for _, h := range rt.Holders(room[:0], key) {
@@ -53,7 +52,7 @@ func (e *Replicator) present(list []replica, rt *routing.Route, key []byte) []re
 
 // routesOf yields the routes that keep replicas of a key, each with the replicas. The parameter key
 // is the name of the key on the servers. Routes may strip a prefix, so one name on the servers can
-// be a key of several routes. The yielded slice is valid until the next call.
+// be a key of several routes. A yielded slice is valid until the next call of yield.
 func (e *Replicator) routesOf(key []byte) iter.Seq2[*routing.Route, []replica] {
 	return func(yield func(*routing.Route, []replica) bool) {
 		for _, l := range e.InOrder {
@@ -78,8 +77,8 @@ func (e *Replicator) routesOf(key []byte) iter.Seq2[*routing.Route, []replica] {
 	}
 }
 
-// commonRoute finds a route on which the server `to` keeps a replica of key, and the server
-// `from` keeps one or kept one before a handover.
+// commonRoute finds a route on which the server `to` keeps a replica of key. The server `from`
+// must also keep a replica of key on this route, or must have kept one before a handover.
 func (e *Replicator) commonRoute(key []byte, from, to *upstream.Server) (rt *routing.Route, a, b replica, ok bool) {
 	for rt, replicas := range e.routesOf(key) {
 		found := 0
@@ -101,7 +100,7 @@ func (e *Replicator) commonRoute(key []byte, from, to *upstream.Server) (rt *rou
 }
 
 // routeMovingOff finds a route on which srv had a replica of key before a handover and must no
-// longer have one. It also returns all servers of which that is true.
+// longer have one. It also returns all servers that have to give up this key, srv among them.
 func (e *Replicator) routeMovingOff(key []byte, srv *upstream.Server) (rt *routing.Route, formers []replica, ok bool) {
 	for rt, replicas := range e.routesOf(key) {
 		formers := e.formersOf(rt, key, replicas)
@@ -112,8 +111,8 @@ func (e *Replicator) routeMovingOff(key []byte, srv *upstream.Server) (rt *routi
 	return nil, nil, false
 }
 
-// sourcesOf returns the servers that may have keys of a replica of bp, without the
-// replica's own server. The order is the same on every loop.
+// sourcesOf returns the servers that may have keys of which the server `to`, in the pool bp,
+// keeps a replica. The server `to` is not among them. The order is the same on every loop.
 func (e *Replicator) sourcesOf(bp *routing.BoundPool, to *upstream.Server) (list []replica) {
 	seen := map[*upstream.Server]bool{to: true}
 	for _, l := range e.InOrder {

@@ -1,7 +1,7 @@
 package replication
 
-// The ledger: what each replica of a pool is missing, and how that is detected. The
-// package comment has a table of the states.
+// This file has the ledger: what each replica of a pool is missing, and how the loop notices
+// that. The package comment has a table of the states of a replica.
 
 import (
 	"slices"
@@ -15,36 +15,36 @@ import (
 	"ringside/proxy/wire"
 )
 
-// ledger is what one loop knows about how complete the replicas of a pool are. It
-// survives reloads. Its replicas have the order of the pool's servers.
+// ledger is what one loop knows about the keys that the servers of a pool are missing. It is kept
+// over a reload. Its field Members has the order of the pool's servers.
 type ledger struct {
 	bp      *routing.BoundPool // the pool in the present routing table
-	Servers []*upstream.Server // servers of bp when the ledger was created
-	rate    int                // maximum number of keys per second to copy to a replica; 0: repairs are off
+	Servers []*upstream.Server // servers of the pool when the ledger was created
+	rate    int                // maximum number of keys per second that are copied to one replica; 0: repairs are off
 	Members []replicaState
 }
 
-// replicaState is the state of one replica in the ledger. Times are on the loop's clock.
+// replicaState is what the ledger knows of one server of the pool. Times are on the loop's clock.
 type replicaState struct {
 	ledger *ledger
-	index  int // of the replica in the pool
+	index  int // index of the server in the pool
 
-	*entryTable               // entries of the keys that the replica has wrong
-	numbers      []lastNumber // phase numbers of the replica's server at the last call of notice, one per view
-	Incomplete   bool         // the replica has rejoined empty, so its miss alone does not prove that a key is missing
-	Resync       *resync      // the resync that fills it; nil: none
-	until        int64        // when Incomplete ends without a resync, if repairs are off
-	flushPending bool         // the keepers of another pool are about to flush its server
-	left         bool         // in a handover: all keys that the replica must not keep have been moved away
+	*entryTable               // entries of the keys that the server may have wrong
+	numbers      []lastNumber // phase numbers of the server at the last call of notice: one for each pool that contains the server
+	Incomplete   bool         // the server may lack keys, because it was flushed or restarted or got keys by a reload. Its miss does not prove that a key is missing
+	Resync       *resync      // the resync that fills the server with its keys; nil: none
+	until        int64        // time at which Incomplete ends if repairs are off, because then no resync ends it
+	flushPending bool         // the keepers of another pool with the same server are about to flush it
+	left         bool         // in a handover: all keys that the server must give up have been moved to other servers
 
-	tokens   float64 // token bucket: number of copies that it may receive now
-	filledAt int64   // when tokens was computed
+	tokens   float64 // token bucket: number of copies that the server may receive now
+	filledAt int64   // time at which tokens was computed
 }
 
-const incompleteTime = time.Minute // how long a replica counts as incomplete if repairs are off
+const incompleteTime = time.Minute // how long a server counts as incomplete if repairs are off
 
-// KeepLedger keeps the ledger of the pool bp over a reload, if the servers are the
-// same. Otherwise it creates a new one.
+// KeepLedger keeps the ledger of the pool bp over a reload, if the servers of the pool are the
+// same. Otherwise it creates a new ledger.
 func (e *Replicator) KeepLedger(bp *routing.BoundPool) {
 	old := e.Ledgers[bp.Pool.Name]
 	if old != nil && slices.Equal(old.Servers, bp.Servers) {
@@ -58,17 +58,17 @@ func (e *Replicator) KeepLedger(bp *routing.BoundPool) {
 	old.stop()
 }
 
-// newLedger returns a new ledger of a pool. old is its former ledger, or nil. The
-// entries of servers in both are kept, because these keys are still wrong.
+// newLedger returns a new ledger of a pool. old is the pool's former ledger, or nil. The entries
+// of servers that are in both ledgers are kept, because their keys are still wrong.
 func (e *Replicator) newLedger(bp *routing.BoundPool, old *ledger) *ledger {
 	w := &ledger{bp: bp, Servers: slices.Clone(bp.Servers), Members: make([]replicaState, len(bp.Servers))}
 	for i, srv := range bp.Servers {
 		m := &w.Members[i]
 		m.ledger, m.index = w, i
 		m.entryTable = &entryTable{Keys: map[uint64]*DirtyKey{}}
-		// When the process starts, it can't know what a server has, so the server counts as
-		// complete. A server with a known release was already in use, for other keys. It has
-		// none of the keys that the pool assigns to it now.
+		// A process that has just started can't know what a server has, so the server counts as
+		// complete. A server with a known release was already in use, for other keys. It has none
+		// of the keys that the pool assigns to it now.
 		m.Incomplete = old != nil || srv.Release != (wire.Release{})
 		m.until = e.Now + int64(incompleteTime)
 		if old == nil {
@@ -81,10 +81,10 @@ func (e *Replicator) newLedger(bp *routing.BoundPool, old *ledger) *ledger {
 	return w
 }
 
-// server returns the server of the replica in the present routing table.
+// server returns the server that m describes.
 func (m *replicaState) server() *upstream.Server { return m.ledger.bp.Servers[m.index] }
 
-// stop ends the resyncs of all replicas. w may be nil.
+// stop ends the resyncs of all servers in the ledger. w may be nil.
 func (w *ledger) stop() {
 	if w != nil {
 		for i := range w.Members {
@@ -93,8 +93,8 @@ func (w *ledger) stop() {
 	}
 }
 
-// TakeCopies drops the ledgers of pools without replicated keys, and sets the repair
-// rates of the others. It is called after the routes of a new routing table are bound.
+// TakeCopies drops the ledgers of pools that have no replicated keys any more, and sets the repair
+// rates of the other ledgers. It is called after the routes of a new routing table are bound.
 func (e *Replicator) TakeCopies() {
 	for name, w := range e.Ledgers {
 		if !slices.Contains(e.Pools, w.bp) {
@@ -108,8 +108,8 @@ func (e *Replicator) TakeCopies() {
 	e.takeArrangement()
 }
 
-// repairRate returns the highest rate, in keys per second, that a route sets for
-// replicas of bp.
+// repairRate returns how many keys per second may be copied to one server of bp: the highest rate
+// that a route sets.
 func (e *Replicator) repairRate(bp *routing.BoundPool) (rate int) {
 	for _, l := range e.InOrder {
 		for i := range l.Routes {
@@ -121,31 +121,30 @@ func (e *Replicator) repairRate(bp *routing.BoundPool) (rate int) {
 	return rate
 }
 
-// incomplete reports whether a replica has rejoined empty and is not filled yet, or may
-// be flushed at any time. If repairs are off, the replica counts as complete after
-// incompleteTime.
+// incomplete reports whether the server may lack keys, because it has rejoined empty and is not
+// filled yet, or may be flushed at any time. If repairs are off, the server counts as complete
+// after incompleteTime.
 func (m *replicaState) incomplete(e *Replicator) bool {
 	return m.flushPending || m.Incomplete && (m.ledger.rate > 0 || e.Now < m.until)
 }
 
-// lastNumber is the phase number of a replica's server in a view. The number shows how
-// often the server was flushed. The view is that of the replica's pool, or of another
-// pool with the same server.
+// lastNumber is the phase number of a server in the view of one pool that contains the server.
+// The number shows how often the server was flushed.
 type lastNumber struct {
 	view    *health.View
 	replica int
-	known   bool   // the view has learned n
-	n       uint32 // see health.View.N
+	known   bool   // the keepers of the pool have learned the number n from the view records; false: n means nothing
+	n       uint32 // phase number of the server: see health.View.N
 }
 
-// notice checks whether the server was flushed, by the keepers of the replica's pool or of another
-// pool. It must be called before the state of the replica is used or changed. There are two
-// reasons. A miss after a flush does not prove that a key is missing. And the entries of writes
-// that the replica missed before the flush are dropped, but those of later writes must be kept.
+// notice checks whether the server was flushed, by the keepers of its pool or of another pool. It
+// must be called before the state of the server is used or changed, for two reasons. A miss after
+// a flush does not prove that a key is missing. And the entries of writes that the server missed
+// before the flush are dropped, but those of later writes must be kept.
 //
-// A view that has not learned its numbers yet, after a start or a reload, is ignored. Its numbers
-// are zero, and would seem to grow when it learns them. The numbers of the replica's own pool
-// continue with a new view of the same servers.
+// A view that has not learned its phase numbers yet, after a start or a reload, is ignored. Its
+// numbers are zero, and would seem to grow when it learns them. The numbers of the server's own
+// pool continue with a new view of the same servers.
 func (m *replicaState) notice(e *Replicator) {
 	view := m.ledger.bp.View
 	if len(m.numbers) == 0 {
@@ -170,10 +169,10 @@ func (m *replicaState) notice(e *Replicator) {
 	m.numbers = numbers
 }
 
-// compare stores the number that the i-th view has now, and marks the replica empty if
-// there was a flush since the last call. After a flush by another pool, the entries of
-// the replica's keys are kept. The reason is that a server that rejects flushes counts
-// as flushed in that pool, which renames its keys instead.
+// compare stores the phase number that the server has now in the i-th of its pools. It marks the
+// server as empty if the number shows a flush since the last call. After a flush by another pool
+// (i > 0), the entries of wrong keys are kept: if a server rejects a flush, the other pool counts
+// it as flushed and renames its own keys instead.
 func (m *replicaState) compare(e *Replicator, i int, now lastNumber) {
 	before := m.numbers[i]
 	m.numbers[i] = now
@@ -183,10 +182,10 @@ func (m *replicaState) compare(e *Replicator, i int, now lastNumber) {
 	}
 }
 
-// markEmpty records that a replica is empty, because it was flushed or restarted. All
-// instances wait for a flush, so no dirty key can be there after the flush. After a
-// restart, another instance may have filled the replica already, also with keys that
-// this instance knows to be dirty. So the entries are kept then.
+// markEmpty records that a server is empty, because it was flushed or restarted. All instances
+// wait for a flush, so no dirty key can be on the server after the flush. After a restart,
+// another instance may have filled the server already, also with keys that this instance knows to
+// be dirty. So the entries are kept after a restart.
 func (m *replicaState) markEmpty(e *Replicator, flushed bool) {
 	m.stop()
 	if flushed {
@@ -196,11 +195,10 @@ func (m *replicaState) markEmpty(e *Replicator, flushed bool) {
 	e.At(link.ResyncTimer, e.Now)
 }
 
-// othersComplete reports whether the replica can be flushed without losing the only
-// replica of a key, as far as this loop knows. An empty replica can be filled, but a
-// replica with unknown dirty keys can't be repaired. If several replicas have
-// overflowed, the one with the lowest index is flushed first. The others wait until it
-// is filled.
+// othersComplete reports whether the server can be flushed without losing the only replica of a
+// key, as far as this loop knows. All servers of the pool must reply, and no other server may be
+// incomplete. If several servers have overflowed, the one with the lowest index is flushed first.
+// The others wait until that server is filled.
 func (m *replicaState) othersComplete() bool {
 	for i := range m.ledger.Members {
 		o := &m.ledger.Members[i]
@@ -211,12 +209,12 @@ func (m *replicaState) othersComplete() bool {
 	return true
 }
 
-// Tend updates the replicas of all pools. ResyncTimer calls it. While there is a
+// Tend does the pending work for the servers of all pools. ResyncTimer calls it. While there is a
 // ledger, Tend sets the timer again, to lookTime from now at most.
 func (e *Replicator) Tend() {
 	e.enableDirectReads()
 	e.proceed()
-	for _, bp := range e.Pools { // in the order of the routing table
+	for _, bp := range e.Pools { // the order of the routing table is used, and not the random order of the map Ledgers
 		w := e.Ledgers[bp.Pool.Name]
 		if w == nil {
 			continue
@@ -232,9 +230,9 @@ func (e *Replicator) Tend() {
 	e.endHandover()
 }
 
-// tend does the pending work for a replica, in the order that matters to reads: it
-// deletes dirty keys, then copies single keys, then all others. While the replica is
-// incomplete, it informs the keepers of this process.
+// tend does the pending work for one server, in the order that matters to reads: it deletes dirty
+// keys, then copies single keys, then all others. While the server lacks keys, tend informs the
+// keepers of this process.
 func (m *replicaState) tend(e *Replicator) {
 	bp, srv := m.ledger.bp, m.server()
 	if m.Incomplete = m.incomplete(e); m.lacks() {
@@ -249,7 +247,7 @@ func (m *replicaState) tend(e *Replicator) {
 		m.copyLost(e)
 	}
 	if srv.Unidentified && !srv.Down || srv.StartedAt == 0 && srv.Conns[0].State == upstream.ConnUp {
-		e.Keepers.Identify(srv) // reads use other replicas, so perhaps no command would open a connection and identify the server
+		e.Keepers.Identify(srv) // reads use other replicas of its keys, so perhaps no command opens a connection and identifies the server
 	}
 	leaves := !m.Incomplete && e.leaves(m)
 	switch f := m.Resync; {
@@ -264,12 +262,12 @@ func (m *replicaState) tend(e *Replicator) {
 	}
 }
 
-// lacks reports whether the replica may lack keys or have outdated values.
+// lacks reports whether the server may lack keys or have outdated values.
 func (m *replicaState) lacks() bool { return m.Incomplete || m.HasLess() }
 
-// protectFromFlush protects the replica's server if it may have the only replica of a key. It
-// informs the keepers of other pools with the same server. These keepers could otherwise flush the
-// server, because they do not know which replicas this pool lacks.
+// protectFromFlush protects the server from a flush if it may have the only replica of a key. It
+// informs the keepers of other pools with the same server. These keepers could otherwise flush
+// the server, because they do not know which keys the other servers of this pool lack.
 func (m *replicaState) protectFromFlush(e *Replicator) {
 	view := m.ledger.bp.View
 	if p := view.Phase(m.index); p == health.Leaving || p == health.Out || p == health.Returning {
@@ -288,7 +286,7 @@ func (m *replicaState) protectFromFlush(e *Replicator) {
 	}
 }
 
-// StartedAnew records that srv was restarted, so it has lost all items.
+// StartedAnew records that the process of srv was restarted, so it has lost all items.
 func (e *Replicator) StartedAnew(srv *upstream.Server) {
 	for _, m := range e.Keepers.Registrations[srv] {
 		if w := e.Ledgers[m.Pool]; w != nil && m.ServerIndex < len(w.Members) {
@@ -297,10 +295,10 @@ func (e *Replicator) StartedAnew(srv *upstream.Server) {
 	}
 }
 
-// AddTo adds to the statistics what the replicas are missing, as this loop knows it.
-// The loops own different keys, so the numbers can be added.
+// AddTo adds to the statistics which keys the replicas are missing, as far as this loop knows.
+// The loops own different keys, so the numbers of all loops can be added.
 func (e *Replicator) AddTo(into *stats.Snapshot) {
-	e.proceed() // without requests, only Tend calls proceed
+	e.proceed() // AddTo calls proceed, because without requests only Tend calls it
 	into.Moving, into.Unsettled = into.Moving || e.handover != nil, max(into.Unsettled, e.unsettled())
 	for pool, w := range e.Ledgers {
 		for i := range w.Members {

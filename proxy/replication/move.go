@@ -1,8 +1,8 @@
 package replication
 
-// Moving keys to other servers, because a reload has changed weights, servers, or the
-// number of replicas: see handover.go. Before a command decides anything about a
-// key, the key is moved away from its former servers.
+// This file moves keys to other servers, because a reload has changed weights, servers, or the
+// number of replicas: see handover.go. Before a command decides anything about a key, the key is
+// moved away from its former servers.
 
 import (
 	"bytes"
@@ -21,13 +21,13 @@ import (
 )
 
 const (
-	maxLeft   = 64 << 10                     // number of keys remembered that have left their former servers
+	maxLeft   = 64 << 10                     // maximum number of keys that are remembered because they have left their former servers
 	moveAgain = int64(50 * time.Millisecond) // delay before a key is moved again after a failure
 )
 
-// byArrangement appends the replicas of a key of rt by the arrangement a. rt is a
-// route of the present routing table. Servers that the present routing table does not
-// have are omitted.
+// byArrangement appends to list the replicas that a key has by the arrangement a. rt is the key's
+// route in the present routing table. Servers that are not in the present routing table are
+// omitted.
 func (e *Replicator) byArrangement(list []replica, a *arrangement, rt *routing.Route, key []byte) []replica {
 	for _, h := range a.Holders(rt, key) {
 		for _, bp := range e.Pools {
@@ -67,8 +67,7 @@ func (e *Replicator) takeArrangement() {
 	}
 }
 
-// stages returns, pool by pool, the stage that all instances have reached with the
-// present arrangement.
+// stages returns, for each pool, the stage of the handover that all instances have reached.
 func (e *Replicator) stages() (list []barrier.Stage) {
 	for _, w := range e.Ledgers {
 		list = append(list, w.bp.View.Handover.Status().Stage(e.arranged.Hash()))
@@ -76,7 +75,7 @@ func (e *Replicator) stages() (list []barrier.Stage) {
 	return list
 }
 
-// proceed enters the next stage of the handover when all instances do.
+// proceed enters the next stage of the handover when all instances have reached it.
 func (e *Replicator) proceed() {
 	h := e.handover
 	if h == nil || h.Moving() || !h.Proceed(e.stages()) {
@@ -88,14 +87,14 @@ func (e *Replicator) proceed() {
 	e.enter()
 }
 
-// pauses reports whether replicas that are about to move must not be changed.
+// pauses reports whether keys that are about to move to other replicas must not be changed now.
 func (e *Replicator) pauses() bool {
 	e.proceed()
 	return e.handover.Pauses()
 }
 
-// unsettled returns 0 if another routing table may be applied now (see barrier.Status.Open), and
-// otherwise the time until the next check.
+// unsettled returns 0 if a reload may apply another routing table now (see barrier.Status.Open).
+// It otherwise returns the time until the next check.
 func (e *Replicator) unsettled() time.Duration {
 	for _, w := range e.Ledgers {
 		if !w.bp.View.Handover.Status().Open() {
@@ -118,7 +117,7 @@ func (e *Replicator) enter() {
 	})
 }
 
-// every reports whether the function `is` returns true for every replica.
+// every reports whether the function `is` returns true for all servers of all ledgers.
 func (e *Replicator) every(is func(m *replicaState) bool) bool {
 	for _, w := range e.Ledgers {
 		for i := range w.Members {
@@ -130,27 +129,26 @@ func (e *Replicator) every(is func(m *replicaState) bool) bool {
 	return true
 }
 
-// leaves reports whether the keys that the replica must no longer keep may be moved to other
-// servers. That is so when all other replicas have been filled.
+// leaves reports whether the server of m may now give up the keys that it must no longer keep.
+// That is so when all servers have been filled with the keys that they must keep.
 func (e *Replicator) leaves(m *replicaState) bool {
 	return e.handover.Moving() && !m.left && e.every(func(o *replicaState) bool { return !o.Incomplete })
 }
 
-// endHandover ends the handover when all replicas have what they should have, and
-// nothing else.
+// endHandover ends the handover when all servers have exactly the keys that they should have.
 func (e *Replicator) endHandover() {
 	if !e.handover.Moving() || !e.every(func(m *replicaState) bool { return m.left && !m.Incomplete }) {
 		return
 	}
 	e.handover = nil
 	e.enter()
-	if e.Moving.Add(-1) == 0 { // the other loops, which own other keys, are done too
+	if e.Moving.Add(-1) == 0 { // true: the other loops, which own other keys, have ended the handover before
 		e.Log.Info("replicated keys have all moved to the servers of this configuration")
 	}
 }
 
-// formersOf returns the servers that may have a key of rt, although they are not among
-// its holders.
+// formersOf returns the servers that may still have a key of rt from before a reload. The servers
+// in holders, which keep the key now, are not among them.
 func (e *Replicator) formersOf(rt *routing.Route, key []byte, holders []replica) (list []replica) {
 	if e.handover == nil {
 		return nil
@@ -167,7 +165,7 @@ func (e *Replicator) formersOf(rt *routing.Route, key []byte, holders []replica)
 	return list
 }
 
-// keeps reports whether a route of the present routing table keeps the key on srv.
+// keeps reports whether a route of the present routing table has a replica of the key on srv.
 func (e *Replicator) keeps(srv *upstream.Server, key []byte) bool {
 	defer func(room []replica) { e.holders = room }(e.holders) // the caller may still use e.holders, in a loop over routesOf
 	e.holders = nil
@@ -179,8 +177,8 @@ func (e *Replicator) keeps(srv *upstream.Server, key []byte) bool {
 	return false
 }
 
-// rebind sets t's route to that of the present routing table, because t may have been
-// parked since before a reload. It fails t and returns false if there is none.
+// rebind sets t's route to that of the present routing table, because t may have been parked
+// since before a reload. If the key has no such route any more, rebind fails t and returns false.
 func (e *Replicator) rebind(t *task.Task) bool {
 	if l := e.Listeners[t.Route.Listener]; l != nil {
 		if rt := l.Fitting(append([]byte(t.Route.Strip), t.Key...)); rt != nil && rt.Strip == t.Route.Strip && rt.Copies.Copies != 0 {
@@ -193,10 +191,10 @@ func (e *Replicator) rebind(t *task.Task) bool {
 	return false
 }
 
-// awaitHandover parks t while a former server of its key may have the key, or while
-// the key's replicas are about to change. It returns true if t waits or has failed.
-// For a read it is called after a miss. If a former server can't be asked, the read
-// fails on routes with read_through, and is a miss on others.
+// awaitHandover parks t while a former server of its key may have the key, or while the key's
+// replicas are about to change. It returns true if t is parked or has failed. For a read it is
+// called after a miss. If a former server can't be asked, a read fails on routes with
+// read_through; on other routes the result is false, and the client gets the miss.
 func (e *Replicator) awaitHandover(t *task.Task, read bool) bool {
 	e.proceed()
 	if e.handover == nil || e.Ablation.Former {
@@ -227,7 +225,7 @@ func (e *Replicator) awaitHandover(t *task.Task, read bool) bool {
 	return e.await(t, why, func() bool { return m.over && e.Now >= m.again })
 }
 
-// await parks t until known returns true, or until t's deadline. It always returns
+// await parks t until the function `known` returns true, or until t's deadline. It always returns
 // true.
 func (e *Replicator) await(t *task.Task, why string, known func() bool) bool {
 	t.WaitReason = why
@@ -240,22 +238,22 @@ func (e *Replicator) await(t *task.Task, why string, known func() bool) bool {
 	return true
 }
 
-// move moves a key away from its former servers.
+// move moves one key away from its former servers to the servers that should have it.
 type move struct {
 	e       *Replicator
-	stage   uint64 // stage of the handover when it started
+	stage   uint64 // value of Replicator.stage when the move started
 	rt      *routing.Route
 	key     []byte
 	hash    uint64
-	formers []replica // former servers that have not been asked yet
+	formers []replica // former servers of the key that have not been asked yet
 	failed  bool      // a former server did not reply, or a replica could not get the value
 	over    bool
-	again   int64   // when the key may be moved again, on the loop's clock
+	again   int64   // earliest time at which the key may be moved again after a failure, on the loop's clock
 	resync  *resync // the resync that has requested the move; nil: none
 }
 
-// move starts to move a key. The move does not wait in the key's line: its writes have a cas, which
-// protects newer values as it does between instances.
+// move starts to move a key away from its former servers. The move does not wait in the key's
+// line: it writes only on the condition of a cas, which protects newer values.
 func (e *Replicator) move(rt *routing.Route, key []byte, hash uint64, formers []replica, f *resync) *move {
 	m := &move{e: e, stage: e.stage, rt: rt, key: bytes.Clone(key), hash: hash, formers: formers, resync: f}
 	e.moves[hash] = m
@@ -263,14 +261,14 @@ func (e *Replicator) move(rt *routing.Route, key []byte, hash uint64, formers []
 	return m
 }
 
-// next asks the next former server.
+// next asks the next former server of the key, or ends the move.
 func (m *move) next() {
 	e := m.e
 	for len(m.formers) > 0 && e.stage == m.stage {
 		from := m.formers[0]
 		m.formers = m.formers[1:]
 		switch phase := from.Pool.View.Phase(from.Index); {
-		case phase == health.Out || phase == health.Returning: // the server is flushed before it is read again, so it need not be asked
+		case phase == health.Out || phase == health.Returning: // the server is flushed before it is read again, so the key on it is lost anyway
 		case !from.reachable(e, m.key):
 			m.failed = true
 		default:
@@ -296,21 +294,20 @@ func (m *move) next() {
 	e.Soon(link.ParkedTimer)
 }
 
-// reachable reports whether the server of a replica can be asked, and its value can be
-// copied.
+// reachable reports whether the server of m can be asked for key, and its value can be copied.
 func (m *replica) reachable(e *Replicator, key []byte) bool {
 	return !m.Server.Down && !m.Pool.View.Suspected(m.Index) && !m.Server.HasLateDelete(key) && m.canBeSource(e.Now)
 }
 
-// ask moves the key away from one former server. If that server has missed a write to
-// the key, its value is removed without a copy.
+// ask moves the key away from the former server `from`. If that server has missed a write to the
+// key, its value is removed without a copy.
 func (m *move) ask(from replica) {
 	e := m.e
 	c := &command{e: e, isRepair: true, move: m, replicas: []replica{from}, stage: e.stage}
 	var to, away replicate.Mask
 	dirty := false
 	for _, h := range e.copiesOf(nil, m.rt, m.key) {
-		if len(c.replicas) == replicate.Max { // the remaining replicas are filled by their resync
+		if len(c.replicas) == replicate.Max { // a rule has no room for more replicas; the others get the key by their resync
 			break
 		}
 		bit := replicate.Mask(1) << len(c.replicas)

@@ -1,6 +1,6 @@
 package replication
 
-// Which replica a get may use without a task, and when: see direct.go.
+// This file decides which replica a get may read without a task, and when: see direct.go.
 
 import (
 	"ringside/proxy/routing"
@@ -10,17 +10,18 @@ import (
 	"ringside/replicate"
 )
 
-// Copied returns e, for the loop of a client.
+// Copied returns e. The handler of a client's connection has this method, so that a directReader
+// finds the Replicator of the client's loop.
 func (e *Replicator) Copied() *Replicator { return e }
 
-// ReadAt returns the connection on which a client may read key without a task, at the
-// replica that is read first. It returns nil if a task is needed. hash is the hash of
-// the key as servers know it. owner is the server that the key belongs to.
+// ReadAt returns the connection on which a client may read key without a task, at the replica
+// that is read first. It returns nil if a task is needed. hash is the hash of the key as servers
+// know it. owner is the first server in the key's order.
 //
 // A value of that replica is a valid reply, unless the process knows of a write that the replica
-// has missed or may still run. Another loop may own the key and know of such a write. It calls
-// disableDirectReads before it answers the write. So for a read that is sent after the reply to a
-// write, ReadAt returns nil.
+// has missed or may still run. Another loop may own the key and know of such a write. That loop
+// calls disableDirectReads before it answers the write. So for a read that is sent after the
+// reply to the write, ReadAt returns nil.
 func (e *Replicator) ReadAt(client uint64, rt *routing.Route, owner *upstream.Server, key []byte, hash uint64) *upstream.Conn {
 	if !rt.AllIn() || e.handover != nil || e.Doubtful.Load() > 0 && !(e.Loops.Owner(hash) == e.Tasks && e.clean(rt, key, hash)) {
 		return nil
@@ -36,8 +37,8 @@ func (e *Replicator) ReadAt(client uint64, rt *routing.Route, owner *upstream.Se
 	return c
 }
 
-// nextOf returns the replica of key to read first, if the policy does not always read
-// the same one.
+// nextOf returns the server to read key from first, on a route that does not always read the
+// first server in the key's order.
 func (e *Replicator) nextOf(rt *routing.Route, key []byte) *upstream.Server {
 	var room [replicate.Max]routing.Holder
 	list := rt.Holders(room[:0], key)
@@ -68,9 +69,9 @@ func (e *Replicator) clean(rt *routing.Route, key []byte, hash uint64) bool {
 	return true
 }
 
-// disableDirectReads informs the other loops that a replica has missed a write or may run one late.
-// It must be called before the write is answered. Until enableDirectReads is called, gets of
-// replicated keys are tasks.
+// disableDirectReads makes all loops read replicated keys by tasks, until enableDirectReads is
+// called. It is called when a replica has missed a write or may run one late, before the write is
+// answered.
 func (e *Replicator) disableDirectReads() {
 	if !e.doubts {
 		e.doubts = true
@@ -78,8 +79,8 @@ func (e *Replicator) disableDirectReads() {
 	}
 }
 
-// enableDirectReads ends the effect of disableDirectReads. It does so only if the ledgers have no
-// entries, that is, keys that a replica may have wrong, and if no late delete is left.
+// enableDirectReads ends the effect of disableDirectReads for this loop. It does so only if no
+// replica may have a key wrong (the ledgers have no entries), and no late delete is in progress.
 func (e *Replicator) enableDirectReads() {
 	if !e.doubts || e.LateDeletes > 0 {
 		return
@@ -95,8 +96,8 @@ func (e *Replicator) enableDirectReads() {
 	e.Doubtful.Add(-1)
 }
 
-// continueRead returns the rule of a task that continues a get. r is the result of the
-// get at the replica from, which the task does not ask again.
+// continueRead returns the rule of a task that continues a get. r is the result of the get at the
+// server `from`. The task does not ask this server again.
 func continueRead(r *upstream.Result, from table.Target) task.Rule {
 	return &command{first: r, firstFrom: from}
 }

@@ -1,6 +1,6 @@
 package replication
 
-// Running a command on a key with several replicas. Package replicate decides what to
+// This file runs a command on a key with several replicas. Package replicate decides what to
 // send. This file sends it, records the outcomes, and replies to the client.
 
 import (
@@ -29,63 +29,63 @@ type Replicator struct {
 	Keepers *failover.Keepers
 	Pools   []*routing.BoundPool // all pools of the routing table, in its order
 
-	Ledgers    map[string]*ledger  // by the name of the pool
+	Ledgers    map[string]*ledger  // what each server of a pool is missing, by the name of the pool
 	Copying    int                 // number of copies in progress, at most maxCopies
-	Doubtful   *atomic.Int32       // number of loops whose field doubts is true; shared by all loops
-	Moving     *atomic.Int32       // number of loops whose handover is not complete; shared by all loops
-	doubts     bool                // a replica may have missed a write, or may run one late: see disableDirectReads
-	turn       uint64              // counts commands; replicas are read in turn if reads are spread
-	lastChosen uint64              // the last cas that was chosen for all replicas of a value; it only grows
-	holders    []replica           // scratch space of routesOf, which yields it
+	Doubtful   *atomic.Int32       // number of loops with doubts set; shared by all loops
+	Moving     *atomic.Int32       // number of loops that have not completed the handover; shared by all loops
+	doubts     bool                // a replica may have missed a write to a key of this loop, or may run one late: see disableDirectReads
+	turn       uint64              // number of commands so far; it selects the replica of a read, if the route spreads reads
+	lastChosen uint64              // the last cas that Ringside has chosen itself, with the flag E, for all replicas of a value; it only grows
+	holders    []replica           // scratch space of routesOf: the slice that it yields
 	Ablation   ablation.Set        // rules that tests turn off
 	arranged   *arrangement        // which servers keep which keys, by the present routing table
-	handover   *handover           // nil: all keys are where the routing table wants them
-	stage      uint64              // of the handover; increases whenever the replicas of a key may change
-	left       map[uint64]struct{} // hashes of keys that have left their former servers
-	moves      map[uint64]*move    // by hash: moves in progress or failed
+	handover   *handover           // the handover in progress; nil: all keys are on the servers where the routing table wants them
+	stage      uint64              // counter that increases whenever a handover may change the replicas of a key
+	left       map[uint64]struct{} // hashes of keys that have been moved away from their former servers in this handover
+	moves      map[uint64]*move    // moves of keys that are in progress or have failed, by the hash of the key
 }
 
-// command is a command on a key with several replicas, or a repair of such a key. It
-// is the task.Rule that carries out a replicate.Rule.
+// command runs a command on a key with several replicas, or a repair of such a key. It is the
+// task.Rule that sends the asks of a replicate.Rule.
 type command struct {
 	e        *Replicator // the Replicator of the loop that owns the key
 	rule     replicate.Rule
-	replicas []replica       // the replicas of the key, in the order of the rule
-	asks     []copyAsk       // all asks of the rule, by number
+	replicas []replica       // the replicas of the key, in the order in which the rule numbers them
+	asks     []copyAsk       // all asks that the rule has made, by their number
 	next     []replicate.Ask // scratch space of advance
-	room     struct {        // initial storage of the slices: enough for a plain command on two replicas
+	room     struct {        // initial storage of the slices replicas, asks and next: enough for a plain command on two replicas
 		replicas [2]replica
 		asks     [2]copyAsk
 		next     [2]replicate.Ask
 	}
 
-	phases     uint64         // phaseNumbers at the start; in strict mode the reply does not count if they have changed
+	phases     uint64         // sum of the replicas' phase numbers at the start; in strict mode the reply does not count if the sum has changed
 	primary    int            // index of the primary in replicas; -1: there is none
-	gone       replicate.Mask // replicas that the command has skipped, so they miss the write
+	gone       replicate.Mask // replicas that the command skips, because no server of their pool answers. They miss the write
 	writes     bool           // the command may change the key, so it runs alone: it has claimed the key's line
-	chosen     uint64         // the cas for all replicas, if their servers support the meta flag E
-	token      []byte         // the client's cas token, as a cas of the primary; nil: there is none
-	spared     bool           // the primary has not answered a set, and no tombstone was sent after the set: see command.behind
-	voidGuards []int          // numbers of asks that were not sent, because their cas may have been assigned by another process
+	chosen     uint64         // the cas to store at all replicas, if their servers support the meta flag E
+	token      []byte         // the client's cas token, translated to a cas of the primary; nil: the client has sent no token
+	spared     bool           // the primary has not answered a set, and got no tombstone after the set: see command.behind
+	voidGuards []int          // numbers of asks that were not sent, because another process may have assigned the cas that they depend on
 
-	first     *upstream.Result // result of a get that was sent without a task, so its replica is not asked again; nil: none
-	firstFrom table.Target     // the replica that has sent the reply in first
+	first     *upstream.Result // reply to a get that was sent before the task, so the task does not ask its server again; nil: none
+	firstFrom table.Target     // the server that has sent the reply in first
 
-	stage    uint64  // stage of the handover when the command was created
+	stage    uint64  // value of Replicator.stage when the command was created
 	isRepair bool    // the command is a repair, without a client
 	move     *move   // the move that the repair belongs to; nil: none
 	resync   *resync // the resync that the repair belongs to; nil: none
 }
 
-// copyAsk is one ask of the rule, and its outcome.
+// copyAsk is one ask of the rule: a request to one replica, with its outcome.
 type copyAsk struct {
 	replicate.Ask
 	op        wire.Op
 	dialect   wire.Dialect
-	respelled bool           // the request differs from the client's, so its reply must be translated for the client
-	added     byte           // the meta flag that was added to the client's flags; 0: none
-	at        int64          // when it was sent, on the loop's clock
-	kind      replicate.Kind // meaning of the reply; 0: there is none yet
+	respelled bool           // the request is not in the client's protocol or form, so its reply must be translated for the client
+	added     byte           // the meta flag that Ringside has added to the client's flags; 0: none
+	at        int64          // when the request was sent, on the loop's clock
+	kind      replicate.Kind // meaning of the reply; 0: there is no reply yet
 	result    upstream.Result
 }
 
@@ -116,7 +116,7 @@ func (e *Replicator) run(t *task.Task) {
 		return
 	}
 	if c.writes && !e.Claim(t, task.KeyLine(t.Hash)) {
-		return // Handle is called again when t is first in the line of the key
+		return // another command has claimed the key: Handle is called again when t is first in the line of the key
 	}
 	if e.Now >= t.Deadline {
 		t.Fail(cmp.Or(t.WaitReason, task.TooLong), stats.TimedOut)
@@ -132,7 +132,7 @@ func (e *Replicator) run(t *task.Task) {
 	}
 	c.stage = e.stage
 	c.replicas = e.copiesOf(c.room.replicas[:0], t.Route, t.Key)
-	c.phases = c.phaseNumbers() // before the states are read, because another loop may publish new phases in between
+	c.phases = c.phaseNumbers() // the phase numbers are read before the states, because another loop may publish new phases in between
 	states := make([]replicate.Replica, len(c.replicas), replicate.Max)
 	served := false
 	for i := range c.replicas {
@@ -145,7 +145,7 @@ func (e *Replicator) run(t *task.Task) {
 		}
 	}
 	for i := range c.replicas {
-		if !served { // no other replica can serve the key, so a server that is only suspected is used
+		if !served { // no replica can serve the key, so servers that are only suspected are used too
 			states[i] = c.stateOf(t, i, false)
 		}
 		if states[i].State == replicate.Gone {
@@ -166,7 +166,7 @@ func (e *Replicator) run(t *task.Task) {
 	e.turn++
 	policy := t.Route.Copies
 	switch {
-	case command.Op == replicate.Gets && e.handover.Pauses(): // a gets that misses at the primary would copy the value of another replica there
+	case command.Op == replicate.Gets && e.handover.Pauses(): // in a pause nothing may be copied, but a gets that misses at the primary would copy the value of another replica to the primary
 		command.Op, policy.Read = replicate.Get, replicate.First
 	case t.Route.Prefer != nil && policy.Read == replicate.First:
 		policy.Read = replicate.Nearest // command.stateOf sets Replica.Near for replicas of the preferred pool, and Nearest reads these first
@@ -179,13 +179,13 @@ func (e *Replicator) run(t *task.Task) {
 	}
 }
 
-// lateAfter is the time after which a reply is late: a write may have run between it
-// and the replies of other replicas.
+// lateAfter is the time after which a reply counts as late. Another command may then have run
+// between this reply and the replies of other replicas.
 const lateAfter = task.MarkWait / 2
 
-// hedge sends a hedged request: if a read has no reply at the time `at`, it asks one
-// more replica. It waits longer while bytes of a reply arrive. Another reply would then
-// arrive later, and cost the same bytes again.
+// hedge sends a hedged request: if the read t has no reply at the time `at`, it asks one more
+// replica. While bytes of a reply arrive, hedge waits longer: a second reply would arrive later,
+// and cost the same bytes again.
 func (c *command) hedge(t *task.Task, at int64) {
 	c.e.After(at, func() {
 		if t.ClientDone || c.rule.IsDone() {
@@ -209,9 +209,9 @@ func (c *command) Begin(t *task.Task) {
 	c.advance(t)
 }
 
-// advance sends the asks that the rule wants now. It answers the client once the rule
-// has settled, and finishes when the rule is over. An ask that can't be sent has its
-// outcome at once, so the rule may want more asks: hence the loop.
+// advance sends the asks that the rule wants now. It answers the client once the rule has a
+// result, and calls finish when the rule is done. If an ask can't be sent, its outcome is known
+// at once. The rule may then want more asks, so advance repeats this in a loop.
 func (c *command) advance(t *task.Task) {
 	for c.next = c.rule.Next(c.next[:0]); len(c.next) > 0; c.next = c.rule.Next(c.next[:0]) {
 		for _, ask := range c.next {
@@ -237,10 +237,11 @@ func (c *command) advance(t *task.Task) {
 	}
 }
 
-// send sends one ask, except in three cases, in which it reports the outcome at once.
+// send sends one ask, except in three cases. In these it does not send the request, and reports
+// the outcome at once.
 //
 //   - The ask is guarded by a cas, and the connection may reach another process than
-//     the one that assigned the cas. There the same number belongs to another item.
+//     the one that assigned the cas. In that process the same cas belongs to another item.
 //   - It is a Fetch from a replica that can't be the source of a repair.
 //   - It would start a delete again after its deadline. The tombstones of its first
 //     round may have expired, so another client may hold the lock that was deleted. A
@@ -261,7 +262,7 @@ func (c *command) send(t *task.Task, ask replicate.Ask) {
 		return
 	case replicate.Join, replicate.Count, replicate.Check, replicate.RefreshTombstone, replicate.Fill, replicate.Store, replicate.Drop:
 		guard = &c.asks[ask.Guard].result.ConnEpoch
-		if c.ofSet(t, ask.Guard) && !guard.HasEnded() { // a Check after a set compares values, not cas; outcome checks the connection again
+		if c.ofSet(t, ask.Guard) && !guard.HasEnded() { // the ask is a Check after a set: it compares values and not cas, and the function outcome checks the process
 			guard = nil
 		}
 	case replicate.Look, replicate.PlaceTombstone:
@@ -277,7 +278,7 @@ func (c *command) send(t *task.Task, ask replicate.Ask) {
 	}
 	line := c.line(t, &c.asks[id])
 	if c.first != nil && ask.Step == replicate.Forward && srv.Target == c.firstFrom && c.replicas[ask.Replica].Pool.View.Renamed(c.replicas[ask.Replica].Index) == 0 {
-		c.first.Server = srv // the server object of this loop
+		c.first.Server = srv // the get before the task may have used the server object of another loop
 		t.InjectResult(id, c.first)
 		c.first = nil
 		return
@@ -302,9 +303,9 @@ func (c *command) HandleReply(t *task.Task, id int, r *upstream.Result) {
 	c.advance(t)
 }
 
-// countMarks counts, for the metrics, what the reply to a says about tombstones. A
-// tombstone of the command itself is disturbed if it is gone when the command wants to
-// replace or remove it.
+// countMarks counts, for the metrics, what the reply to the ask a says about tombstones. A
+// tombstone of this command counts as disturbed if it is gone when the command replaces or
+// removes it.
 func (c *command) countMarks(t *task.Task, a *copyAsk) {
 	by := [wire.NumOps]stats.TombstoneUser{wire.Delete: stats.TombstoneOfDelete, wire.Add: stats.TombstoneOfAdd}[t.Op]
 	if c.isRepair {
@@ -326,12 +327,12 @@ func (c *command) countMarks(t *task.Task, a *copyAsk) {
 	}
 }
 
-// behind returns what to send after a request (ask) that has timed out and may still run. Nothing
-// is sent after a claim (an add of a tombstone), or after a write that depends on the cas of an
-// item: it can't run after that item is gone. An unconditional set needs a tombstone after it,
-// which replaces the value if the set is stored late. In relaxed mode the primary gets no tombstone
-// if no replica has stored the value. The tombstone would remove the old value, which may be the
-// only one.
+// behind returns what to send after the request a, which has timed out and may still run. Nothing
+// is sent after a claim, because its tombstone expires. Nothing is sent after a write on the
+// condition of a cas either, because this write fails once the item is gone. An unconditional
+// write needs a tombstone after it, which replaces the value if the write runs late. In relaxed
+// mode the primary gets no tombstone if no replica has stored the value. The tombstone would
+// remove the old value, which may be the only one.
 func (c *command) behind(t *task.Task, a *copyAsk) upstream.LateAction {
 	switch a.Step {
 	case replicate.Forward, replicate.Put:
@@ -350,7 +351,7 @@ func (c *command) behind(t *task.Task, a *copyAsk) upstream.LateAction {
 	return upstream.LateAction(tombstoneTTL(t))
 }
 
-// outcome translates r, the reply to the ask a, for the rule.
+// outcome translates r, the reply to the ask a, to the outcome that the rule expects.
 func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o replicate.Outcome) {
 	rep := &r.Reply
 	if o.Kind = task.OutcomeKind(a.Step, r); rep.Kind == wire.NoReply {
@@ -374,7 +375,7 @@ func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o repli
 		o.Kind = replicate.NotFound
 	case a.Step == replicate.Fetch && o.Kind == replicate.Hit && isPlaceholder(r):
 		o.Kind = replicate.Miss
-	case a.Step == replicate.Check && c.ofSet(t, a.Guard): // the cas of the set is not known
+	case a.Step == replicate.Check && c.ofSet(t, a.Guard): // the reply to the client's set has shown no cas, so the Check compares the value
 		if o.Kind == replicate.Hit && (c.asks[a.Guard].result.HasEnded() || !bytes.Equal(rep.Body.Of(r.Bytes), t.Body())) {
 			o.Kind = replicate.Exists
 		}
@@ -411,15 +412,15 @@ func isPlaceholder(r *upstream.Result) bool {
 	return r.Reply.Body.Len() == 0 && task.Arg(r, 'f') == "0" && (r.Reply.Letters.Has('W') || r.Reply.Letters.Has('Z'))
 }
 
-// replyTo translates the outcome of a request that was not the client's own one to the
-// client's reply.
+// replyTo is the kind of reply that a client gets for the outcome of a request that was not the
+// client's own one.
 var replyTo = map[replicate.Kind]wire.Kind{
 	replicate.Stored: wire.Stored, replicate.NotStored: wire.NotStored, replicate.Exists: wire.Exists, replicate.NotFound: wire.NotFound,
 }
 
-// settle answers the client with the result of the rule, unless the result no longer
-// counts. A read then starts again with the new states. A write can't, because it may
-// have run.
+// settle answers the client with the result of the rule, unless the result no longer counts. A
+// read then starts again with the new states of the replicas. A write can't start again, because
+// it may have run.
 func (c *command) settle(t *task.Task, s replicate.Settlement) {
 	told := s.Verdict == replicate.Answered || s.Verdict == replicate.Done || s.Verdict == replicate.Absent && c.rule.Asked()
 	if told && !c.sure(t, s) {
@@ -442,7 +443,7 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 	case replicate.Answered:
 		a := &c.asks[s.Answer]
 		if k, ok := replyTo[a.kind]; ok && (a.respelled || a.Step != replicate.Forward && a.Step != replicate.Store) {
-			if k == wire.NotFound { // memcached answers NOT_STORED to a replace of a missing key
+			if k == wire.NotFound { // a replace of a missing key: memcached replies NOT_STORED
 				k = task.MissKind(t)
 			}
 			t.AnswerKind(k)
@@ -453,7 +454,7 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 		if rep := &a.result.Reply; rep.Unique.Len() > 0 || rep.Letters.Has('c') {
 			identity := c.identity(t, a.Replica)
 			token = func(n uint64) uint64 {
-				if t.Op == wire.Get && a.Replica != c.primary { // a binary client's read of another replica: a cas of it has no meaning at the primary
+				if t.Op == wire.Get && a.Replica != c.primary { // a read by a binary client at another replica: its cas has no meaning at the primary, so the client gets one that never matches
 					return wire.NoMatch
 				}
 				return sealToken(n, identity)
@@ -491,20 +492,21 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 	}
 }
 
-// finish records in the ledger which replicas have missed the write or are in doubt. It
-// releases the key's line and requests repairs. The command has no open asks then.
+// finish ends a command after its last ask has an outcome. It records in the ledger which
+// replicas have missed the write, or may run it late. It releases the key's line and requests
+// repairs.
 func (c *command) finish(t *task.Task, s replicate.Settlement) {
 	e := c.e
-	if !t.ClientDone { // the task is parked or runnable: Handle starts it again
+	if !t.ClientDone { // the client has no reply yet, because the task is parked or runnable: Handle starts it again
 		return
 	}
 	through := t.Route.Copies.ReadThrough
-	t.Deadline = e.Now + int64(t.Route.Timeouts.Deadline) // for the deletes and repairs that follow
+	t.Deadline = e.Now + int64(t.Route.Timeouts.Deadline) // the deletes and repairs that follow get a new deadline
 	if n := c.rule.Rounds(); n > 0 && t.Op == wire.Delete {
 		e.Count.DeleteRounds[min(n, stats.MaxDeleteRounds)-1]++
 	}
 	handed := c.rule.Asked() && c.handedOver(t)
-	if handed { // a replica before c.primary is the primary now, and c.primary is repaired from it. The replicas after c.primary stay dirty if they missed the write
+	if handed { // another replica is the primary now, and c.primary is repaired from it; the replicas after c.primary stay dirty if they missed the write
 		behind := ^(replicate.Mask(1)<<c.primary - 1)
 		s = replicate.Settlement{Verdict: replicate.Unmet, Dirty: s.Dirty & behind, Undo: s.Undo & behind, Overwrite: s.Overwrite&behind | 1<<c.primary, Source: -1}
 	}
@@ -514,15 +516,15 @@ func (c *command) finish(t *task.Task, s replicate.Settlement) {
 			m.notice(e)
 		}
 		switch {
-		case doubt && c.spared && i == c.primary: // the primary keeps its value: see command.behind
+		case doubt && c.spared && i == c.primary: // the write is in doubt, but the primary keeps its value and is not repaired: see command.behind
 		case doubt && !c.isRepair:
 			m.inDoubt(e, DirtyKey{Hash: t.Hash, Key: t.Key, Through: through, Overwrite: i != c.primary || handed}, s.Dirty.Has(i))
-		case missed && s.Verdict == replicate.Unmet && m.ledger.rate > 0: // the replica may have the only value left
+		case missed && s.Verdict == replicate.Unmet && m.ledger.rate > 0: // no replica may have stored the write, so this replica may have the only value left: its value is not deleted
 			m.inDoubt(e, DirtyKey{Hash: t.Hash, Key: t.Key, Through: through, Overwrite: true}, true)
 		case missed:
 			m.MissedWrite(t.Hash, t.Key, c.keyAt(t, i), through)
-		case s.Clean.Has(i) && c.isRepair && s.Verdict != replicate.Answered: // the key was deleted at the replica, and must still be copied to it
-			if through { // the key stays dirty, because a miss of this replica would count
+		case s.Clean.Has(i) && c.isRepair && s.Verdict != replicate.Answered: // the repair has deleted the key at the replica, but could not copy it
+			if through { // on other routes the key stays dirty, because a miss of this replica would be believed
 				m.Clean(t.Hash)
 			}
 		case s.Clean.Has(i):
@@ -536,7 +538,7 @@ func (c *command) finish(t *task.Task, s replicate.Settlement) {
 		c.move.failed = c.move.failed || s.Verdict != replicate.Answered
 		c.move.next()
 	} else if c.isRepair {
-		if e.Copying == background { // the ledger may wait for room
+		if e.Copying == background { // the ledger may have waited for the end of a copy
 			e.At(link.ResyncTimer, e.Now)
 		}
 		e.Copying--
@@ -551,10 +553,10 @@ func (c *command) finish(t *task.Task, s replicate.Settlement) {
 	}
 }
 
-// repair requests repairs of the replicas that differ after the command. The ledger
-// repairs replicas in doubt, once they answer again.
+// repair requests repairs of the replicas that differ after the command. Replicas with a write in
+// doubt are left to the ledger, which repairs them once they answer again.
 func (c *command) repair(t *task.Task, s *replicate.Settlement) {
-	if s.Source < 0 || c.e.pauses() || c.stage != c.e.stage { // the servers of c.replicas may no longer keep the key
+	if s.Source < 0 || c.e.pauses() || c.stage != c.e.stage { // during a pause, and after a new stage of the handover, the servers of c.replicas may no longer keep the key
 		return
 	}
 	for i, m := range c.replicas {

@@ -1,6 +1,6 @@
 package replication
 
-// The request of each step of package replicate.
+// This file formats the request for each step (replicate.Step) of a rule.
 
 import (
 	"bytes"
@@ -13,8 +13,8 @@ import (
 	"ringside/replicate"
 )
 
-// line returns the bytes of the request a. It records the op and dialect by which the reply
-// is parsed, which may differ from the client's.
+// line returns the bytes of the request for the ask a. It records the op and the dialect with
+// which the reply must be parsed. Both may differ from those of the client's request.
 func (c *command) line(t *task.Task, a *copyAsk) []byte {
 	line := c.spell(t, a)
 	if len(t.Raw) > 0 && &line[0] == &t.Raw[0] { // the client's own request, which is parsed already
@@ -27,8 +27,8 @@ func (c *command) line(t *task.Task, a *copyAsk) []byte {
 	return line
 }
 
-// spell formats the request a. The comments at the constants of replicate.Step say what
-// each reply must contain.
+// spell formats the request for the ask a. The comments at the constants of replicate.Step say
+// what its reply must contain.
 func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 	r, key := &t.Req, c.keyAt(t, a.Replica)
 	chosen := ""
@@ -47,7 +47,7 @@ func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 		return c.forward(t, a, key, chosen)
 	case replicate.Store:
 		switch {
-		case t.Op == wire.Delete && c.token != nil: // the client's token has matched before
+		case t.Op == wire.Delete && c.token != nil: // an md with the client's cas token: an earlier ask has found that the token matches
 			return t.WithKey(key, task.Edit{At: t.TokenSpan(), With: []byte(guard[len(" C"):])})
 		case t.Op == wire.Delete:
 			return t.WithKey(key, a.show(t, 0, guard))
@@ -100,8 +100,8 @@ func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 	return task.StepRequest(t, a.Step, key, guard, tombstoneTTL(t))
 }
 
-// forward returns the client's own request with the key and the cas of the replica. It
-// adds the flags that make the reply show what the rule needs.
+// forward returns the client's own request, but with the key and the cas that are valid at the
+// replica of a. It adds the meta flags for what the rule must see in the reply.
 func (c *command) forward(t *task.Task, a *copyAsk, key []byte, chosen string) []byte {
 	r := &t.Req
 	if r.Dialect == wire.Text && (t.Op == wire.Append || t.Op == wire.Prepend) {
@@ -126,8 +126,8 @@ func (c *command) forward(t *task.Task, a *copyAsk, key []byte, chosen string) [
 	return t.WithKey(key, edits...)
 }
 
-// ofSet reports whether the request number ask is the client's own set, which has no cas in its
-// reply.
+// ofSet reports whether the ask with the number `ask` is the client's own set. Its reply shows no
+// cas.
 func (c *command) ofSet(t *task.Task, ask int) bool {
 	return c.asks[ask].Step == replicate.Forward && t.Op == wire.Set
 }
@@ -138,9 +138,9 @@ func (c *command) expired(t *task.Task) bool {
 	return divert.CapTTL(wire.Signed(t.Req.Exptime.Of(t.Raw)), 1, c.e.Wall) < 0
 }
 
-// after returns the result of t's command on an item: the size after an append, or the
-// number after an incr. The parameter `seen` is the reply to a Preview of the item, and
-// size the item's size there.
+// after returns the result that t's command would have on an item: the size after an append, or
+// the number after an incr. The parameter `seen` has the bytes of rep, the reply to a Preview of
+// the item. size is the present size of the item.
 func after(t *task.Task, seen []byte, rep *wire.Reply, size uint64) uint64 {
 	if t.Op == wire.Append || t.Op == wire.Prepend {
 		return size + uint64(len(t.Body()))
@@ -152,15 +152,15 @@ func after(t *task.Task, seen []byte, rep *wire.Reply, size uint64) uint64 {
 	return n - min(n, t.Delta())
 }
 
-// show is task.Show for the request a. It records the added flag, which settle removes from
-// the reply.
+// show returns the edit that adds meta flags to the client's request (see task.Show). It records
+// the added flag, because settle must remove this flag from the reply.
 func (a *copyAsk) show(t *task.Task, letter byte, more string) (edit task.Edit) {
 	edit, a.added = task.Show(t, letter, more)
 	return edit
 }
 
-// tombstoneTTL returns the TTL of a tombstone in seconds. It is longer than the deadline of a
-// command, so the command ends before its tombstone expires.
+// tombstoneTTL returns the TTL of a tombstone, in seconds. The TTL is longer than the deadline of
+// a command, so the command ends before its tombstone expires.
 func tombstoneTTL(t *task.Task) int {
 	return max(5, int((t.Route.Pool.Timeouts.Deadline+time.Second-1)/time.Second)+2)
 }

@@ -1,7 +1,7 @@
 package replication
 
-// A resync fills a replica that has rejoined empty: it lists the keys of the other
-// servers, and copies those that the replica should have.
+// This file has the resync. It fills a replica that has rejoined empty: it lists the keys of the
+// other servers, and copies those that the replica should have.
 
 import (
 	"bytes"
@@ -41,60 +41,60 @@ import (
 // Each loop fills replicas with the keys that it owns, and lists servers itself: n
 // loops list n times, without any coordination.
 const (
-	Window      = 8192             // keys that a pass remembers
-	lookTime    = time.Second      // between checks for incomplete replicas
-	dumpSilence = 10 * time.Second // a listing without data for this time is given up
+	Window      = 8192             // maximum number of keys that one pass of a resync remembers
+	lookTime    = time.Second      // longest time between two calls of Tend, which checks for incomplete replicas
+	dumpSilence = 10 * time.Second // a listing of keys fails if no data arrives for this time
 	retryFirst  = 100 * time.Millisecond
 	retryMax    = 10 * time.Second
 	noBound     = uint64(math.MaxUint64)
 
-	dumpConn     = 1 << 31 // number of the dedicated connection; those of keepers count from 1
-	dumpReady    = 0       // number of the request that checks whether the connection is idle
-	dumpListing  = 1       // number of the request for the listing
+	dumpConn     = 1 << 31 // number of the connection that is used only for listings; the numbers of the keepers' connections count from 1
+	dumpReady    = 0       // ID of the request that checks whether the connection is idle
+	dumpListing  = 1       // ID of the request for the listing of keys
 	dumpReadyAsk = "mn\r\n"
 	dumpAll      = "lru_crawler metadump all\r\n"
-	dumpHash     = "lru_crawler metadump hash\r\n" // since 1.6.19: omits nothing
+	dumpHash     = "lru_crawler metadump hash\r\n" // supported since memcached 1.6.19; this listing omits no key
 	dumpEnd      = wire.AnswerEnd
 	dumpRefused  = "can't list its keys: "
 )
 
-// resync fills one replica. In a handover it can also move away the keys that a replica
-// must no longer keep. Only its loop uses it.
+// resync fills one replica with its keys. In a handover it can instead move away the keys that
+// the replica must no longer keep. Only its loop uses it.
 type resync struct {
 	m     *replicaState
-	bp    *routing.BoundPool // pool of the present pass; a reload may replace it
-	index int                // of the replica in bp
+	bp    *routing.BoundPool // pool of the replica when the present pass began; a reload may replace the pool
+	index int                // index of the replica's server in bp
 	to    *upstream.Server   // server of the replica
 
-	leaving bool // in a handover: moves the keys that the replica must no longer keep to the servers that should have them
+	leaving bool // in a handover: the resync does not fill the replica, but moves the keys that it must no longer keep to other servers
 
-	sources []replica // servers to list in this pass
-	listed  int       // number of sources already listed
+	sources []replica // servers of which this pass lists the keys
+	listed  int       // number of servers in sources that this pass has listed already
 	dump    *dump     // the listing in progress; nil: none
 
-	from   uint64 // keys with lower hashes are done
-	Picks  []pick // the window of this pass
-	bound  uint64 // highest hash in the window; noBound: the window has omitted nothing
+	from   uint64 // hash from which this pass starts; keys with lower hashes are done
+	Picks  []pick // keys that this pass copies
+	bound  uint64 // highest hash of a key in Picks; noBound: this pass has omitted no key with a higher hash
 	picked bool   // Picks is complete and sorted
 
-	repairing int    // number of copies in progress
-	failed    int    // keys of this pass that were not copied
-	filled    uint64 // keys that were copied, in all rounds
-	found     int    // keys that were copied, in this round
-	gaps      bool   // a listing of this round may have omitted keys
+	repairing int    // number of copies, or moves, in progress
+	failed    int    // number of keys of this pass that could not be copied
+	filled    uint64 // number of keys that were copied since the resync began
+	found     int    // number of keys that were copied in this round
+	gaps      bool   // a listing of this round may have omitted keys, because its server is older than 1.6.19
 
-	at, wait int64  // at: earliest time of the next step, on the loop's clock; wait: delay before the next step, which grows with each failure
-	why      string // the last reason that was logged
+	at, wait int64  // at: earliest time of the next step, on the loop's clock; wait: delay after the next failure, which doubles with each failure
+	why      string // the last reason for a failure that was logged
 }
 
-// pick is a key that the replica may be missing.
+// pick is a key that the replica may be missing, found in a listing of another server.
 type pick struct {
 	hash uint64
-	key  string           // as servers know it
-	from *upstream.Server // the server that has listed it
+	key  string           // the key as servers know it
+	from *upstream.Server // the server that has the key in its listing
 }
 
-// stop ends the resync of a replica, if there is one.
+// stop ends the resync of the replica, if one is in progress.
 func (m *replicaState) stop() {
 	f := m.Resync
 	if f == nil {
@@ -107,9 +107,10 @@ func (m *replicaState) stop() {
 	}
 }
 
-// advance performs the next possible step: a listing, or copies of listed keys.
+// advance does the next step of the resync that is possible now: a listing of keys, or copies of
+// listed keys.
 func (f *resync) advance(e *Replicator, bp *routing.BoundPool) {
-	if f.bp != bp { // the resync starts, or a reload may have changed which keys the replica has
+	if f.bp != bp { // true at the start, and after a reload, which may have changed the keys of the replica
 		if d := f.dump; d != nil {
 			f.dump = nil
 			d.srv.CloseDedicated(dumpConn)
@@ -130,7 +131,7 @@ func (f *resync) advance(e *Replicator, bp *routing.BoundPool) {
 	}
 }
 
-// pass starts a pass over the keys with hashes from f.from on.
+// pass starts a pass over the keys with the hash f.from or a higher one.
 func (f *resync) pass(e *Replicator) {
 	f.sources, f.listed = e.sourcesOf(f.bp, f.to), 0
 	if f.leaving {
@@ -140,8 +141,8 @@ func (f *resync) pass(e *Replicator) {
 	f.failed = 0
 }
 
-// retry delays the resync, longer each time. It logs why, unless that was the last
-// reason logged.
+// retry delays the next step of the resync, longer after each failure. It logs why, unless that
+// is the reason that was logged last.
 func (f *resync) retry(e *Replicator, why string) {
 	f.at = e.Now + f.wait
 	f.wait = min(2*f.wait, int64(retryMax))
@@ -156,30 +157,30 @@ func (f *resync) retry(e *Replicator, why string) {
 	}
 }
 
-// dump is the listing of one server's keys.
+// dump receives the listing of the keys on one server.
 type dump struct {
 	e             *Replicator
 	f             *resync
 	srv           *upstream.Server
 	conn          *upstream.Conn
-	named         []byte // prefix of the keys, if the server has rejected a flush; otherwise empty
-	engines, mine uint64 // number of loops, and index of this one: each loop fills the keys with its hash modulo the number of loops
+	named         []byte // prefix of all keys on the server, if the server has rejected a flush; otherwise empty
+	engines, mine uint64 // number of loops, and index of this loop: a loop copies the keys with hash%engines == mine
 }
 
-// list starts to list the keys of a source, on a dedicated connection. First it checks
-// with an mn that the connection is idle, because memcached does not list anything
-// after another command.
+// list starts to list the keys of the server `from`, on a dedicated connection. First it checks
+// with an mn that the connection is idle, because memcached lists nothing on a connection with a
+// command in progress.
 func (f *resync) list(e *Replicator, from replica) {
 	srv := from.Server
 	switch phase := from.Pool.View.Phase(from.Index); {
 	case phase == health.Out, phase == health.Returning, from.Overflowed:
-		f.listed++ // the source is about to be flushed, so its keys are not listed
+		f.listed++ // the server is about to be flushed, so its keys are skipped
 		e.At(link.ResyncTimer, e.Now)
 		return
 	case srv.Down:
 		f.retry(e, srv.Why)
 		return
-	case srv.Dedicated[dumpConn] != nil: // the source is being listed for another replica
+	case srv.Dedicated[dumpConn] != nil: // the server is being listed for another replica
 		f.retry(e, "")
 		return
 	}
@@ -198,7 +199,7 @@ func (d *dump) Client() uint64 { return 0 }
 
 func (d *dump) Answered(id int, r *upstream.Result) {
 	e, f := d.e, d.f
-	if f.dump != d { // the resync was stopped
+	if f.dump != d { // true: the resync was stopped while the listing was in progress
 		return
 	}
 	if id == dumpReady && string(r.Bytes) == wire.AnswerBarrier {
@@ -230,7 +231,8 @@ func (d *dump) Answered(id int, r *upstream.Result) {
 	}
 }
 
-// listing receives a listing key by key, and its last line as a complete reply.
+// listing receives the reply with the keys of a server: each key at once, and the last line as a
+// complete reply.
 type listing struct {
 	upstream.Collector
 	d *dump
@@ -244,8 +246,9 @@ func (l *listing) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b 
 	return l.Collector.Reply(c, a, r, b)
 }
 
-// listed adds one key of the listing, in which keys are URL-encoded. It skips a key if
-// the source itself has missed a write to it.
+// listed adds one key of the listing to Picks, if the replica should have the key. Keys in
+// listings are URL-encoded. A key is skipped if the listed server itself has missed a write to
+// it.
 func (d *dump) listed(escaped []byte) {
 	e, f := d.e, d.f
 	if f.dump != d {
@@ -273,9 +276,8 @@ func (d *dump) listed(escaped []byte) {
 	}
 }
 
-// trim sorts the picks, removes duplicate keys, and cuts the picks to the window. It
-// does not separate keys with the same hash, because the next pass starts after a
-// hash.
+// trim sorts Picks, removes duplicate keys, and cuts Picks to the size Window. Keys with the same
+// hash stay together, because the next pass starts at the next hash.
 func (f *resync) trim() {
 	slices.SortFunc(f.Picks, func(a, b pick) int {
 		return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.key, b.key))
@@ -292,15 +294,15 @@ func (f *resync) trim() {
 	}
 }
 
-// copy copies the picked keys, as fast as the rate allows. A key that is in use at the
-// moment counts as failed, so the pass is repeated.
+// copy copies the keys in Picks, as fast as the rate allows. A key that can't be copied now
+// counts as failed, so the pass is repeated.
 func (f *resync) copy(e *Replicator) {
 	if !f.picked {
 		f.trim()
 		f.picked = true
 	}
 	for len(f.Picks) > 0 {
-		if !f.m.hasRoom(e, background) || f.leaving && f.repairing >= background { // moved schedules the next call
+		if !f.m.hasRoom(e, background) || f.leaving && f.repairing >= background { // when a copy or a move ends, the next call of copy is scheduled
 			return
 		}
 		p := f.Picks[0]
@@ -322,7 +324,8 @@ func (f *resync) copy(e *Replicator) {
 	}
 }
 
-// give moves a listed key from the replica to the servers that should have it.
+// give moves a listed key from the replica to the servers that should have it. The replica must
+// no longer keep the key.
 func (f *resync) give(e *Replicator, p pick) {
 	rt, formers, ok := e.routeMovingOff([]byte(p.key), f.to)
 	switch {
@@ -336,7 +339,7 @@ func (f *resync) give(e *Replicator, p pick) {
 	}
 }
 
-// moved records that a move that f has requested has ended.
+// moved records that a move of a key, which f has requested, has ended.
 func (f *resync) moved(e *Replicator, ok bool) {
 	f.repairing--
 	e.At(link.ResyncTimer, e.Now)
@@ -347,8 +350,8 @@ func (f *resync) moved(e *Replicator, ok bool) {
 	}
 }
 
-// repaired records that c, a copy that f has requested, has ended. If the key was already there,
-// nothing was filled.
+// repaired records the end of c, a copy that f has requested. ok means that the replica now has
+// what the source has. If the replica already had the key, the key does not count as filled.
 func (f *resync) repaired(e *Replicator, c *command, ok bool) {
 	f.repairing--
 	e.At(link.ResyncTimer, e.Now)
@@ -361,8 +364,8 @@ func (f *resync) repaired(e *Replicator, c *command, ok bool) {
 	}
 }
 
-// passed ends a pass. It starts the next pass or another round, or the replica is
-// complete.
+// passed ends a pass over the listed keys. It starts the next pass or another round, or ends the
+// resync.
 func (f *resync) passed(e *Replicator) {
 	m := f.m
 	switch {

@@ -1,7 +1,7 @@
 package replication
 
-// Repair of single keys that are dirty on a replica. Once the replica answers again, its
-// value of the key is deleted, and then the key is copied to it.
+// This file repairs single keys that a replica has wrong. Once the replica answers again, its
+// value of a dirty key is deleted, and then the key is copied to it.
 
 import (
 	"bytes"
@@ -19,15 +19,15 @@ import (
 
 const (
 	maxDeletes = 64 // maximum number of deletes of dirty keys in flight at one replica
-	maxCopying = 5  // attempts to copy a key; after these, reads that miss it repair it
+	maxCopying = 5  // maximum number of attempts to copy a key; after these, only a read that misses the key repairs it
 )
 
-// deleteStale deletes the dirty keys of the replica that may be deleted now. A key waits while a
-// command has claimed its line. The key also waits while no other replica is in and filled: another
-// instance may have written it since, so this replica could have the only value.
+// deleteStale deletes dirty keys at the replica. A key waits while a command has claimed its
+// line. A key also waits while no other replica of it is filled and in use. Another instance may
+// have written the key since, so this replica could have the only value.
 func (m *replicaState) deleteStale(e *Replicator) {
 	limit, list := m.ledger.bp.Pool.Timeouts, &m.Lists[ToDelete]
-	for range list.Len() { // an entry that fails at once is at the end of the list again
+	for range list.Len() { // each entry is tried once: an entry that fails at once is at the end of the list again
 		if list.Len() == 0 || m.DeletesSent >= maxDeletes {
 			return
 		}
@@ -46,7 +46,8 @@ func (m *replicaState) deleteStale(e *Replicator) {
 	}
 }
 
-// canLoseCopy reports whether the replica's value of the key may be removed.
+// canLoseCopy reports whether the replica's value of the key may be removed: another replica is
+// filled and in use, or no other replica exists.
 func (m *replicaState) canLoseCopy(e *Replicator, key []byte) bool {
 	others := false
 	for _, replicas := range e.routesOf(key) {
@@ -62,13 +63,13 @@ func (m *replicaState) canLoseCopy(e *Replicator, key []byte) bool {
 	return !others
 }
 
-// filled reports whether, as far as this process knows, the replica is IN and all keys that it
-// lacks have entries in the ledger.
+// filled reports whether the server of m is in use and lacks only keys with an entry in the
+// ledger, as far as this process knows.
 func (m *replica) filled(e *Replicator) bool {
 	return m.Pool.View.Phase(m.Index) == health.In && !m.Server.Down && !m.Pool.View.Suspected(m.Index) && !m.incomplete(e)
 }
 
-// deletion is the delete of a dirty key.
+// deletion is a delete of a dirty key at one replica, and receives its reply.
 type deletion struct {
 	e  *Replicator
 	m  *replicaState
@@ -80,7 +81,7 @@ func (d *deletion) Client() uint64 { return 0 }
 func (d *deletion) Answered(_ int, r *upstream.Result) {
 	e, m, l := d.e, d.m, d.of
 	m.DeletesSent--
-	current := m.Keys[l.Hash] == l && l.State == Deleting // false: the key was repaired in between, or the replica has missed another write
+	current := m.Keys[l.Hash] == l && l.State == Deleting // false: the key was repaired since the delete was sent, or the replica has missed another write
 	deleted := r.Reply.Kind == wire.Deleted
 	switch gone := r.Foreign || deleted || r.Reply.Kind == wire.NotFound; {
 	case current && !gone:
@@ -90,7 +91,7 @@ func (d *deletion) Answered(_ int, r *upstream.Result) {
 		m.Lost(e, *l, false)
 	case current:
 		m.Rest(l)
-	case deleted && m.Pending(l.Hash) == nil: // the delete has removed a value that a repair stored by another connection
+	case deleted && m.Pending(l.Hash) == nil: // the delete may have removed a value that a repair has stored since, on another connection
 		m.Lost(e, *l, false)
 	}
 	if m.DeletesSent == 0 {
@@ -98,10 +99,9 @@ func (d *deletion) Answered(_ int, r *upstream.Result) {
 	}
 }
 
-// Lost records that a delete has removed the replica's value of l's key. The key is
-// queued to be copied again, because a replica is missing. It is not queued if repairs
-// are off or too many keys wait. Until the copy, the key is not read there if it is
-// dirty, or if its miss would be believed.
+// Lost records that a delete has removed the replica's value of l's key, and queues the key to be
+// copied again. It is not queued if repairs are off or too many keys wait. Until the copy, the
+// key is not read at this replica if dirty is set, or if the route would believe a miss of it.
 func (m *replicaState) Lost(e *Replicator, l DirtyKey, dirty bool) {
 	e.disableDirectReads()
 	l = DirtyKey{Hash: l.Hash, Key: bytes.Clone(l.Key), Through: l.Through, LateDeleted: l.LateDeleted, Overwrite: l.Overwrite, Failed: l.Failed}
@@ -121,23 +121,22 @@ func (m *replicaState) Lost(e *Replicator, l DirtyKey, dirty bool) {
 	}
 }
 
-// inDoubt records that the replica may have run, or may still run, a write without an
-// acknowledgement. The key is repaired there once the replica answers. If dirty is set, the key is
-// not read there before that.
+// inDoubt records that the replica may have run a write to l's key, or may still run it, although
+// no reply has arrived. The key is repaired once the replica answers. If dirty is set, the key is
+// not read at the replica before the repair.
 func (m *replicaState) inDoubt(e *Replicator, l DirtyKey, dirty bool) {
-	if before := m.Keys[l.Hash]; before == nil || before.State != ToDelete { // in state ToDelete the key is dirty on the replica, and must be deleted first
+	if before := m.Keys[l.Hash]; before == nil || before.State != ToDelete { // in state ToDelete the replica has missed an earlier write, and the key must be deleted there first
 		m.Lost(e, l, dirty)
 	}
 }
 
-// LateDeleted records that the command sent after a late mutation (see
-// upstream/latedelete.go) has removed something on a server. That is the mutation's
-// value, or a value stored since on another connection. If the server should have a
-// replica of the key, the key is copied again.
+// LateDeleted records that a late delete (see upstream/latedelete.go) has removed the key `there`
+// on srv. It has removed the value of the write that had timed out, or a value that was stored
+// since on another connection. If srv should have a replica of the key, the key is copied again.
 func (e *Replicator) LateDeleted(srv *upstream.Server, there []byte) {
 	key := divert.Undivert(there)
 	hash := e.Loops.HashKey(key)
-	if len(e.Ledgers) == 0 || e.Loops.Owner(hash) != e.Tasks { // only the loop that owns the key has run writes to its replicas
+	if len(e.Ledgers) == 0 || e.Loops.Owner(hash) != e.Tasks { // only the loop that owns the key has sent writes to its replicas
 		return
 	}
 	for rt, replicas := range e.routesOf(key) {
@@ -148,21 +147,21 @@ func (e *Replicator) LateDeleted(srv *upstream.Server, there []byte) {
 		m := replicas[at]
 		m.notice(e)
 		if !bytes.Equal(there, divert.AppendKey(nil, uint64(m.Pool.View.Renamed(m.Index)), key)) {
-			continue // the server's keys have been renamed, so this name is never read
+			continue // the server's keys have been renamed since, so the name `there` is never read
 		}
-		if rt.Copies.ReadThrough && !srv.HasLateDelete(key) { // a value stored there from now on was written through another instance, and may be the only copy
+		if rt.Copies.ReadThrough && !srv.HasLateDelete(key) { // no late delete of the key is left, so a value there is the write of another instance, and may be the only copy
 			m.Clean(hash)
 		}
 		m.Lost(e, DirtyKey{Hash: hash, Key: key, Through: rt.Copies.ReadThrough, LateDeleted: true, Overwrite: at > 0}, false)
 	}
 }
 
-// copyLost copies to the replica the keys that it has lost, while there is room. A key waits while
-// a command on it has claimed its line, or while no replica surely has the value.
+// copyLost copies to the replica the keys that are in state ToCopy, while hasRoom allows it. A
+// key waits while a command on it has claimed its line, or while no replica surely has the value.
 func (m *replicaState) copyLost(e *Replicator) {
 	list, waiting := &m.Lists[ToCopy], 0
 	for range list.Len() {
-		if list.Len() == 0 || waiting >= maxCopies || !m.hasRoom(e, background) { // limits the work of one wakeup
+		if list.Len() == 0 || waiting >= maxCopies || !m.hasRoom(e, background) { // the limit on waiting keys bounds the work of one wakeup
 			return
 		}
 		l := list.Front().Value.(*DirtyKey)
@@ -170,7 +169,7 @@ func (m *replicaState) copyLost(e *Replicator) {
 		case later || rt != nil && e.Lines[task.KeyLine(l.Hash)] != nil:
 			list.MoveToBack(l.In)
 			waiting++
-		case rt == nil || rt.Copies.RepairRate == 0: // the server does not keep the key any more, all other replicas have lost it, or the route wants no repairs
+		case rt == nil || rt.Copies.RepairRate == 0: // there is no source: the server does not keep the key any more, or no other replica has it; or the route has no repairs
 			m.GiveUp(l)
 		default:
 			m.Becomes(l, Copying)
@@ -180,11 +179,14 @@ func (m *replicaState) copyLost(e *Replicator) {
 	}
 }
 
-// sourceOf finds the route on which the replica keeps l's key, and another replica that surely has
-// the value to copy. later: there may be a source later. If there is no route and later is false,
-// there will be none. There are three such cases. The replica should not have the key any more. All
-// other replicas have lost it, too. Or the write is in doubt at all other replicas that have the
-// key, and these come after this one in the key's order.
+// sourceOf finds the route on which the replica keeps l's key, and another replica that surely
+// has the value to copy. If there is none now but may be one later, it returns later = true.
+// There will never be one in three cases:
+//
+//   - The replica should not have the key any more.
+//   - All other replicas have lost the key, too.
+//   - The write is in doubt at all other replicas that have the key, and these are after
+//     this replica in the key's order.
 func (m *replicaState) sourceOf(e *Replicator, l *DirtyKey) (rt *routing.Route, from, to replica, later bool) {
 	for home, replicas := range e.routesOf(l.Key) {
 		at := slices.IndexFunc(replicas, func(o replica) bool { return o.replicaState == m })
@@ -196,7 +198,7 @@ func (m *replicaState) sourceOf(e *Replicator, l *DirtyKey) (rt *routing.Route, 
 			theirs := o.Pending(l.Hash)
 			inDoubt := theirs != nil && theirs.Overwrite && theirs.State >= ToCopy
 			switch {
-			case o.Server == m.server() || theirs != nil && theirs.State == ToCopy && !theirs.Overwrite: // the replica o has no value to copy
+			case o.Server == m.server() || theirs != nil && theirs.State == ToCopy && !theirs.Overwrite: // o is this replica itself, or has lost the key and has no value to copy
 			case l.Overwrite && inDoubt && i > at:
 				doubted++
 			case theirs != nil && !l.Overwrite || !o.filled(e) || o.Dirty(l.Hash) && !(l.Overwrite && inDoubt) || o.Server.HasLateDelete(l.Key):
@@ -205,15 +207,15 @@ func (m *replicaState) sourceOf(e *Replicator, l *DirtyKey) (rt *routing.Route, 
 				return home, o, replicas[at], false
 			}
 		}
-		if doubted > 0 && !later { // the write is in doubt at every other replica that has the key, so none has a more reliable value than this replica
+		if doubted > 0 && !later { // the write is in doubt at each other replica that has the key, so none has a more reliable value than this replica
 			return nil, from, to, false
 		}
 	}
 	return nil, from, to, later
 }
 
-// repairFailed records that a copy of a key to the replica has failed. If the ledger
-// had requested it, it is tried again.
+// repairFailed records that a copy of the key with this hash to the replica has failed. If the
+// ledger has requested the copy, it is tried again, up to maxCopying times.
 func (m *replicaState) repairFailed(e *Replicator, hash uint64) {
 	l := m.Keys[hash]
 	if l == nil || l.State != Copying {

@@ -1,7 +1,7 @@
 package replication
 
-// How far each replica of a key can be trusted now, and whether a reply still counts
-// when the client gets it.
+// This file decides how far each replica of a key can be trusted now, and whether a reply still
+// counts when the client gets it.
 
 import (
 	"ringside/proxy/health"
@@ -11,14 +11,15 @@ import (
 	"ringside/replicate"
 )
 
-// stateOf returns the state of replica i for this key. If suspicion is set, a server
-// that a keeper suspects counts as unreachable, even if it is up for this loop.
-// Suspicion may be reported by another loop, and may last longer than its reason.
+// stateOf returns the state of replica i for t's key. If suspicion is set, a server that a keeper
+// suspects counts as unreachable, even if it is up for this loop. A suspicion may be reported by
+// another loop, and may last longer than its reason.
 //
 // A write waits for an unreachable replica, in relaxed mode too. Other instances may still read
-// from this replica, and only this process would know which writes it has missed. But if no server
-// of the replica's pool answers, the phases can't change, and the write would wait forever. So in
-// relaxed mode each process then skips the replica, and records the missed writes in its ledger.
+// from this replica, and only this process would know which writes it has missed. But if no
+// server of the replica's pool answers, the phases can't change, and the write would wait
+// forever. So in relaxed mode each process then skips the replica, and records the missed writes
+// in its ledger.
 func (c *command) stateOf(t *task.Task, i int, suspicion bool) replicate.Replica {
 	m := &c.replicas[i]
 	strict := m.Pool.Pool.Failover.Strict
@@ -33,7 +34,7 @@ func (c *command) stateOf(t *task.Task, i int, suspicion bool) replicate.Replica
 		out.State = replicate.Gone
 	case phase == health.In && (m.Server.Down || (suspicion || strict) && m.Pool.View.Suspected(m.Index)):
 		out.State = replicate.Suspect
-	case suspicion && phase != health.Out && phase != health.Leaving && m.Server.HasLateDelete(t.Key): // the late delete, which is still in flight, would remove a value that is written now
+	case suspicion && phase != health.Out && phase != health.Leaving && m.Server.HasLateDelete(t.Key): // a late delete of the key is in flight to this server, and would remove a value that is written now
 		out.State = replicate.Suspect
 	case phase == health.In && m.Dirty(t.Hash):
 		out.State = replicate.Dirty
@@ -55,8 +56,8 @@ func (c *command) stateOf(t *task.Task, i int, suspicion bool) replicate.Replica
 	return out
 }
 
-// generation returns a number that changes with the phase of any server of the
-// replicas' pools.
+// generation returns a number that changes whenever any server in the pools of the replicas
+// enters another phase.
 func (c *command) generation() (sum uint64) {
 	for i := range c.replicas {
 		sum += c.replicas[i].Pool.View.Gen()
@@ -64,9 +65,9 @@ func (c *command) generation() (sum uint64) {
 	return sum
 }
 
-// phaseNumbers returns the sum of the replicas' phase numbers. They only grow, so the
-// sum changes when a replica enters another phase. Suspicion does not count, because
-// the replies of a suspected server are still true.
+// phaseNumbers returns the sum of the replicas' phase numbers. These numbers only grow, so the
+// sum changes when a replica enters another phase. Suspicion does not change the sum, because the
+// replies of a suspected server are still true.
 func (c *command) phaseNumbers() (sum uint64) {
 	for i := range c.replicas {
 		m := &c.replicas[i]
@@ -75,8 +76,8 @@ func (c *command) phaseNumbers() (sum uint64) {
 	return sum
 }
 
-// keyAt returns the name of t's key at replica i. A server that has rejected a flush
-// still has stale values under the plain names, so its keys have been renamed.
+// keyAt returns the name of t's key at replica i. A server that has rejected a flush still has
+// stale values under the plain names, so Ringside has renamed its keys.
 func (c *command) keyAt(t *task.Task, i int) []byte {
 	m := &c.replicas[i]
 	n := m.Pool.View.Renamed(m.Index)
@@ -86,17 +87,17 @@ func (c *command) keyAt(t *task.Task, i int) []byte {
 	return divert.AppendKey(nil, uint64(n), t.Key)
 }
 
-// leased reports whether this process has a lease on the replica. Without a lease, a
-// strict pool must not use its replies, because other instances may have moved its
-// keys. Relaxed pools need no lease.
+// leased reports whether this process has a lease on the server of m. Without a lease, a strict
+// pool must not use the server's replies, because other instances may have moved its keys. In a
+// relaxed pool the result is always true.
 func (m *replica) leased(now int64) bool {
 	return !m.Pool.Pool.Failover.Strict || now < m.Pool.View.ValidUntil(m.Index)
 }
 
-// canBeSource reports whether the replica can be the source of a repair: no write can have skipped
-// it so far. A copy stores a claim (a tombstone) at the target first, and then reads the source. So
-// a delete that skips the source runs after the claim, and removes it. The lease is checked before
-// the phase: see command.sure.
+// canBeSource reports whether a repair may copy from the replica: no write can have skipped it so
+// far. A copy stores a claim (a tombstone) at the target first, and then reads the source. So a
+// delete that skips the source runs after the claim, and removes the claim. The lease is checked
+// before the phase: see command.sure.
 func (m *replica) canBeSource(now int64) bool {
 	if !m.leased(now) {
 		return false
@@ -105,9 +106,9 @@ func (m *replica) canBeSource(now int64) bool {
 	return phase == health.In || phase == health.Warming || phase == health.Settling
 }
 
-// outlook returns a number that changes when a parked command should start again. That
-// is when a phase changes, when a lease on a replica ends or returns, and when the late
-// delete of t's key has run.
+// outlook returns a number that changes when a parked command should start again. That is when a
+// server changes its phase, when a lease on a replica ends or begins, or when the late delete of
+// t's key has run.
 func (c *command) outlook(t *task.Task) uint64 {
 	usable := uint64(0)
 	for i := range c.replicas {
@@ -120,16 +121,15 @@ func (c *command) outlook(t *task.Task) uint64 {
 
 // sure reports whether the reply that the rule has settled on still counts.
 //
-// In a strict pool the phases must be the same as at the start of the command, and
-// leases must still be valid. A read needs a lease on the replica that has answered, a
-// write on all replicas that have stored it. Without them, another instance may have
-// moved the key to other replicas in between. The leases are checked at a time after
-// the last reply. They are checked before the phases, because a view publishes them
-// after the phases (health.View.Publish).
+// In a strict pool the phases must be the same as at the start of the command, and leases must
+// still be valid. A read needs a lease on the replica that has answered, a write on all replicas
+// that have stored it. Without these leases, another instance may have moved the key to other
+// replicas in between. The leases are checked at a time after the last reply. They are checked
+// before the phases, because a view publishes its leases after its phases (health.View.Publish).
 //
-// In any pool, the server process that has decided a write must still run. A restarted
-// process has lost the value, and it is unknown which replicas have it. A client error
-// has decided nothing.
+// In any pool, the server process that has decided a write must still run. A restarted process
+// has lost the value, and it is unknown which replicas have the value. A reply CLIENT_ERROR is
+// always valid.
 func (c *command) sure(t *task.Task, s replicate.Settlement) bool {
 	if c.writes && s.Answer >= 0 && c.asks[s.Answer].kind != replicate.ClientError && c.asks[s.Answer].result.HasEnded() {
 		return false
@@ -151,10 +151,10 @@ func (c *command) sure(t *task.Task, s replicate.Settlement) bool {
 	return !strict || c.phases == c.phaseNumbers()
 }
 
-// handedOver reports whether another replica may be the primary of t's key by now, here
-// or at another instance. t is a write that the primary decides. That replica was
-// rejoining when the command started. SETTLE lasts only two pings in relaxed mode, and
-// a command on a slow server may last longer.
+// handedOver reports whether another replica may have become the primary of t's key since the
+// command started, here or at another instance. t is a write that the primary decides. The other
+// replica was rejoining at the start. SETTLE lasts only two pings in relaxed mode, and a command
+// on a slow server may last longer.
 func (c *command) handedOver(t *task.Task) bool {
 	if !c.writes || c.isRepair || c.primary < 0 || t.Op == wire.Set || t.Op == wire.Add || t.Op == wire.Delete {
 		return false // sets, adds and deletes run at all replicas, so no primary decides them
@@ -162,7 +162,7 @@ func (c *command) handedOver(t *task.Task) bool {
 	for i := range c.replicas[:c.primary] {
 		m := &c.replicas[i]
 		switch phase := m.Pool.View.Phase(m.Index); {
-		case m.Pool.View.Gone() || c.gone.Has(i): // the command has skipped the replica, which may answer again by now
+		case m.Pool.View.Gone() || c.gone.Has(i): // no server of the replica's pool answers, or the command has skipped the replica: it does not decide the write
 		case phase == health.In || phase == health.Settling:
 			return true
 		}
@@ -170,8 +170,8 @@ func (c *command) handedOver(t *task.Task) bool {
 	return false
 }
 
-// identity returns the identity for which cas tokens of t's key at replica i are
-// sealed: see package replicate.
+// identity returns the number for which cas tokens of t's key at replica i are sealed: see
+// castoken.go.
 func (c *command) identity(t *task.Task, i int) uint64 {
 	m := &c.replicas[i]
 	target := &m.Server.Target
@@ -179,11 +179,10 @@ func (c *command) identity(t *task.Task, i int) uint64 {
 		uint64(m.Server.StartedAt), uint64(m.Server.Pid), uint64(health.Emptied(m.Pool.View.N(m.Index))))
 }
 
-// unidentified returns the index of a replica without a known start time, if t needs
-// that for a cas token; -1: none. To translate the token of a client into the cas of a
-// server, the memcached process that runs now must be known. To make a token for a
-// client, the last known process is enough: if that has ended, the token matches
-// nothing, which is correct.
+// unidentified returns the index of a replica without a known start time, if t needs this time
+// for a cas token; -1: none. To translate a client's token into the cas of a server, the
+// memcached process that runs now must be known. To make a token for a client, the last known
+// process is enough: if that process has ended, the token matches nothing, which is correct.
 func (c *command) unidentified(t *task.Task, states []replicate.Replica) int {
 	_, opens := t.Token()
 	shows := t.Op == wire.Gets || t.Op == wire.Gats || t.Op == wire.Get && t.Req.Flags&wire.Binary != 0 || t.Req.Letters.Has('c')
