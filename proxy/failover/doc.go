@@ -61,11 +61,11 @@
 // An instance that knows F as IN deletes at F only, and does not check for tombstones. So an
 // instance that knows F as WARM copies nothing back if another instance may know F as IN
 // already, for example after its own process was stopped for a while (mayFill). Its last good
-// ping of F must be more recent than a WAIT (View.KnownUntil), also with relaxed consistency, and
-// the phases must be those of the lookup. This is checked before a tombstone is sent, and again
-// when the reply to it arrives. If the second check fails, the tombstone may have been stored too
-// late, and it is removed and not filled. If the first check fails, a read misses, and other
-// commands wait until the phases are known.
+// ping of F must be more recent than a WAIT, the time after which all instances know a new phase
+// (View.KnownUntil), also with relaxed consistency. And the phases must be those of the lookup. Both
+// conditions are checked before a tombstone is sent, and again when the reply to it arrives. If the
+// second check fails, the tombstone may have been stored too late, and it is removed and not filled.
+// If the first check fails, a read misses, and other commands wait until the phases are known.
 //
 // # Placeholders
 //

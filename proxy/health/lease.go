@@ -44,11 +44,11 @@ func (k *Keeper) pace() time.Duration {
 	return k.set.Ping
 }
 
-// wait returns the WAIT: the time in which a published change reaches all proxies, unless they may
-// not use servers any more. With strict consistency it is the duration of a lease plus that of a
-// request sent at its end. A tenth is added because clocks may differ. Otherwise it is two intervals
-// of pings, enough for every proxy that reaches the servers. While other proxies may be strict, or
-// ping less often, the WAIT is as with strict consistency.
+// wait returns the WAIT: the time after which every proxy knows a published change, or has no valid
+// leases. With strict consistency it is the duration of a lease plus that of a request sent at the
+// end of the lease. A tenth is added because clocks may differ. With relaxed consistency the WAIT is
+// two intervals of pings, enough for every proxy that reaches the servers. While other proxies may be
+// strict, or ping less often, the WAIT is as with strict consistency.
 func (k *Keeper) wait() int64 {
 	if !k.strict() && !k.unlike {
 		return 2 * int64(k.set.Ping)
@@ -64,9 +64,9 @@ func (k *Keeper) wait() int64 {
 const PlaceholderLife = 1
 
 // waitOf returns how long the phase number of server i must be in the view records before the next
-// step of the server. That is a WAIT. In SETTLE, the TTL of a placeholder is added: until the end of
-// the WAIT, a proxy that knows the server as WARM may store one. The TTL is increased by a tenth,
-// because clocks may differ.
+// step of the server. That is a WAIT, the time after which all proxies know the phase number. In
+// SETTLE, the TTL of a placeholder is added: until the end of the WAIT, a proxy that knows the server
+// as WARM may store a placeholder. The TTL is increased by a tenth, because clocks may differ.
 func (k *Keeper) waitOf(i int) int64 {
 	w := k.wait()
 	if PhaseOf(k.servers[i].n) == Settling {
@@ -76,12 +76,12 @@ func (k *Keeper) waitOf(i int) int64 {
 }
 
 // knownUntil returns until when no other proxy is more than one phase ahead of this proxy, as far as
-// the keys of server i depend on it. A phase must be in the record of server i for a WAIT before
-// the phase after it begins, and this proxy knows all phases that its last good ping has found in
-// the record. A tenth of the WAIT is subtracted, because clocks may differ.
+// the keys of server i depend on it. A phase must be in the view record of server i for a WAIT (see
+// Keeper.wait) before the phase after it begins. This proxy knows all phases that its last good ping
+// has found in the record. A tenth of the WAIT is subtracted, because clocks may differ.
 func (k *Keeper) knownUntil(i int) int64 {
 	w := k.wait()
-	if !k.strict() { // other proxies may use a shorter WAIT, because they may not know yet that this proxy has other settings
+	if !k.strict() { // use the shortest WAIT of any proxy: other proxies may not know yet that this proxy has other settings
 		w = 2 * int64(k.set.Ping)
 	}
 	return k.servers[i].goodSent + w - w/10
@@ -153,10 +153,10 @@ func (k *Keeper) present(i int) bool {
 }
 
 // waited reports (done) whether every proxy knows the phase number of server i by now, or has no
-// valid leases. For this, the number must have been in enough view records for a WAIT (in SETTLE
-// longer: waitOf) without interruption, and a ping after that must have found it there. Enough means
-// all servers that are not LEAVING or OUT, and so many servers that every majority includes one of
-// them. If done is false, until is the time at which it will probably be true; 0: unknown.
+// valid leases. For this, the number must have been in enough view records for the time of waitOf
+// without interruption, and a ping after that must have found it there. Enough means all servers
+// that are not LEAVING or OUT, and so many servers that every majority includes one of them. If done
+// is false, until is the time at which it will probably be true; 0: unknown.
 //
 // Without strict consistency, servers that this proxy can't reach are ignored.
 func (k *Keeper) waited(i int, now int64) (done bool, until int64) {

@@ -298,8 +298,8 @@ func (k *Keeper) hold(i int, now int64) {
 	}
 }
 
-// unhold records that the view record of server i was lost. Every WAIT for a number in that record
-// starts again.
+// unhold records that the view record of server i was lost. So the time for which that record has
+// contained the current phase numbers, and the handover number, starts again.
 func (k *Keeper) unhold(i int) {
 	k.barrier.Held[i] = 0
 	for j := range k.servers {
@@ -399,8 +399,8 @@ func (k *Keeper) mayRestore(i int, now int64) bool {
 	return all > 0 && have == all || others > 0 && now >= s.absent+10*s.patience
 }
 
-// lost reports whether a majority of the view servers are OUT, or have had no view record for a WAIT.
-// No proxy has valid leases then, and only the running proxies remember the previous state. So
+// lost reports whether a majority of the view servers are OUT, or have had no view record for so long
+// that no proxy has valid leases. Only the running proxies remember the previous state then. So
 // missing records may be created, as at a first start.
 func (k *Keeper) lost(now int64) bool {
 	absent := 0

@@ -28,7 +28,7 @@ import "ringside/proxy/wire"
 // the second get counts as the miss.
 //
 // A key cannot be removed from a line that is being sent. A get that timed out therefore stays
-// in the line, as an orphan, until the whole line is dropped.
+// in the line, without a receiver for its reply, until the whole line is dropped.
 type Line struct {
 	length int32 // length of the command line so far in bytes, with the line end; 0: other gets must not share the line
 	Joined bool  // the next request in the queue continues the command line of this request

@@ -38,8 +38,9 @@ type Servers struct {
 // Observer is notified of events on servers. Its methods are called while an event is being handled,
 // so they must not close or open connections.
 type Observer interface {
-	// Down reports that the server was marked as down, and why. refused means that nothing
-	// listens at the address: the server process has ended.
+	// Down reports that a server was marked as down, or that a server that is down has failed
+	// again, and why. refused means that nothing listens at the address: the server process has
+	// ended.
 	Down(srv *Server, why string, refused bool)
 
 	// Up reports that a server that was down replies again.

@@ -71,7 +71,7 @@
 //
 // The process itself asks each server of its table (Proxy.AskPools), not the keepers,
 // because a pool in mode fail_fast has no keeper. It asks once a minute, first one
-// minute after the start. It skips servers that are not up or whose release has no meta
+// minute after the start. It skips servers that are not up, and servers without meta
 // commands. If it ejects the server by a pool, it adds one to the number of that pool's
 // entry and writes the item back. The servers of a pool's gutter count, too. If another
 // instance was faster it reads again, three times in all. All instances with a pool of

@@ -122,8 +122,8 @@ func (c *Call) Here() (list []Instance) {
 	return list
 }
 
-// Apart returns the name of an instance whose hash of the placement of replicas differs from
-// copies, or "" if there is none.
+// Apart returns the name of an instance with another placement of replicas than this instance, or
+// "" if there is none. copies is the hash of this instance's placement.
 func (c *Call) Apart(copies uint64) string {
 	for _, e := range c.Here() {
 		if e.Copies != copies {
