@@ -32,7 +32,7 @@ const (
 type step uint8
 
 const (
-	sendMain    step = iota // send the client's request; if the command's class is guarded, with the cas of the last look
+	sendMain    step = iota // send the client's request; a command of the class guarded or makes carries the cas of the last look
 	sendLook                // read the item's flags and cas (a look)
 	refill                  // copy the value from the substitute server (backfill), and begin the command again
 	wait                    // wait a moment for the owner of the placeholder, and begin the command again

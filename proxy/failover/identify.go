@@ -13,8 +13,8 @@ import (
 
 // Connected sends a request that identifies the server process on the new connection c, before all
 // requests that wait there. A restarted process has lost its items, and a foreign process has values
-// that no client may see. So no other request is sent before this one. The keeper also identifies the
-// process, but perhaps later: it does not notice that an idle connection was closed.
+// that no client may see. So no client's request is sent before this one. The keeper also identifies
+// the process, but perhaps later: it does not notice that an idle connection was closed.
 func (e *Keepers) Connected(c *upstream.Conn) {
 	if srv := c.Server; e.asksIdentity(c) && srv.Identifying != c {
 		srv.Identifying = c

@@ -250,8 +250,8 @@ func (k *Keeper) read(i int, r record, sent, now int64) {
 // adopted returns the entry of server j after this keeper has read the entry e in a view record.
 // first means that the keeper has read no view record of the server with that record before. Such a
 // record may be older than a reload in which server j was out under another name (see Inherit). If
-// its phase number then says that server j was flushed, adopted returns the next phase number with
-// phase OUT, so that server j is flushed again.
+// its phase number then says that server j serves its keys, adopted returns the next phase number
+// with phase OUT, so that server j is flushed first.
 func (k *Keeper) adopted(j int, e entry, first bool) entry {
 	s := &k.servers[j]
 	m := merge(s.entry, e)

@@ -67,8 +67,9 @@ func (k *Keeper) sayRefused(i int, now int64) {
 	}
 }
 
-// refuses reports whether server i refuses connections of this proxy, and this proxy has counted
-// that so recently that the counters of refused proxies are still valid.
+// refuses reports whether server i refuses connections of this proxy, is not LEAVING or OUT, and this
+// proxy has published the refusal less than refusedPause ago. The votes of other refused proxies may
+// then decide that the server is ejected.
 func (k *Keeper) refuses(i int, now int64) bool {
 	s := &k.servers[i]
 	return s.refused.since != 0 && k.present(i) && now < s.saidAt+refusedPause

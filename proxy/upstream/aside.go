@@ -8,8 +8,8 @@ import (
 )
 
 // setAside replaces c with a new connection if the client of a does not read its replies. a is
-// the request that the server is replying to. If c was not replaced, all other requests on c would
-// wait until that client has read a reply of any size.
+// the request that the server is replying to. Without a new connection, all other requests on c
+// would wait until that client has read its reply, which may be large.
 //
 //	c             get many, begun ► get k ► set j 1 ► get i     lingers: no new requests
 //	replacement   get k ► get i ► new requests

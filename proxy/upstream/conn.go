@@ -123,8 +123,7 @@ func (c *Conn) EnqueueDelete(a *Attempt, t *table.Timeouts, key []byte, encoded 
 }
 
 // giveLate appends the bytes of a, which is last in the queue, to c.Out. They are a delete of key or,
-// if b is positive, a request that stores a tombstone with a TTL of b seconds. They are sent after
-// a mutation that may run late.
+// if b is positive, a request that stores a tombstone with a TTL of b seconds.
 func (c *Conn) giveLate(a *Attempt, key []byte, encoded bool, b LateAction) {
 	e := c.Server.e
 	command, end := "delete ", ""

@@ -95,7 +95,7 @@ func (c *Conn) pingOthers() {
 }
 
 // foundDead returns the sign that shows that c is dead: byPing or byRequest. Without a sign it returns
-// alive. A keeper's request without a reply is no sign, because the keeper counts its pings itself.
+// alive. Other requests of Ringside itself are no sign, because a keeper counts its pings itself.
 func (c *Conn) foundDead() foundBy {
 	e, a := c.Server.e, c.Head
 	if a == nil || c.State != ConnUp || c.Lingering || c.Server.Draining() {
