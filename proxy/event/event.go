@@ -10,42 +10,41 @@ import "log/slog"
 // Event is what a log record reports.
 type Event uint8
 
-// The events. Each comment ends with the attributes of the log record that the event's description
-// uses.
+// The events. Each comment lists the attributes of the log record that the event's description uses.
 const (
-	Other            Event = iota // any other record: its message is the description
-	Hidden                        // not shown
-	ServerPhase                   // failover changed the phase of a server: server, from, to, why
-	PoolState                     // failover of a whole pool changed: pool, from, to, why
-	EjectedElsewhere              // another instance has a pool (other) that ejects a server, and this instance has no such pool that ejects it: server, other, why
-	EjectedNowhere                // EjectedElsewhere has ended: server, other
-	KeptElsewhere                 // another instance has a server in a pool (other) that does not eject it, and a pool of this instance ejects it: server, other, why
-	KeptNowhere                   // KeptElsewhere has ended: server, other
-	Drained                       // an operator drained a server: server
-	TakenDown                     // an operator took a server down: server
-	Restored                      // an operator restored a server: server
-	ConnectionLost                // a server closed a connection with requests in flight: server, requests, why
-	ResyncDone                    // a server that rejoined has its replicas again: server, keys
-	ResyncFailed                  // a server that rejoined cannot be filled now: server, why
-	TagInvalidated                // tag, count
-	ServerDown                    // a server does not reply: server, why
-	ServerUp                      // a server that was down replies again: server, out
-	Started                       // this process has started: version, file
-	SlowCommand                   // command, key, keys, server, phase, error, ms
-	TraceStarted                  // keys, file
-	TraceStopped                  // keys, error
-	FaultInjected                 // server, kind, for
-	ConfigRejected                // error
-	ConfigAdopted                 // generation, file
+	Other            Event = iota // any log record without an event of its own: its message is the description
+	Hidden                        // the dashboard and ringside top do not show the log record
+	ServerPhase                   // the phase of a server has changed; attributes: server, from, to, why
+	PoolState                     // the failover state of a whole pool has changed; attributes: pool, from, to, why
+	EjectedElsewhere              // another instance ejects a server by a pool (other), and this instance does not eject the server by a pool of that name; attributes: server, other, why
+	EjectedNowhere                // no other instance ejects a server by a pool (other) any more: the end of EjectedElsewhere; attributes: server, other
+	KeptElsewhere                 // another instance has a server in a pool (other) that does not eject the server, and a pool of this instance does; attributes: server, other, why
+	KeptNowhere                   // no other instance has a server in a pool (other) that does not eject it any more: the end of KeptElsewhere; attributes: server, other
+	Drained                       // an operator drained a server; attribute: server
+	TakenDown                     // an operator took a server down; attribute: server
+	Restored                      // an operator restored a server; attribute: server
+	ConnectionLost                // a server closed a connection with requests in flight; attributes: server, requests, why
+	ResyncDone                    // a server that rejoined has its replicas again; attributes: server, keys
+	ResyncFailed                  // a server that rejoined cannot be filled with its replicas now; attributes: server, why
+	TagInvalidated                // a tag was invalidated; attributes: tag, count
+	ServerDown                    // a server does not reply; attributes: server, why
+	ServerUp                      // a server that was down replies again; attributes: server, out
+	Started                       // this process has started; attributes: version, file
+	SlowCommand                   // a command took long; attributes: command, key, keys, server, phase, error, ms
+	TraceStarted                  // a trace has started; attributes: keys, file
+	TraceStopped                  // a trace has stopped because of an error; attributes: keys, error
+	FaultInjected                 // an operator has set a fault of a server; attributes: server, kind, for
+	ConfigRejected                // a reload has failed, because the configuration is invalid; attribute: error
+	ConfigAdopted                 // a reload has adopted a configuration; attributes: generation, file
 )
 
 // Attr returns the attribute by which a log record carries e.
 func (e Event) Attr() slog.Attr { return slog.Any("event", e) }
 
-// LogValue returns an empty group, which handlers leave out.
+// LogValue returns an empty group: the handlers of log/slog leave out an attribute with this value.
 func (Event) LogValue() slog.Value { return slog.GroupValue() }
 
-// Of returns the Event that v carries, if it carries one.
+// Of returns the Event in v, the value of a log record's attribute. ok is false if v has no Event.
 func Of(v slog.Value) (e Event, ok bool) {
 	if v.Kind() == slog.KindLogValuer {
 		e, ok = v.Any().(Event)

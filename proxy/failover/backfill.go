@@ -21,10 +21,10 @@ import (
 type backfill struct {
 	t    *task.Task
 	l    *single
-	then func(fillOutcome) // called at the end; nil: no command waits, and the backfill does not touch the placeholder of another backfill
-	rule replicate.Rule    // server 0 is First, server 1 is Interim
-	asks []fillAsk         // the requests so far, by their number
-	late bool              // the reply showed a placeholder when mayFill no longer allowed the backfill
+	then func(fillOutcome) // called when the backfill has ended; nil: no command waits for the backfill, which then leaves placeholders of other backfills alone
+	rule replicate.Rule    // decides the requests; its server 0 is the key's own server, and its server 1 the substitute server
+	asks []fillAsk         // the requests of the backfill so far, by their number
+	late bool              // the backfill was no longer allowed (mayFill) when it was to store its placeholder, or when the reply about the placeholder arrived
 }
 
 // fillAsk is one request of a backfill, and its reply.
@@ -40,17 +40,17 @@ type fillOutcome uint8
 const (
 	fillUnsure  fillOutcome = iota // a server did not reply
 	fillThere                      // the key is at its own server, by this backfill or another write
-	fillNowhere                    // neither server has the key
-	fillForeign                    // the substitute server has nothing, and the key's own has the placeholder of another instance
+	fillNowhere                    // neither the key's own server nor the substitute server has the key
+	fillForeign                    // the substitute server does not have the key, and the key's own server has the placeholder of another instance
 	fillLate                       // the phases have changed since the backfill began, or may have changed
 )
 
-// mayFill reports whether a backfill may store a placeholder now, or replace the placeholder that
-// it has just seen by the value. The phases must be the same as when the server of the key was
-// looked up. No other instance may see the server in IN yet, because such an instance does not
-// delete at the substitute server and does not check for placeholders. So this instance's knowledge
-// of the phases must be recent, in relaxed pools too. After a pause of the process it is not
-// recent.
+// mayFill reports whether a backfill may store a placeholder now, or replace the placeholder in the
+// reply that has just arrived by the value. The phases must be the same as when the server of the
+// key was looked up. No other instance may know the server as IN yet, because such an instance does
+// not delete at the substitute server and does not check for placeholders. So this instance's
+// knowledge of the phases must be recent, also with relaxed consistency. It is not recent after the
+// process was stopped for a while.
 func (l *Spot) mayFill(t *task.Task) bool {
 	if t.Loop.Moment() >= l.View.KnownUntil(l.First.Server) || !l.Sure(t) {
 		return false
@@ -60,15 +60,15 @@ func (l *Spot) mayFill(t *task.Task) bool {
 }
 
 // backfill begins to copy t's key from its substitute server to its own server. The caller has
-// checked that mayFill allows it. then is called with the outcome; nil: no command waits.
+// checked that mayFill is true. then is called with the outcome; nil: no command waits for it.
 func (l *single) backfill(t *task.Task, then func(fillOutcome)) {
 	f := &backfill{t: t, l: l, then: then, rule: replicate.Mend(0, 1, false, then != nil)}
 	t.Backfilling = true
 	f.advance()
 }
 
-// advance sends the requests (asks) of the rule, and ends the backfill when the rule is done. If a
-// request can't be sent, advance reports that to the rule at once, and the rule may add requests.
+// advance sends the requests (asks) that the backfill's rule decides, and ends the backfill when the
+// rule is done. If a request can't be sent, the rule learns that at once, and may add requests.
 func (f *backfill) advance() {
 	for next := f.rule.Next(nil); len(next) > 0; next = f.rule.Next(nil) {
 		for _, a := range next {
@@ -121,7 +121,7 @@ func (f *backfill) send(a replicate.Ask) {
 		return
 	}
 	key, guard := f.l.Keys[a.Replica], task.CasFlag(&f.asks[a.Guard].result)
-	if a.Step == replicate.Fill && f.late { // another instance may have deleted the key only at the key's own server
+	if a.Step == replicate.Fill && f.late { // remove the placeholder instead: another instance may have deleted the key only at the key's own server
 		a.Step = replicate.Drop
 	}
 	line := task.StepRequest(t, a.Step, key, guard, health.PlaceholderLife)
@@ -129,7 +129,7 @@ func (f *backfill) send(a replicate.Ask) {
 		line = task.FillRequest(t, key, guard, &f.asks[a.From].result, false)
 	}
 	e.Ask(c, f, a.Number, t.Limits(), line, internal)
-	c.Tail.LeavesValue = a.Step == replicate.Claim // if the request times out, a late delete follows: the server may still run it and create a placeholder, which reads would find in every phase
+	c.Tail.LeavesValue = a.Step == replicate.Claim // if the request to store a placeholder times out, a late delete follows: the server may still run the request, and reads would find the placeholder in every phase
 }
 
 func (f *backfill) Client() uint64 { return f.t.Asker }
@@ -137,9 +137,9 @@ func (f *backfill) Client() uint64 { return f.t.Asker }
 func (f *backfill) Answered(id int, r *upstream.Result) {
 	f.asks[id].result = f.t.Keep(r)
 	switch step := f.asks[id].Step; {
-	case (step == replicate.Claim || step == replicate.Look) && !f.l.mayFill(f.t): // the request may have run when the backfill was no longer allowed
+	case (step == replicate.Claim || step == replicate.Look) && !f.l.mayFill(f.t): // the backfill is not allowed any more, so the placeholder may have been stored too late
 		f.late = true
-	case step == replicate.Fill && f.late: // a Drop was sent instead of the Fill
+	case step == replicate.Fill && f.late: // not the value was sent (Fill), but a request that removes the placeholder (Drop)
 		f.handleReply(id, replicate.InDoubt)
 		return
 	}

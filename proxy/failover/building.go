@@ -1,7 +1,7 @@
 package failover
 
-// Commands that depend on the existing value, at a server that may have placeholders. The
-// decision is a pure rule: model_test.go explores it.
+// This file runs commands that depend on the existing value, at a server that may have a placeholder
+// for the key. A pure rule (building) decides their steps: model_test.go explores it.
 
 import (
 	"strconv"
@@ -13,56 +13,57 @@ import (
 	"ringside/replicate"
 )
 
-// class is the effect of a placeholder on a command.
+// class is the kind of a command, by the effect of a placeholder at the key on the command.
 type class uint8
 
 const (
-	blind   class = iota // the command replaces or removes the placeholder, or only reads it
-	guarded              // would treat the placeholder as a value, and the reply would not show that: replace, append, prepend, md I
-	makes                // like guarded, and creates a missing item: ms MA with N
-	counts               // gets the error that the placeholder is no number: incr, decr
-	adds                 // fails if the key has a placeholder: add
-	bound                // fails because the cas of the placeholder differs from the client's token: cas, and commands with C
-	unbinds              // like bound, and removes the key: md C
-	extends              // extends the TTL of the placeholder, and reports success: touch
-	peeks                // like extends, and reads: gat, mg T
+	blind   class = iota // the command replaces or removes a placeholder, or only reads it: set, delete, get
+	guarded              // the command would treat a placeholder as a value, and its reply would not show that: replace, append, prepend, md I
+	makes                // the command would treat a placeholder as a value, and creates a missing item: ms MA with N
+	counts               // the command gets the error that a placeholder is no number: incr, decr
+	adds                 // the command fails if the key has a placeholder: add
+	bound                // the command fails because the cas of a placeholder differs from the client's cas token: cas, and commands with flag C
+	unbinds              // the command fails because the cas of a placeholder differs from the client's cas token, and otherwise removes the key: md C
+	extends              // the command extends the TTL of a placeholder, and reports success: touch
+	peeks                // the command extends the TTL of a placeholder, and reads it: gat, mg T
 )
 
 // step is the next step of a command that depends on the existing value.
 type step uint8
 
 const (
-	sendMain    step = iota // send the client's request; if the class is guarded, with the cas of the last look
-	sendLook                // read the item and its cas (a look)
-	refill                  // copy the value from the substitute server, and begin the next round
-	wait                    // wait for the command that has stored the placeholder, and begin the next round
-	again                   // begin the next round
-	sendDrop                // remove the placeholder of the last look, by its cas
-	giveMain                // the client gets the reply to its request
-	giveAbsent              // the client gets the reply for a missing item
-	giveFailure             // the client gets an error
+	sendMain    step = iota // send the client's request; a command of the class guarded or makes carries the cas of the last look
+	sendLook                // read the item's flags and cas (a look)
+	refill                  // copy the value from the substitute server (backfill), and begin the command again
+	wait                    // wait a moment for the owner of the placeholder, and begin the command again
+	again                   // begin the command again
+	sendDrop                // remove the placeholder that the last look has found, by its cas
+	giveMain                // send the client the reply to its request
+	giveAbsent              // send the client the reply for a missing item
+	giveFailure             // send the client an error
 )
 
-// mostMet is how often a command may find a placeholder before it fails. mostTries is how often its
-// request may be sent while others change the key. The model sets smaller limits.
+// mostMet is how often a command may find a placeholder before it fails. mostTries is how often the
+// server may refuse the command's request, while others change the key, before the command fails.
+// The test model_test.go sets smaller limits.
 var mostMet, mostTries uint8 = 5, 30
 
-// building decides which requests one command sends to a server that may have a
-// placeholder.
+// building decides which requests a command that depends on the existing value sends to a server that
+// may have a placeholder for the key.
 //
-// A guarded command first reads the item (a look), and then runs only if the item still has
-// the same cas. Other commands run unchanged, and a refusal counts only if a placeholder
-// can't be its cause.
+// A command that would treat a placeholder as a value first reads the item (a look), and then runs
+// only if the item still has the same cas. Most other commands run unchanged. If the server refuses
+// such a command, the client gets that reply only if a placeholder can't be the cause.
 type building struct {
 	class class
-	warm  bool // for this instance the server is in WARM, so it copies values back itself
+	warm  bool // this instance knows the server as WARM, so it copies values back from the substitute server
 
-	met, tries uint8  // how often the command has found a placeholder; how often its request was not carried out
-	refused    bool   // the client's request was sent, and the server refused it
-	seen       uint64 // the cas of the value at the last look; 0: there was no value
+	met, tries uint8  // met: how often the command has found a placeholder; tries: how often the server has refused its request
+	refused    bool   // the server has refused the client's request in this round of the command
+	seen       uint64 // the cas of the value that the last look has found; 0: it has found no value
 }
 
-// first returns the first step of a round.
+// first returns the first step of a command, when it begins or begins again.
 func (b *building) first() step {
 	b.refused, b.seen = false, 0
 	switch b.class {
@@ -72,8 +73,8 @@ func (b *building) first() step {
 	return sendMain
 }
 
-// answered returns the step after the reply to the client's request. placeholder reports
-// whether the reply shows a placeholder.
+// answered returns the next step after a reply of kind k to the client's request. placeholder
+// reports whether the reply shows a placeholder.
 func (b *building) answered(k wire.Kind, placeholder bool) step {
 	unclear := false
 	switch b.class {
@@ -86,7 +87,7 @@ func (b *building) answered(k wire.Kind, placeholder bool) step {
 	case bound, unbinds:
 		unclear = k == wire.Exists
 	case extends, peeks:
-		if placeholder { // the placeholder must not stay, even if the command has found more than mostMet
+		if placeholder { // the placeholder with the extended TTL must be removed, even if the command has found many
 			return sendLook
 		}
 	}
@@ -100,8 +101,8 @@ func (b *building) answered(k wire.Kind, placeholder bool) step {
 	return sendLook
 }
 
-// looked returns the step after a look, which reads the item. cas is the cas of the value; 0: there
-// is no value. placeholder reports whether the item is a placeholder.
+// looked returns the next step after a look, which has read the item. cas is the cas of the value; 0:
+// there is no value. placeholder reports whether the item is a placeholder.
 func (b *building) looked(cas uint64, placeholder bool) step {
 	before := b.seen
 	b.seen = cas
@@ -122,7 +123,7 @@ func (b *building) looked(cas uint64, placeholder bool) step {
 		if b.refused {
 			return giveMain
 		}
-	case counts: // the value was the same before and after the refusal, so the refusal was not caused by a placeholder
+	case counts: // if the value was the same before and after the server refused the request, a placeholder was not the cause
 		if b.refused && before == cas {
 			return giveMain
 		}
@@ -130,7 +131,8 @@ func (b *building) looked(cas uint64, placeholder bool) step {
 	return sendMain
 }
 
-// dropped returns the step after a placeholder was removed, or was replaced before that.
+// dropped returns the next step after a request to remove a placeholder. The placeholder is gone:
+// this request has removed it, or something has replaced it before.
 func (b *building) dropped() step {
 	switch {
 	case b.class == peeks:
@@ -141,11 +143,11 @@ func (b *building) dropped() step {
 	return again
 }
 
-// meet returns the step after a look at the item has found a placeholder. In WARM a backfill
-// (refill) waits for the command that has stored the placeholder, and then replaces the
-// placeholder. In SETTLE there is no backfill: the command waits once, and then removes the
-// placeholder. The command that had stored it notices that and begins again. A placeholder with an
-// extended TTL is removed at once.
+// meet returns the next step after a look has found a placeholder. If the server is in WARM, a
+// backfill (refill) waits for the owner of the placeholder, and then replaces the placeholder. If the
+// server is in SETTLE, the command waits once for the owner, and then removes the placeholder. The
+// owner notices that, and begins again. If the command has extended the TTL of the placeholder, the
+// placeholder is removed at once.
 func (b *building) meet() step {
 	switch b.met++; {
 	case b.class == extends:
@@ -160,7 +162,7 @@ func (b *building) meet() step {
 	return sendDrop
 }
 
-// isStored reports whether a reply says that the request was carried out.
+// isStored reports whether a reply of kind k says that the server has carried out the request.
 func isStored(k wire.Kind) bool {
 	switch k {
 	case wire.NotStored, wire.Exists, wire.NotFound, wire.Miss, wire.End, wire.ClientError, wire.ServerError:
@@ -169,7 +171,7 @@ func isStored(k wire.Kind) bool {
 	return true
 }
 
-// classOf returns how t's command behaves if it finds a placeholder.
+// classOf returns the class of t's command: how the command behaves if it finds a placeholder.
 func classOf(t *task.Task) class {
 	c := task.CommandOf(t)
 	switch t.Op {
@@ -208,9 +210,9 @@ func classOf(t *task.Task) class {
 	return blind
 }
 
-// round begins a round of a command that depends on the existing value. In WARM a backfill has
-// already copied the existing value, if any, to the key's own server. So the delete of the key is
-// sent to the substitute server at once.
+// round begins a command that depends on the existing value, or begins it again. If the key's own
+// server is in WARM, a backfill has already copied the value, if any, to that server. So the
+// substitute server gets its delete of the key at once, except for md C, which may be refused.
 func (l *single) round(t *task.Task) {
 	if l.next = l.first(); l.warm && l.class != unbinds {
 		l.askSide(t)
@@ -224,11 +226,12 @@ func (l *single) askSide(t *task.Task) {
 	t.Ask(sideAsk, t.Route.Server(l.Interim.Server), t.Meta("md", l.Keys[1], "", nil))
 }
 
-// built continues after one request of a command that depends on the existing value.
+// built continues a command that depends on the existing value, after its request with the number id
+// has ended with the result r.
 func (l *single) built(t *task.Task, id int, r *upstream.Result) {
 	l.waiting--
 	switch {
-	case id == dropAsk: // whatever the reply, the placeholder of that look is gone
+	case id == dropAsk: // the placeholder that the last look has found is gone, whatever the reply is
 		l.failed = nil
 		l.next = l.dropped()
 	case l.failed != nil:
@@ -252,7 +255,7 @@ func (l *single) built(t *task.Task, id int, r *upstream.Result) {
 	}
 }
 
-// perform runs the next step.
+// perform runs the next step of the command: l.next.
 func (l *single) perform(t *task.Task) {
 	own := t.Route.Server(l.First.Server)
 	ask := func(id int, line []byte) {
@@ -268,7 +271,7 @@ func (l *single) perform(t *task.Task) {
 	case again:
 		l.Begin(t)
 	case wait:
-		t.Open++ // the wait counts as an ask, so the task does not end
+		t.Open++ // the wait counts as a request in flight, so the task does not end before it
 		t.Loop.After(t.Loop.Now+int64(task.MarkWait), func() {
 			t.Open--
 			l.Begin(t)
@@ -283,9 +286,9 @@ func (l *single) perform(t *task.Task) {
 		ask(dropAsk, task.StepRequest(t, replicate.Drop, l.Keys[0], task.CasFlag(&l.look), 0))
 	case sendMain:
 		switch {
-		case !l.Sure(t): // no part of the command has been carried out yet
+		case !l.Sure(t): // the server may not serve the key any more, and no part of the command has been carried out yet
 			l.end(t)
-		case l.class == unbinds && !l.sideAsked: // the request at the substitute server must be sent first: see sendHalf
+		case l.class == unbinds && !l.sideAsked: // the delete at the substitute server must be sent before the client's request: see sendHalf
 			l.askSide(t)
 		case l.seen != 0 && (l.class == guarded || l.class == makes) && l.look.HasEnded():
 			l.Begin(t)
@@ -320,8 +323,9 @@ func (l *single) perform(t *task.Task) {
 	}
 }
 
-// spell returns the client's request in the form for the key's own server. A touch is sent so that
-// its reply shows a placeholder. A guarded command carries the cas of the last look.
+// spell returns the client's request as it is sent to the key's own server. A touch is sent as a
+// command with a reply that shows a placeholder. A command that would treat a placeholder as a value
+// carries the cas of the last look.
 func (l *single) spell(t *task.Task) []byte {
 	r, key, guard := &t.Req, l.Keys[0], task.CasFlag(&l.look)
 	at := func(letter byte) (span wire.Span, ok bool) {
@@ -333,12 +337,12 @@ func (l *single) spell(t *task.Task) []byte {
 	case l.class == extends:
 		l.respelled = true
 		return t.Meta("mg", key, " s f c T"+t.Exptime(), nil)
-	case l.class == makes && l.seen == 0: // sent as an add, because another client may have stored an item since the look
+	case l.class == makes && l.seen == 0: // the last look has found no item: the request is sent as an add, because another client may have stored an item since
 		mode, _ := at('M')
 		life, _ := at('N')
 		edits := []task.Edit{{At: mode, With: []byte("ME")}, {At: life, With: append([]byte("T"), t.Raw[life.Start+1:life.End]...)}}
 		if old, ok := at('T'); ok {
-			old.Start-- // the space
+			old.Start-- // include the space before the flag
 			edits = append(edits, task.Edit{At: old})
 		}
 		return t.WithKey(key, edits...)
@@ -353,7 +357,7 @@ func (l *single) spell(t *task.Task) []byte {
 			return t.Meta("ms", key, " MP"+guard, t.Body())
 		}
 		return t.Meta("ms", key, guard+" F"+t.ClientFlags()+" T"+t.Exptime(), t.Body())
-	case t.Op == wire.Replace: // memcached ignores the cas of a replace
+	case t.Op == wire.Replace: // memcached ignores the cas of a replace, so the request is sent as a set with a cas
 		mode, _ := at('M')
 		return t.WithKey(key, task.Edit{At: mode, With: []byte(guard[1:])})
 	}
@@ -361,9 +365,9 @@ func (l *single) spell(t *task.Task) []byte {
 	return t.WithKey(key, edit)
 }
 
-// peeked handles the replies to a read that also sets the exptime. A placeholder whose TTL
-// it has extended is removed before the client gets its reply. It reports whether the read
-// continues with its reply, in l.main.
+// peeked handles the reply r to the request with the number id of a gat or mg T, which also extends
+// the TTL. If it has extended the TTL of a placeholder, the placeholder is removed before the client
+// gets a reply. peeked returns true if the command can continue with its reply, which is in l.main.
 func (l *single) peeked(t *task.Task, id int, r *upstream.Result) bool {
 	var next step
 	switch id {

@@ -1,9 +1,9 @@
 // Package failover serves the keys of a server that is out or rejoining, and runs the
 // keepers that decide the phase of each server.
 //
-// It has two halves. Keepers host the keepers of pools (package health), which decide in
+// The package has two halves. Keepers host the keepers of pools (package health), which decide in
 // which phase each server is. SingleCopy serves the commands on unreplicated keys by these
-// phases. Package copies serves replicated keys.
+// phases. Package replication serves replicated keys.
 //
 // # Keepers
 //
@@ -19,18 +19,19 @@
 //	the keepers' loop: KeeperTimer ─► RunKeepers ─► Tick ─► requests ─► Ask ─► Keeper.Answered
 //	                                                   └► View.Publish ─► all loops, at their next look
 //
-// An agent outlives reloads that change neither the pool's servers and placement nor its
-// settings, except wait.
-// Otherwise its successor inherits the numbers of the servers, so that a server that is out
-// does not serve its old values. It finds them by the names of the pool and the server, and
-// otherwise by the server's address: a reload may rename either, or move the server to another
-// pool. A pool that ejects no server has an agent, too, while one of its servers is out. The
-// state of a server that no agent has any more is kept until a reload adds it again.
+// An agent outlives reloads that change neither the pool's servers and distribution nor its
+// failover settings, except wait. After other reloads, the pool's new agent inherits the phase
+// numbers of the servers, so that a server that is out does not serve its old values. It finds the
+// phase number of a server by the names of the pool and the server, and otherwise by the server's
+// address: a reload may rename either, or move the server to another pool. A pool that ejects no
+// server has an agent, too, while one of its servers is out. If no agent has a server any more, its
+// state is kept until a reload adds the server again.
 //
 // # Commands on an unreplicated key
 //
-// F is the key's own server. I is its substitute server (the code says Interim). key' is the
-// key with the number of the outage before it, so that nothing of an earlier outage is read.
+// F is the key's own server (First in the code). I is its substitute server (Interim in the code).
+// key' is the key with the epoch of the outage before it, so that nothing of an earlier outage is
+// read.
 //
 //	phase of F   a read                           a mutation
 //	IN           F                                F
@@ -39,9 +40,9 @@
 //	                                              failover.wait (View.OutBy); else error at once
 //	OUT          key' at I                        key' at I
 //	RETURN       key' at I                        key' at I, then a delete at F
-//	WARM         F; on a miss or a placeholder    F, and a delete of key' at I. If it depends on the existing value
-//	             key' at I                        (add, incr, append, replace, cas, touch …), that is copied from I first
-//	SETTLE       F                                F, and a delete of key' at I. If it depends on the existing value:
+//	WARM         F; on a miss or a placeholder    F, and a delete of key' at I. If the command depends on the existing value
+//	             key' at I                        (add, incr, append, replace, cas, touch …), the value is copied from I first
+//	SETTLE       F                                F, and a delete of key' at I. If the command depends on the existing value:
 //	                                              see Placeholders
 //
 // With mode fail_fast and replicas, unreplicated keys fail while their server is out. If a
@@ -57,20 +58,22 @@
 // is recognized by its flags in WARM and SETTLE. An empty item that a client has made (mg N)
 // is a value.
 //
-// An instance in IN deletes at F only, and does not check for tombstones. So an instance in
-// WARM copies nothing back if another one may be in IN already, for example after its own
-// process has slept (mayFill). Its last good ping of F must be more recent than a WAIT
-// (View.KnownUntil), also with consistency relaxed, and the phases must be those of the lookup.
-// This is checked before a tombstone is placed, and again when the reply shows it: only
-// then was it placed in time. Otherwise it is removed instead of being filled. If it is
-// not allowed, a read misses, and other commands wait until the phase is known.
+// An instance that knows F as IN deletes at F only, and does not check for tombstones. So an
+// instance that knows F as WARM copies nothing back if another instance may know F as IN
+// already, for example after its own process was stopped for a while (mayFill). Its last good
+// ping of F must be more recent than a WAIT, the time after which all instances know a new phase
+// (View.KnownUntil), also with relaxed consistency. And the phases must be those of the lookup. Both
+// conditions are checked before a tombstone is sent, and again when the reply to it arrives. If the
+// second check fails, the tombstone may have been stored too late, and it is removed and not filled.
+// If the first check fails, a read misses, and other commands wait until the phases are known.
 //
 // # Placeholders
 //
 // The tombstone of a backfill is called a placeholder: an empty item that is not a value.
 // Commands of an instance in WARM or SETTLE may find the placeholder of another instance in
-// WARM. A read reports it as a miss. A set replaces it and a delete removes it: its owner
-// notices that by the cas, and begins again. The other commands follow a rule (building.go):
+// WARM. A read reports the placeholder as a miss. A set replaces it and a delete removes it: the
+// owner of the placeholder notices that by the cas, and begins again. Other commands follow a
+// rule (building.go):
 //
 //	                                   effect of a placeholder                  so
 //	replace, append, prepend, md I     the command succeeds, without a value    look first; then the command with the cas of the value
@@ -82,11 +85,12 @@
 //	touch                              its TTL is extended                      sent as mg T, which shows it; then it is removed
 //	gat, mg T                          its TTL is extended                      it is removed before the client gets its miss
 //
-// An instance in WARM that finds a placeholder copies the value back, which waits 20 ms for
-// the owner. One in SETTLE only waits. If the placeholder is still there, it is removed by
-// its cas, and the command begins again. After five placeholders, or 30 changes by others,
-// the command fails. In SETTLE the substitute server gets its delete only after the command
-// has been carried out: until then the owner of a placeholder may need the value there.
+// An instance in WARM that finds a placeholder copies the value back. For that it first waits
+// 20 ms for the owner of the placeholder. An instance in SETTLE only waits. If the placeholder is
+// still there, it is removed by its cas, and the command begins again. After five placeholders, or
+// 30 changes by others, the command fails. In SETTLE the substitute server gets its delete only
+// after the command has been carried out: until then the owner of a placeholder may need the value
+// there.
 //
 // model_test.go explores two and three commands of instances in WARM, SETTLE and IN, with
 // backfills, placeholders that expire, and an instance that dies. In 3.4 million states:
@@ -97,16 +101,16 @@
 //   - G3: no acknowledged write is undone by a backfill, and no older value returns.
 //   - G4: a refused command does not remove the value at the substitute server.
 //
-// Without any one of 14 clauses it finds a state that breaks a guarantee. An instance in
-// SETTLE does not see a value that only the substitute server has.
+// If any one of 14 clauses of the rules is removed, the test finds a state that breaks a guarantee.
+// An instance in SETTLE does not see a value that only the substitute server has.
 //
 // Not covered:
 //
 //   - An instance stops for seconds between the check and the sending of a placeholder.
 //     Instances in IN then show it until its owner removes it, at most for its TTL.
-//   - A gat, touch or mg T extends the placeholder of an instance that has died, and its own
-//     instance dies, too, before it has removed it. Reads may then find an empty item with the
-//     flags of a placeholder until the time of the touch has passed.
+//   - A gat, touch or mg T extends the TTL of a placeholder, and both the owner of the placeholder
+//     and the instance of the command die before the placeholder is removed. Reads may then find an
+//     empty item with the flags of a placeholder until the extended TTL has passed.
 //   - An ms with C and I (store as stale) and a token older than a placeholder is STORED in
 //     its place.
 //   - mg N grants the right to fill in WARM although the substitute server has the value. For a
@@ -114,13 +118,13 @@
 //
 // # What it promises
 //
-// With consistency strict, a client gets no reply that other instances may contradict. A
-// reply counts only while this process has a lease on the servers that sent it. A write that
-// is not sure is deleted again and fails. With relaxed, the client gets what the servers
-// replied.
+// With strict consistency, a client gets no reply that other instances may contradict. A
+// reply counts only while this process has a lease on the servers that sent it. The value of a
+// write that can't be confirmed in this way is deleted again, and the write fails. With relaxed
+// consistency, the client gets what the servers replied.
 //
 // # What it does not do
 //
-// It has no part in a keeper's decisions. It never changes which server owns a key: only a
+// The package has no part in a keeper's decisions. It never changes which server owns a key: only a
 // table does.
 package failover

@@ -1,6 +1,6 @@
 package failover
 
-// Each loop identifies the process that replies on a new connection.
+// This file identifies the process that replies on a new connection. Each loop does that.
 
 import (
 	"slices"
@@ -11,10 +11,10 @@ import (
 	"ringside/proxy/upstream"
 )
 
-// Connected asks which process replies on the new connection c, before all requests that wait
-// there. A restarted process has lost its items, and a foreign server has values that no client may
-// see. So no other request on c is sent first. The keeper also identifies the process, but perhaps
-// later: it does not notice that a connection was closed while no request was in flight.
+// Connected sends a request that identifies the server process on the new connection c, before all
+// requests that wait there. A restarted process has lost its items, and a foreign process has values
+// that no client may see. So no client's request is sent before this one. The keeper also identifies
+// the process, but perhaps later: it does not notice that an idle connection was closed.
 func (e *Keepers) Connected(c *upstream.Conn) {
 	if srv := c.Server; e.asksIdentity(c) && srv.Identifying != c {
 		srv.Identifying = c
@@ -22,7 +22,7 @@ func (e *Keepers) Connected(c *upstream.Conn) {
 	}
 }
 
-// Identify asks srv for its process, unless such a request is in flight.
+// Identify sends a request that identifies the process of srv, unless such a request is in flight.
 func (e *Keepers) Identify(srv *upstream.Server) {
 	if c := srv.Conns[0]; srv.Identifying != c && c.State != upstream.ConnDialing && e.asksIdentity(c) {
 		srv.Identifying = c
@@ -37,9 +37,9 @@ func identifyTimeouts(srv *upstream.Server) *table.Timeouts {
 	return &table.Timeouts{Request: srv.Greeting, Deadline: srv.Connect + srv.Greeting, Total: srv.Connect + srv.Greeting}
 }
 
-// asksIdentity reports whether the process that replies on c must be identified, because keys of a
-// pool move or have replicas. It also marks the server as possibly incomplete until the process is
-// known.
+// asksIdentity reports whether the process that replies on c must be identified, because a pool of
+// the server moves its keys or keeps replicas. If a pool keeps replicas, asksIdentity also reports to
+// its keeper that the server may lack replicas, for unsureTime.
 func (e *Keepers) asksIdentity(c *upstream.Conn) (asks bool) {
 	if !c.Server.Keeps(c) {
 		return false
@@ -52,18 +52,20 @@ func (e *Keepers) asksIdentity(c *upstream.Conn) (asks bool) {
 	return asks
 }
 
-// unsureTime is how long a server that may lack replicas counts as incomplete.
+// unsureTime is how long a server counts as incomplete after a new connection: the process there may
+// be a new one, which lacks replicas.
 const unsureTime = 2 * time.Second
 
-// identification is the stats command that identifies the process of a server.
+// identification is the receiver of the reply to a stats command, which identifies the process of a
+// server.
 type identification struct {
 	e     *Keepers
 	c     *upstream.Conn // the connection on which the request is sent
-	heard int64          // when the server last replied before this connection
+	heard int64          // when the server last sent something before the stats command
 }
 
-// startUnknown is the StartedAt of a server whose stats have no start time. Such a server counts as
-// the same process forever.
+// startUnknown is the value of upstream.Server.StartedAt if the server does not report a start time.
+// Such a server always counts as the same process.
 const startUnknown = -1
 
 func (d *identification) Client() uint64 { return 0 }

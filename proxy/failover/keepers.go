@@ -1,7 +1,7 @@
 package failover
 
-// The agents of the pools' keepers. One loop runs the keepers, and all loops read their
-// decisions.
+// This file implements the agents, which host the keepers of pools. One loop runs all keepers, and
+// all loops read the decisions of the keepers.
 
 import (
 	"bytes"
@@ -25,26 +25,26 @@ import (
 )
 
 // Agent hosts the keeper of a pool. It outlives reloads that change neither the pool's
-// servers nor its settings. All loops use Pool, Servers, failover, print and View; the rest
-// belongs to the loop that runs the keepers.
+// servers nor its settings. All loops use Pool, Servers, failover, print and View. The other
+// fields belong to the loop that runs the keepers.
 type Agent struct {
 	Pool     string
 	Servers  []table.Target       // the pool's servers, then those of its gutter
-	failover table.Failover       // the settings with which the agent was created
-	print    string               // fingerprints of the placements of the pool and its gutter
-	departed map[string]departure // servers that reloads have removed from the pool, by name
+	failover table.Failover       // the pool's failover settings when the agent was created
+	print    string               // fingerprints of the distributions of the pool and of its gutter
+	departed map[string]departure // states of the servers that reloads have removed from the pool, by name
 
-	inherited []inheritance // the servers' states before the reload that created the agent, by server
+	inherited []inheritance // for each server, its state before the reload that has created the agent
 
 	Keeper  *health.Keeper
 	hasWork bool  // the keeper has got input since its last run
 	Began   int64 // when the loop that runs the keeper took over this agent
 
-	// Whether the first ping of each server has ended. Until most servers have replied to it, or it
-	// has ended for all of them, it is unknown which servers are ejected, and a server that replies
-	// may have old values.
+	// pinged says for each server whether its first ping has ended, with a reply or without. It is
+	// unknown which servers are ejected until more than half of the first pings have got replies, or
+	// all have ended. Before that, a server that replies may have old values.
 	pinged         []bool
-	ended, brought int // first pings that have ended, and those of them that got a reply
+	ended, brought int // ended: number of servers whose first ping has ended; brought: number of first pings that got a reply
 
 	// parting is set if the pool needs its keeper only until an ejected server has rejoined
 	// by the phases. No other server is ejected then.
@@ -53,46 +53,47 @@ type Agent struct {
 	// View is written after each decision of the keeper, and read by all loops.
 	View *health.View
 
-	OwnServers int                  // number of Servers that are the pool's own
-	Events     map[[2]string]uint64 // number of decisions, by server and new state
+	OwnServers int                  // number of the pool's own servers: the first elements of Servers
+	Events     map[[2]string]uint64 // number of decisions of the keeper, by name of the server and its new state
 }
 
-// Keepers are the keepers of all pools that need one, as one loop knows them. One loop of
-// the process runs them and sends their requests. The other loops report server failures to
-// it.
+// Keepers has the keepers of all pools that need one, as one loop knows them. One loop of the
+// process runs all keepers and sends their requests. The other loops report failures of servers
+// to the loop that runs the keepers.
 type Keepers struct {
 	*task.Tasks
 	RunsKeepers   bool                                // this loop runs the keepers
-	Agents        []*Agent                            // all agents, if this loop runs the keepers
-	Registrations map[*upstream.Server][]Registration // per server: the pools with a keeper that name it
+	Agents        []*Agent                            // all agents, if this loop runs the keepers; else empty
+	Registrations map[*upstream.Server][]Registration // for each server, the pools with a keeper that contain the server
 	OnKeeperLoop  func(f func(*Keepers))              // runs f on the loop that runs the keepers
-	Overrides     func(w *Agent)                      // applies the operator's overrides of this process to a keeper
-	Gone          func(srv *upstream.Server)          // called for each ejected server
-	StartedAnew   func(srv *upstream.Server)          // called if a new process of the server replies, which has lost all items
+	Overrides     func(w *Agent)                      // applies the overrides that an operator has set in this process to a keeper
+	Gone          func(srv *upstream.Server)          // called for each server that is ejected
+	StartedAnew   func(srv *upstream.Server)          // called if a restarted process of a server replies, which has lost all items
 	Parted        func()                              // publishes the table again, without the keepers that are no longer needed
 }
 
 // Published is a table and the keepers of its pools.
 type Published struct {
 	*table.Table
-	Print  uint64                 // Table.Print of the table
-	Copies map[*table.Pool]uint64 // Table.PrintCopies, for pools with a keeper
-	Agents map[*table.Pool]*Agent // agents, for pools with a keeper
+	Print  uint64                 // hash of the table's pools and routes: see Table.Print
+	Copies map[*table.Pool]uint64 // for each pool with a keeper, the hash of its placement of replicas: see Table.PrintCopies
+	Agents map[*table.Pool]*Agent // for each pool with a keeper, its agent
 
-	// unflushed are the servers, by address, that were OUT when a reload removed them, and that no
-	// pool with a keeper has now. They still have their old values.
+	// unflushed has the states of servers, by address, that were out or rejoining when a reload
+	// removed them, and that no pool with a keeper contains now. These servers still have old values.
 	unflushed map[string]departure
 }
 
-// Publish creates the keepers of t, or reuses those of old.
+// Publish returns the table t with the keepers of its pools. It reuses the keepers of old, the
+// table and keepers before a reload, and creates the others. old may be nil.
 func Publish(t *table.Table, old *Published, seed uint64, without ablation.Set) *Published {
 	l := &Published{Table: t, Print: t.Print(), Copies: map[*table.Pool]uint64{}, Agents: map[*table.Pool]*Agent{}}
 	for _, pool := range t.Pools {
 		before, w := old.Agent(pool.Name), newAgent(pool)
 		same := before != nil && slices.Equal(before.Servers, w.Servers)
 		from, out := w.inherit(before, old)
-		// A pool that needs no keeper has one while a server is out. That server must rejoin
-		// by the phases, or its old values would be served.
+		// A pool that needs no keeper by its settings keeps its keeper while a server is out. That
+		// server must rejoin by the phases, or its old values would be served.
 		switch needed := pool.NeedsKeeper(t); {
 		case !needed && !out && (before == nil || before.View.AllIn()):
 			continue
@@ -101,7 +102,7 @@ func Publish(t *table.Table, old *Published, seed uint64, without ablation.Set) 
 			w = before
 		default:
 			if w.parting.Store(!needed); !needed && from != nil {
-				w.failover = from.failover // the failover settings of the former agent: instances that have not reloaded yet still have them
+				w.failover = from.failover // keep the failover settings of the former agent, because instances that have not reloaded yet still have these settings
 			}
 			w.start(pool, before, seed, without)
 		}
@@ -111,7 +112,8 @@ func Publish(t *table.Table, old *Published, seed uint64, without ablation.Set) 
 	return l
 }
 
-// Agent returns the agent, which hosts the keeper, of the pool with a name; nil: it has none.
+// Agent returns the agent of the pool with the given name, which hosts the pool's keeper; nil: the
+// pool has no keeper. l may be nil.
 func (l *Published) Agent(name string) *Agent {
 	if l != nil {
 		for pool, w := range l.Agents {
@@ -135,10 +137,11 @@ func newAgent(pool *table.Pool) *Agent {
 	return w
 }
 
-// departure is the state of a server when it was removed from a pool.
+// departure is the last known state of a server in a pool: its phase number n, and the number that
+// its keys carry because it rejected a flush (renamed; 0: none).
 type departure struct{ n, renamed uint32 }
 
-// whole reports whether the server served its keys itself, under their own names.
+// whole reports whether the server served its keys itself (phase IN), under their own names.
 func (d departure) whole() bool { return health.PhaseOf(d.n) == health.In && d.renamed == 0 }
 
 // inheritance is the state of a server before the reload that creates a keeper.
@@ -147,11 +150,11 @@ type inheritance struct {
 	elsewhere bool // before the reload, the pool or the server had another name
 }
 
-// inherit finds the states of the servers before a reload: by their names at the pool's
-// previous agent, which may be nil, and otherwise by their addresses at any agent. So a
-// server that is out stays out if the reload renames it or its pool, or moves it to another
-// pool. out reports whether there is such a server. from is the agent with most of them; nil:
-// none of them has an agent.
+// inherit sets w.inherited, the states of the servers before a reload. It finds the state of a server
+// by its name at before, the pool's previous agent, which may be nil, and otherwise by its address at
+// any agent. So a server that is out stays out if the reload renames the server or its pool, or
+// moves the server to another pool. The result out reports whether any server was out, rejoining or
+// renamed before the reload. from is the agent that had most of these servers; nil: no agent had one.
 func (w *Agent) inherit(before *Agent, old *Published) (from *Agent, out bool) {
 	w.inherited = make([]inheritance, len(w.Servers))
 	counts, most := map[*Agent]int{}, 0
@@ -166,7 +169,7 @@ func (w *Agent) inherit(before *Agent, old *Published) (from *Agent, out bool) {
 			switch {
 			case j < 0:
 				*in, source = inheritance{there, true}, at
-			case !there.whole() && in.whole(): // the server at the address had another name, and still has old values
+			case !there.whole() && in.whole(): // before the reload, the server at this address had another name and was out, so it still has old values
 				*in, source = inheritance{departure{health.NextOut(max(in.n, there.n)), there.renamed}, true}, at
 			}
 		}
@@ -181,7 +184,8 @@ func (w *Agent) inherit(before *Agent, old *Published) (from *Agent, out bool) {
 	return from, out
 }
 
-// index returns the index of the server with a name; -1: w, which may be nil, has none.
+// index returns the index of the server with the given name in w.Servers; -1: there is none, or w is
+// nil.
 func (w *Agent) index(name string) int {
 	if w == nil {
 		return -1
@@ -189,7 +193,7 @@ func (w *Agent) index(name string) int {
 	return slices.IndexFunc(w.Servers, func(m table.Target) bool { return m.Name == name })
 }
 
-// state returns the state of server i.
+// state returns the state of server i, as the keeper of w has published it.
 func (w *Agent) state(i int) departure { return departure{w.View.N(i), w.View.Renamed(i)} }
 
 func address(m table.Target) string { return m.Network + " " + m.Address }
@@ -197,9 +201,9 @@ func address(m table.Target) string { return m.Network + " " + m.Address }
 // together reports whether a and b have the same address.
 func together(a, b table.Target) bool { return a.Address == b.Address && a.Network == b.Network }
 
-// at returns the state of the server with the address of where, and the agent that has it, or nil.
-// If several agents have the server, at prefers the state from an agent in which the server is out,
-// rejoining or renamed. l may be nil.
+// at returns the state of the server at the address of where, and the agent with that state; nil: no
+// agent has the server. If several agents have the server, at prefers the state from an agent in
+// which the server is out, rejoining or renamed. l may be nil.
 func (l *Published) at(where table.Target) (is departure, by *Agent) {
 	if l == nil {
 		return is, nil
@@ -219,16 +223,16 @@ func (l *Published) at(where table.Target) (is departure, by *Agent) {
 	return is, by
 }
 
-// served reports whether a pool without a keeper has the server with the address of where, and so
-// has used it all the time. l may be nil.
+// served reports whether the pool with the given name has no keeper and contains the server at the
+// address of where. Such a pool has always used the server. l may be nil.
 func (l *Published) served(pool string, where table.Target) bool {
 	return l != nil && slices.ContainsFunc(l.Pools, func(p *table.Pool) bool {
 		return p.Name == pool && l.Agents[p] == nil && slices.ContainsFunc(p.Servers, func(m table.Target) bool { return together(m, where) })
 	})
 }
 
-// keepUnflushed keeps the states of the servers that were out, and that l has no keeper for. From
-// now on these servers miss writes, whatever their phase was.
+// keepUnflushed sets l.unflushed: the states of the servers that were out or rejoining in old, and
+// that no keeper in l knows. From now on these servers miss writes, so they count as OUT.
 func (l *Published) keepUnflushed(old *Published) {
 	if old == nil {
 		return
@@ -254,7 +258,7 @@ func (l *Published) keepUnflushed(old *Published) {
 		}
 	}
 	for _, pool := range l.Pools {
-		if l.Agents[pool] == nil && l.hasRoute(pool) { // the pool has no keeper, so it uses its servers without a flush: a later keeper must not take them for servers that are out
+		if l.Agents[pool] == nil && l.hasRoute(pool) { // a pool without a keeper uses its servers without a flush, so they do not count as out for a later keeper
 			for _, m := range pool.Servers {
 				delete(l.unflushed, address(m))
 			}
@@ -269,14 +273,14 @@ func (l *Published) hasRoute(pool *table.Pool) bool {
 	})
 }
 
-// start creates the keeper. before is the pool's previous agent, or nil.
+// start creates the keeper of w. before is the pool's previous agent, or nil.
 func (w *Agent) start(pool *table.Pool, before *Agent, seed uint64, without ablation.Set) {
 	servers := make([]health.Server, len(w.Servers))
 	for i, m := range w.Servers {
 		servers[i] = health.Server{Name: m.Name, Address: m.Network + " " + m.Address, Gutter: i >= len(pool.Servers)}
 	}
-	// Settings that all proxies of a pool must share are part of the hash of the view
-	// record, by the address of its first server.
+	// The hash of the server list includes the servers' addresses. Settings that all proxies of a
+	// pool must share are appended to the first address, so that the hash includes them, too.
 	servers[0].Address += fmt.Sprintf(" %s %s %v %v", w.print, w.failover.Mode, w.failover.Lease, w.failover.Request)
 	w.Keeper = health.New(pool.Name, servers, w.failover.Settings, seed)
 	w.Keeper.Ablate(without)
@@ -290,8 +294,9 @@ func (w *Agent) start(pool *table.Pool, before *Agent, seed uint64, without abla
 	w.hasWork = true
 }
 
-// depart tells the keeper which servers reloads have removed from the pool. A server that a reload
-// adds again has missed the writes in between.
+// depart reports to the keeper of w which servers reloads have removed from the pool, and which this
+// reload has added again: they have missed the writes in between. before is the pool's previous
+// agent, or nil.
 func (w *Agent) depart(before *Agent) {
 	if before == nil {
 		return
@@ -318,8 +323,8 @@ func (w *Agent) publish() {
 	w.View.Publish(w.Keeper, 2*w.brought > len(w.pinged) || w.ended == len(w.pinged))
 }
 
-// firstPing records that a request to a server has ended. The first request to a server is
-// a ping.
+// firstPing records that a request of the keeper to a server has ended, with a reply or without. The
+// first request to each server is a ping.
 func (w *Agent) firstPing(server int, answered bool) {
 	if w.pinged[server] {
 		return
@@ -331,7 +336,7 @@ func (w *Agent) firstPing(server int, answered bool) {
 	}
 }
 
-// RunKeepers runs the keepers that are due or got input.
+// RunKeepers runs the keepers that are due or have got input, and sets the timer for the next run.
 func (e *Keepers) RunKeepers() {
 	for _, w := range e.Agents {
 		w.View.Tell(w.Keeper, e.Now)
@@ -358,7 +363,7 @@ func (e *Keepers) RunKeepers() {
 	}
 }
 
-// Schedule makes the loop run the keeper of w, because the keeper has got input.
+// Schedule makes this loop run the keeper of w soon, because the keeper has got input.
 func (e *Keepers) Schedule(w *Agent) {
 	w.hasWork = true
 	e.Soon(link.KeeperTimer)
@@ -376,7 +381,7 @@ func (e *Keepers) carryOut(w *Agent) {
 		e.noteEvent(w, ev)
 	}
 	w.publish()
-	if len(e.Parked) > 0 { // parked commands run before new ones
+	if len(e.Parked) > 0 { // commands that were parked until a phase changes may continue now
 		e.Soon(link.ParkedTimer)
 	}
 }
@@ -385,13 +390,13 @@ func (e *Keepers) carryOut(w *Agent) {
 type request struct {
 	e      *Keepers
 	w      *Agent
-	member int    // index of the server to which the request is sent
-	conn   uint32 // number of a dedicated connection; 0: the server's usual connection
-	close  bool   // closes the dedicated connection after the reply
+	member int    // index in Agent.Servers of the server to which the request is sent
+	conn   uint32 // number of a dedicated connection; 0: the first connection for clients' requests
+	close  bool   // the dedicated connection is closed after the reply
 }
 
-// askFor sends a keeper's request. It is also sent to a server that is down, so that the
-// keeper notices its return.
+// askFor sends the request r of the keeper of w. A request is also sent to a server that is down, so
+// that the keeper notices when the server replies again.
 func (e *Keepers) askFor(w *Agent, r health.Request) {
 	m := w.Servers[r.Server]
 	srv := e.ByAddress[m.Network+" "+m.Address]
@@ -415,7 +420,8 @@ func (e *Keepers) askFor(w *Agent, r health.Request) {
 
 func (d *request) Client() uint64 { return 0 }
 
-// Pings makes upstream send another command to a server without meta commands.
+// Pings marks the receiver of a keeper's request for package upstream: a server without meta commands
+// gets the command version in place of the request.
 func (d *request) Pings() {}
 
 func (d *request) Answered(id int, r *upstream.Result) {
@@ -423,14 +429,14 @@ func (d *request) Answered(id int, r *upstream.Result) {
 	if d.conn != 0 && d.close {
 		r.Server.CloseDedicated(d.conn)
 	}
-	if bytes.HasPrefix(r.Bytes, []byte("VERSION ")) { // a server without meta commands replies to the command that replaced the ping: see Pings
+	if bytes.HasPrefix(r.Bytes, []byte("VERSION ")) { // a server without meta commands got the command version in place of the request (see Pings); for the keeper that is an ERROR reply
 		r.SetAnswer(wire.Get, wire.Meta, []byte(wire.AnswerError))
 	}
 	d.w.firstPing(d.member, r.Bytes != nil)
 	switch {
 	case r.Bytes != nil:
 		d.w.Keeper.Answered(uint64(id), r.Bytes, e.Now)
-	case r.Busy && r.Outcome == stats.TimedOut: // the server is up: it is still replying to clients' requests before it
+	case r.Busy && r.Outcome == stats.TimedOut: // the server is not down: it was still replying to earlier requests of clients
 		d.w.Keeper.Unasked(uint64(id), e.Now)
 	default:
 		d.w.Keeper.Unanswered(uint64(id), r.Outcome == stats.Unavailable, r.Why, e.Now)
@@ -438,7 +444,8 @@ func (d *request) Answered(id int, r *upstream.Result) {
 	e.Schedule(d.w)
 }
 
-// Notify reports an event to the keepers of a server's pools, on the loop that runs them.
+// Notify calls what for the keeper of each pool that contains the server srv, to report an event. The
+// calls run on the loop that runs the keepers.
 func (e *Keepers) Notify(srv *upstream.Server, what func(k *health.Keeper, server int, now int64)) {
 	for _, m := range e.Registrations[srv] {
 		f := func(e *Keepers) {
@@ -453,12 +460,12 @@ func (e *Keepers) Notify(srv *upstream.Server, what func(k *health.Keeper, serve
 	}
 }
 
-// Registration is a pool that names a server and has a keeper.
+// Registration is a pool with a keeper that contains a certain server.
 type Registration struct {
 	Pool        string             // the name of the pool
 	Agent       *Agent             // agent of the pool
-	ServerIndex int                // index of the server at the keeper
-	Bound       *routing.BoundPool // the pool, as this loop has it
+	ServerIndex int                // index of the server in the keeper of the pool
+	Bound       *routing.BoundPool // the pool with this loop's servers
 	Copies      bool               // the pool keeps replicas
 }
 
@@ -487,7 +494,8 @@ func logLevel(ev health.Event) slog.Level {
 	return slog.LevelWarn
 }
 
-// AddTo adds the keepers' decisions to a snapshot.
+// AddTo adds to a snapshot the states of all keepers: the list of instances, counts of decisions, and
+// the phase of each server.
 func (e *Keepers) AddTo(into *stats.Snapshot) {
 	for _, w := range e.Agents {
 		into.Rolls = append(into.Rolls, stats.Roll{Pool: w.Pool, Roll: w.Keeper.Roll()})

@@ -1,7 +1,7 @@
 package failover
 
-// Commands on unreplicated keys while a server of the pool is out or rejoins. The package
-// doc lists the phases, and the server of a command in each.
+// This file serves commands on unreplicated keys while a server of the pool is out or rejoins. The
+// package comment lists the phases, and to which server a command is sent in each phase.
 
 import (
 	"strconv"
@@ -20,7 +20,8 @@ import (
 // SingleCopy is the handler of commands on unreplicated keys.
 type SingleCopy struct{}
 
-// Handle serves t, or parks it. It accepts every task that no other handler has accepted.
+// Handle serves the task t, or parks it until a phase changes. It accepts every task that no other
+// handler has accepted.
 func (SingleCopy) Handle(t *task.Task) bool {
 	l := &single{read: t.Op <= wire.Gats || t.Op == wire.Debug}
 	if trouble, parked := l.Locate(t, l.read); trouble.Why != "" {
@@ -31,24 +32,24 @@ func (SingleCopy) Handle(t *task.Task) bool {
 	}
 	t.Rule = l
 	t.Run(0, nil)
-	if !l.InTransition() { // all requests of the command are in flight, on the connection that the client's next command uses
+	if !l.InTransition() { // the request is in flight on the connection that the client's next command uses, so that command can't overtake it
 		t.ReleaseLine()
 	}
 	return true
 }
 
-// Spot is the result of a lookup: the servers that serve an unreplicated key at that time.
+// Spot is the result of a lookup: the servers that serve an unreplicated key at the time of the lookup.
 type Spot struct {
 	health.Route
 	Owner int          // index of the key's own server
-	View  *health.View // nil: the pool moves no keys
+	View  *health.View // decisions of the pool's keeper; nil: the pool moves no keys
 	Gen   uint64       // generation of View at the lookup
-	n     uint32       // the owner's phase number at the lookup
-	Keys  [2][]byte    // the key at First and at Interim
+	n     uint32       // phase number of the key's own server at the lookup
+	Keys  [2][]byte    // names of the key: [0] on its own server, or on the substitute server while that is out; [1] on the substitute server while the own server rejoins
 }
 
-// Locate finds the server of t's key now. If no server serves the key, Locate returns why, or parks
-// t. A parked task is dispatched again when that may have changed.
+// Locate finds the servers that serve t's key now. If no server does, Locate returns the reason
+// (trouble), or parks t. A parked task is dispatched again when the phase of a server has changed.
 func (l *Spot) Locate(t *task.Task, read bool) (trouble upstream.Failure, parked bool) {
 	e := t.Loop
 	unavailable := func(why string) (upstream.Failure, bool) {
@@ -64,7 +65,7 @@ func (l *Spot) Locate(t *task.Task, read bool) (trouble upstream.Failure, parked
 	}
 	w := t.Route.View
 	*l = Spot{Owner: owner, View: w}
-	if w == nil { // the pool moves no keys: t is a task only because it had to wait for an earlier task
+	if w == nil { // the pool moves no keys
 		l.First.Server = owner
 	} else {
 		l.Gen, l.n = w.Gen(), w.N(owner)
@@ -94,10 +95,13 @@ func (l *Spot) Locate(t *task.Task, read bool) (trouble upstream.Failure, parked
 	return upstream.Failure{}, false
 }
 
-// InTransition reports whether the key is between two servers.
+// InTransition reports whether the key's own server is rejoining, so that the key may also be on the
+// substitute server.
 func (l *Spot) InTransition() bool { return l.Role != health.In }
 
-// Place returns the server and the name of the key at First (i is 0) or Interim (i is 1).
+// Place returns one of the two places of the key. Place 0 is on its own server, or on the substitute
+// server while the own server is out. Place 1 is on the substitute server while the own server
+// rejoins.
 func (l *Spot) Place(i int) health.Place {
 	if i == 0 {
 		return l.First
@@ -105,11 +109,11 @@ func (l *Spot) Place(i int) health.Place {
 	return l.Interim
 }
 
-// Sure reports whether the client may get the replies that arrive now. In strict mode, no instance
-// may have learned since the lookup that another server serves the key. If the key's own server
-// serves it, that depends only on the server's number, which only grows. Otherwise the result may
-// depend on any server of the pool. The leases are checked first, against the current time: see
-// package replication.
+// Sure reports whether the client may get the replies that arrive now. With strict consistency, this
+// process must have valid leases, and the servers of the key must be those of the lookup. If the
+// key's own server serves it, they depend only on the phase number of that server, which only grows.
+// Otherwise they may depend on any server of the pool. The leases are read before the phases, because
+// health.View.Publish stores a longer lease after the phases.
 func (l *Spot) Sure(t *task.Task) bool {
 	v := l.View
 	if v == nil || !t.Route.Pool.Failover.Strict {
@@ -124,45 +128,46 @@ func (l *Spot) Sure(t *task.Task) bool {
 	return v.N(l.Owner) == l.n
 }
 
-// single is the rule of a command on an unreplicated key. It sends several requests (asks); the
-// client gets the reply to the main ask. While the value may be on the key's own server or on its
-// substitute server, a write at one of them also deletes the key at the other. The client gets its
-// reply when both are done.
+// single is the rule of a command on an unreplicated key. It may send several requests (asks). The
+// client gets the reply to the client's own request (the main ask). While the value may be on the
+// key's own server or on the substitute server, a write at one of these two servers also deletes the
+// key at the other. The client gets its reply when both requests are done.
 type single struct {
 	Spot
 	read bool // the command changes nothing
 
-	checked bool             // the value at the substitute server was copied back
-	removed bool             // for a delete in WARM: the substitute server had the key, which reads still found there
-	marked  bool             // the read before a delete or an me found a placeholder at the key's own server
+	checked bool             // a backfill has copied the value from the substitute server, if it had one
+	removed bool             // for a delete in WARM: the substitute server had the key, so the client's reply is DELETED
+	marked  bool             // the read before a delete or an me has found a placeholder at the key's own server
 	look    upstream.Result  // reply to the last look of a command that depends on the existing value
-	added   byte             // the meta flag that the main ask of a read adds to the client's; 0: none
-	from    int              // where the main ask is sent: 0 First, 1 Interim
-	waiting int              // asks in flight that the reply depends on
-	line    []byte           // request line of the main ask
-	inTurn  bool             // the ask named in second is sent only after the other one has succeeded
-	second  int              // which ask is sent last: mainAsk or sideAsk
-	main    upstream.Result  // the reply for the client
-	failed  *upstream.Result // the first ask without a reply; nil: all got one
+	added   byte             // the meta flag that is added to the client's read, so that the reply shows a placeholder; 0: none
+	from    int              // where the client's request is sent; 0: to the server that Route.First names; 1: to the substitute server (Route.Interim)
+	waiting int              // number of requests in flight that the client's reply depends on
+	line    []byte           // the client's request (the main ask), as it is sent to the server
+	inTurn  bool             // the first of the two requests of a write is in flight, and the second is sent only after a reply to the first
+	second  int              // which of the two requests of a write is sent last: the client's (mainAsk), or the delete at the other server (sideAsk)
+	main    upstream.Result  // the server's reply to the client's request
+	failed  *upstream.Result // result of the first request that got no reply; nil: all requests have got replies
 
-	building            // of a command that depends on the existing value, while First may have placeholders
-	next      step      // what to do when no ask is in flight, as the embedded building has decided
+	building            // state of a command that depends on the existing value, while the key's own server may have a placeholder
+	next      step      // what to do when no request is in flight, as building has decided
 	sideAsked bool      // the delete of the key was sent to the substitute server
-	respelled bool      // the main ask differs from the client's request, so its reply is translated
-	told      wire.Kind // kind of the reply to the client; NoReply: the client gets the reply in main
+	respelled bool      // the client's request was sent as another command, so the reply must be translated
+	told      wire.Kind // kind of the reply to the client; NoReply: the client gets the reply in the field main
 }
 
 // The numbers of the requests (asks) that a single sends.
 const (
 	mainAsk    = iota
-	sideAsk    // delete at the other server
-	interimAsk // read at the substitute server, after a miss at the key's own
-	lookAsk    // read at the key's own server: before a delete or an me, or before a command that depends on the existing value
-	undoAsk    // deletes the value that the main ask has stored, because the command fails and no client may see the value
-	dropAsk    // removes a placeholder that was found
+	sideAsk    // the delete of a written key at the server that the write is not sent to
+	interimAsk // a read at the substitute server, after a miss at the key's own server
+	lookAsk    // a read at the key's own server, for a delete, an me, or a command that depends on the existing value
+	undoAsk    // a delete of the value that the client's request has stored, because the command fails and no client may see the value
+	dropAsk    // the removal of a placeholder that was found
 )
 
-// Begin sends the main ask, after the asks that it depends on.
+// Begin begins the command of t: it sends the client's request, and the other requests that the
+// phases require. Before a command that depends on the existing value it may start a backfill.
 func (l *single) Begin(t *task.Task) {
 	if !l.Sure(t) {
 		t.Fail("not sure who serves the key now", stats.Unavailable)
@@ -177,10 +182,10 @@ func (l *single) Begin(t *task.Task) {
 			return
 		}
 		l.checked = true
-		t.Open++ // the backfill counts as an open ask, so the task does not end before it
+		t.Open++ // the backfill counts as a request in flight, so the task does not end before it
 		l.backfill(t, func(what fillOutcome) {
 			t.Open--
-			makes := t.Op == wire.Add || task.CommandOf(t).Vivify // creates a missing key
+			makes := t.Op == wire.Add || task.CommandOf(t).Vivify // the command creates a missing key
 			switch {
 			case what == fillThere && t.Op == wire.Add:
 				t.AnswerKind(wire.NotStored)
@@ -217,7 +222,7 @@ func (l *single) Begin(t *task.Task) {
 		l.sendHalf(t, mainAsk)
 		return
 	}
-	at := [2]int{sideAsk, mainAsk} // number of the ask that is sent to Interim, and of the ask that is sent to First
+	at := [2]int{sideAsk, mainAsk} // which request is sent to the substitute server (at[0]), and which to the key's own server (at[1])
 	if l.from == 1 {
 		at = [2]int{mainAsk, sideAsk}
 	}
@@ -230,21 +235,23 @@ func (l *single) Begin(t *task.Task) {
 }
 
 // dispatchLater dispatches t again after a moment, because this instance must first learn
-// the current phases. No part of the command has been executed yet. At its deadline it
-// fails.
+// the current phases. No part of the command has been executed yet. A task that is dispatched
+// again after its deadline fails.
 func (l *single) dispatchLater(t *task.Task) {
-	t.Open++ // the wait counts as an open ask, so the task does not end before it
+	t.Open++ // the wait counts as a request in flight, so the task does not end before it
 	t.Loop.After(t.Loop.Now+task.ParkedLook, func() {
 		t.Open--
 		t.Loop.DispatchAgain(t)
 	})
 }
 
-// sendHalf sends one of the two requests of a write to a key between two servers.
+// sendHalf sends one of the requests of a command: the client's request (mainAsk), or the delete at
+// the other of the two servers that may have the key (sideAsk).
 //
-// A write that removes the key at First is sent to Interim first, and to First when Interim has
-// replied. In the other order, a backfill of another instance could store its placeholder at First
-// after the delete there, and read the old value from Interim before the write.
+// If a command removes the key at its own server, its request at the substitute server is sent first,
+// and the request at the own server follows after the reply. In the other order, a backfill of
+// another instance could store its placeholder after the key was removed at the own server, and read
+// the old value before the substitute server has run its request.
 func (l *single) sendHalf(t *task.Task, id int) {
 	if id == mainAsk {
 		srv := t.Route.Server(l.Place(l.from).Server)
@@ -259,8 +266,8 @@ func (l *single) sendHalf(t *task.Task, id int) {
 	t.Ask(sideAsk, t.Route.Server(l.Place(other).Server), t.Meta("md", l.Keys[other], "", nil))
 }
 
-// request returns t's request for First (at is 0) or Interim (1). It returns false if the cas token
-// in the request can't be valid on that server.
+// request returns t's request in the form for one of the key's two places (see Spot.Place). It
+// returns false if the cas token in the request can't be valid on the server of that place.
 func (l *single) request(t *task.Task, at int) (line []byte, ok bool) {
 	place := l.Place(at)
 	var edits []task.Edit
@@ -282,7 +289,7 @@ func (l *single) request(t *task.Task, at int) (line []byte, ok bool) {
 	return t.WithKey(l.Keys[at], edits...), true
 }
 
-// HandleReply continues after the request with the number id has ended.
+// HandleReply continues the command after its request with the number id has ended with the result r.
 func (l *single) HandleReply(t *task.Task, id int, r *upstream.Result) {
 	switch {
 	case id == undoAsk:
@@ -327,14 +334,15 @@ func (l *single) HandleReply(t *task.Task, id int, r *upstream.Result) {
 	}
 }
 
-// mayMeetTombstone reports whether the key may have a placeholder at its own server.
+// mayMeetTombstone reports whether a backfill may have stored a placeholder of the key at the key's
+// own server.
 func (l *single) mayMeetTombstone() bool {
 	return l.Role == health.Warming || l.Role == health.Settling
 }
 
-// checkMiss handles a reply to a read from a server in WARM or SETTLE. A placeholder is a
-// miss, and does not grant the right to fill. checkMiss returns true if it has sent a read
-// of the missing key to the substitute server.
+// checkMiss handles the reply to a read from the key's own server in WARM or SETTLE. It changes the
+// reply with a placeholder to a miss. checkMiss returns true if the command must wait, because a
+// read of the missing key was sent to the substitute server.
 func (l *single) checkMiss(t *task.Task, r *upstream.Result) bool {
 	marked := task.HasTombstone(r) || l.marked
 	missed := marked || task.Missed(r)
@@ -364,7 +372,8 @@ func (l *single) checkMiss(t *task.Task, r *upstream.Result) bool {
 	return true
 }
 
-// end sends the client its reply if Sure returns true. Otherwise the command starts again or fails.
+// end ends the command: it sends the client its reply if Spot.Sure returns true. Otherwise a read
+// starts again or fails, and a write fails.
 func (l *single) end(t *task.Task) {
 	number := l.Place(l.from).Number
 	switch sure := l.Sure(t); {
@@ -381,7 +390,7 @@ func (l *single) end(t *task.Task) {
 	case l.read || l.failed == nil && sure:
 		t.Answer(&l.main, func(cas uint64) uint64 { return divert.TagCas(cas, number) })
 	default:
-		if l.main.Bytes != nil && t.Op.Stores() && (l.building.class == blind || isStored(l.main.Reply.Kind)) { // if there was no reply, the late delete removes the value: see upstream/latedelete.go
+		if l.main.Bytes != nil && t.Op.Stores() && (l.building.class == blind || isStored(l.main.Reply.Kind)) { // the value that was stored is deleted; without a reply, the late delete of upstream/latedelete.go does that
 			t.AskAs(true, undoAsk, t.Route.Server(l.Place(l.from).Server), t.Meta("md", l.Keys[l.from], "", nil))
 		}
 		if l.failed != nil {

@@ -1,6 +1,6 @@
 // Package fault records the faults that an operator injects into servers.
 //
-// An operator sets a fault to see how his application copes with an outage.
+// An operator sets a fault to see how an application copes with an outage.
 // Ringside applies the fault to its own connections to the server (package loop).
 // The server itself notices at most that connections close.
 //
@@ -20,7 +20,7 @@
 //   - A byte stream has no requests to drop: TCP sends lost segments again, and all
 //     later bytes wait for them. So drop is a delay, in steps. At
 //     100 percent each segment is late by minutes (ten losses in a row). In practice
-//     the connection is closed before that.
+//     a timeout closes the connection earlier.
 //   - Lifting a fault releases at once all bytes that it has held up.
 //   - A fault applies to the address of a server. All pools that use the address
 //     share it.
@@ -38,7 +38,7 @@ import (
 // Kind is a kind of fault.
 type Kind string
 
-// The kinds. The package comment describes them.
+// The kinds of faults. The package comment describes them.
 const (
 	Refuse    Kind = "refuse"
 	Hang      Kind = "hang"
@@ -48,10 +48,10 @@ const (
 	Partition Kind = "partition"
 )
 
-// Kinds lists all kinds.
+// Kinds returns all kinds of faults.
 func Kinds() []Kind { return []Kind{Refuse, Hang, Delay, Drop, Reset, Partition} }
 
-// The limits that Add enforces.
+// The maximum delay and the maximum duration of a fault. Set.Add enforces them.
 const (
 	MaxDelay = time.Minute
 	MaxFor   = 24 * time.Hour
@@ -59,13 +59,13 @@ const (
 
 // Fault is one fault of one server.
 type Fault struct {
-	ID               int    // set by Add
+	ID               int    // number of the fault in its Set; Add sets it
 	Network, Address string // address of the server
 	Kind             Kind
 	Delay            time.Duration // delay of each reply; only for kind Delay
-	Percent          int           // percentage of lost segments, 1 to 100; only for kind Drop
-	For              time.Duration // Add lifts the fault after this time; 0: it stays until Lift
-	Since            time.Time     // set by Add
+	Percent          int           // percentage of lost TCP segments, 1 to 100; only for kind Drop
+	For              time.Duration // duration of the fault; 0: until Lift
+	Since            time.Time     // when the fault began; Add sets it
 }
 
 // Check returns an error if k is not a known kind.
@@ -105,7 +105,7 @@ func (f Fault) check() error {
 type State struct {
 	Refuse, Hang, Reset, Partition bool
 	Delay                          time.Duration
-	Drop                           int // percentage of lost segments
+	Drop                           int // percentage of lost TCP segments; 0: none
 }
 
 func (s *State) add(f Fault) {
@@ -137,8 +137,8 @@ type Set struct {
 	watch  []func()
 }
 
-// Watch registers f. Add and Lift call f whenever a result of Of has changed, and
-// wait for f to return.
+// Watch registers f. Every method that adds or removes faults calls f after each change, and
+// waits until f returns.
 func (s *Set) Watch(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,7 +193,7 @@ func (s *Set) Add(f Fault) (Fault, error) {
 	return f, nil
 }
 
-// Lift removes the fault with the given ID. It reports whether there was one.
+// Lift removes the fault with the given ID. It reports whether there was such a fault.
 func (s *Set) Lift(id int) bool {
 	return s.lift(func(f Fault) bool { return f.ID == id }) > 0
 }
@@ -227,8 +227,8 @@ func (s *Set) forget(id int) {
 	}
 }
 
-// publish stores the new states and calls the functions given to Watch. The caller
-// must have locked mu. publish unlocks it before these calls, so that these functions may call
+// publish stores the new states of all servers, and calls the functions registered with Watch. The
+// caller must have locked mu. publish unlocks mu before these calls, so that the functions may call
 // Of and List.
 func (s *Set) publish() {
 	m := map[string]State{}

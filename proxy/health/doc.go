@@ -9,8 +9,8 @@
 //
 // # Phases
 //
-// Every server has a number n that only grows. Its phase is n mod 6. The phase
-// determines where all proxies send commands on the keys that the server owns:
+// Every server has a phase number n, which only grows. The phase of the server is n mod 6.
+// The phase determines where all proxies send commands on the keys that the server owns:
 //
 //	phase       reads                              mutations
 //	0  IN       the server                         the server
@@ -23,9 +23,9 @@
 //
 // If a mutation has two writes, both must succeed before the client gets its reply. The
 // substitute server (Interim in the code) is the next server in the key's order that is
-// IN, or a server of the gutter. key' is the key with a number prepended that differs
-// in each outage (Generation, divert.AppendKey). So data left over from an earlier
-// outage is never read. Path walks a key's order and computes this for one key.
+// IN, or a server of the gutter. key' is the key with the epoch of the outage before it
+// (Generation, divert.AppendKey). So data left over from an earlier outage is never read.
+// Path determines the server, the substitute server and key' for one key.
 //
 // # Why six
 //
@@ -39,16 +39,16 @@
 //	IN ─ suspected long enough, by most ─► LEAVING ─ WAIT ─► OUT ─ replies again ─► RETURN
 //	RETURN ─ WAIT, late requests have arrived, flush ─► WARM ─ WAIT, warm ─► SETTLE ─ WAIT + 1.1 s ─► IN
 //
-// SETTLE lasts 1.1 s longer than a WAIT. After the WAIT no proxy acts as in WARM any more.
-// Placeholders that one has made until then have expired 1.1 s later (waitOf, and package
+// SETTLE lasts 1.1 s longer than a WAIT. After the WAIT no proxy acts as in WARM any more, so no
+// proxy stores placeholders. 1.1 s later, all placeholders have expired (waitOf, and package
 // failover). Proxies in IN don't check for placeholders.
 //
 // A server that fails while it rejoins moves to its next LEAVING. LEAVING is always
 // followed by OUT, because some proxy may already be in OUT. A server that rejoins is
 // always flushed: its data is from before the outage, and late requests may have
-// changed it. Any proxy may take any step that is ready, because all of them write the
-// same number. While a server rejoins, a jitter of up to a quarter of a lease makes it
-// likely that only one proxy acts first.
+// changed it. Any proxy may take any step that is due, because all proxies write the
+// same phase number. While a server rejoins, each proxy waits for a random time of up to a
+// quarter of a lease before a step, so that usually only one proxy takes it.
 //
 // # WAIT and leases
 //
@@ -58,12 +58,12 @@
 // of the pool and of its gutter are view servers. The engine compares the time of every
 // reply with Verdict.ValidUntil, and Gen with its value when the request was sent.
 //
-// A new number is in force once it has been in enough records for a lease plus the
-// duration of a request (plus a tenth and 100 ms). Enough means every server that is
-// not LEAVING or OUT, and at least N-R+1 servers. A last ping after that time must
-// still find it there, in the same incarnation of the record. A proxy that does not
-// know the number by then has no valid leases left. With two servers both are needed,
-// or one if the other is OUT. That tolerates one fault at a time, but not two
+// A new phase number is in force after a WAIT: once it has been in enough records for the
+// duration of a lease and of a request (plus a tenth and 100 ms). Enough means every server
+// that is not LEAVING or OUT, and at least N-R+1 servers. A last ping after that time must
+// still find the number there, in the same incarnation of the record. A proxy that does not
+// know the number by then has no valid leases left. With two servers, leases on both are
+// needed, or on one if the other is OUT. That tolerates one fault at a time, but not two
 // partitions that cut off different servers from different proxies.
 //
 // Without Strict the steps are the same, but ValidUntil is never reached, a WAIT is two
@@ -102,22 +102,23 @@
 //     any lease is enough. If all servers lose their records at once, that counts as a
 //     first start: their contents are kept. Without Strict no proxy waits.
 //   - If the record of a server is lost or changes its incarnation, the proxy asks for
-//     the server's process ID and start time first. Only then does the ping count as a
-//     lease, or is a new record written. A new process that started before the old one
-//     was last seen is a stranger: another memcached with its own data, because
-//     addresses are reused. A stranger is suspect, is ejected without vote and
-//     EjectAfter, and is flushed before it rejoins. Restore accepts it with its data. A
-//     process that started later is as good as empty. A stranger is not detected by a
-//     proxy that did not know the old process, or has not lost its connections since.
+//     the server's process ID and start time first. Only after the reply does a ping
+//     count as a lease, and is a new record written. A new process that was already
+//     running when the old process last replied is a stranger: another memcached with its
+//     own data, because addresses are reused. A stranger is suspect, is ejected without
+//     vote and EjectAfter, and is flushed before it rejoins. An operator's Restore accepts
+//     a stranger with its data. A process that started later is as good as empty. A
+//     stranger is not detected by a proxy that did not know the old process, or that has
+//     not lost its connections since.
 //   - Records are merged by the names of servers. A record keeps its entries about
 //     servers that this proxy does not know. A record with another server list
 //     suspends the guarantee of Strict for twenty pings, but never causes misses.
-//   - The record also has a hash of the other settings that WAITs depend on: Strict and
-//     Ping (Lease, Request and the mode are in the hash of the list). A record with another
-//     hash has an effect like that of another list, but leases are still checked, and a
-//     WAIT is as with Strict, because other proxies may need it. The interval of their
-//     pings is not known, but is at most a third of a lease. Releases without this hash
-//     keep it in the records. So they work with this one as before.
+//   - The record also has a hash of two settings that WAITs depend on, Strict and Ping.
+//     (Lease, Request and the mode are in the hash of the server list.) A record with another
+//     hash of settings has an effect like a record with another server list. But leases are
+//     still checked, and a WAIT is as with Strict, because other proxies may need it. The
+//     interval of their pings is not known, but is at most a third of a lease. Older releases
+//     do not know the hash of settings, but keep it in the records.
 //   - Keys with several replicas move to other servers only when a reload has reached
 //     all proxies. The stage of that handover is one number in the record, next to the
 //     hash of the list. All proxies take each step together, with the same WAIT:
@@ -127,10 +128,10 @@
 //     server by an ERROR reply to a ping. If the release of the server is known to have
 //     no meta commands, the engine asks for its version instead and reports ERROR.
 //   - A server that rejects flush_all is renamed in RETURN: from then on its keys carry
-//     the number n, which is stored in the view record. RETURN then waits again,
-//     because all proxies must delete under the new names before any of them reads. The
-//     number of a diverted key and Renamed are added, so a renamed substitute server is
-//     safe too. After a later outage with a successful flush the keys keep that number.
+//     the phase number n, which is stored in the view record. RETURN then waits again,
+//     because all proxies must delete under the new names before any of them reads. On a
+//     renamed substitute server, a key carries the sum of that number and the epoch of the
+//     outage. After a later outage with a successful flush the keys keep that number.
 //   - Overrides by operators are stored in the record with a counter, so the last one
 //     wins at every proxy. Down makes a server suspect only at the proxy that received
 //     the command; the others follow when they read LEAVING. Drain and Down skip the
@@ -142,5 +143,5 @@
 //     it.
 //   - The record that is written right after a flush still says RETURN. WARM is
 //     published only after the server has replied OK. Otherwise a server that rejected
-//     the flush, or lost its record before it, would become WARM without a flush.
+//     the flush, or lost its record before the flush, would become WARM without a flush.
 package health

@@ -1,9 +1,10 @@
 package health
 
-// The steps from phase to phase. Every proxy checks all servers and does every step
-// that is ready. Several proxies may take the same step, because all of them write the
-// same number. While a server rejoins, a little jitter makes it likely that only one
-// acts first. An ejection has no jitter, because clients get errors until it is done.
+// This file moves the servers of a pool from phase to phase. Every proxy checks all servers, and
+// takes every step that is due. Several proxies may take the same step, because all of them write
+// the same phase number. While a server rejoins, each proxy first waits for a short random time
+// (jitter), so that usually only one proxy takes the step. An ejection has no jitter, because
+// clients get errors until it is done.
 
 import (
 	"errors"
@@ -13,20 +14,21 @@ import (
 
 const (
 	onlyTime = int64(30 * time.Second) // the maximum delay of the ejection of a silent server that may have the last copy of a key
-	tellTime = int64(2 * time.Second)  // time after a server has rejoined until all loops have reported which replicas it lacks
+	tellTime = int64(2 * time.Second)  // how long after a server has rejoined every loop has reported whether the server lacks replicas
 	warmTime = int64(60 * time.Second) // the maximum time that a server stays WARM under OnRejoin Warm
 )
 
-// The states of a pool as a whole.
+// The states of a pool as a whole, as reported to operators.
 const (
 	poolKept     = "kept"
 	poolForeign  = "other-servers"  // instances have different lists of servers
 	poolUnlike   = "other-settings" // instances have different settings of consistency or ping
-	poolNoMeta   = "suspect-only"   // servers become suspect, and are not ejected
+	poolNoMeta   = "suspect-only"   // a server has no meta commands, so no server of the pool is ejected
 	serverNoMeta = "a server doesn't know meta commands"
 )
 
-// step runs everything that is due.
+// step does everything that is due now, for all servers of the pool, and sets the time of the next
+// call.
 func (k *Keeper) step(now int64) {
 	for i := range k.servers {
 		if s := &k.servers[i]; s.since == 0 && PhaseOf(s.n) != In { // the server entered its phase before this keeper started
@@ -67,7 +69,8 @@ func (k *Keeper) schedule(now int64) {
 	}
 }
 
-// judge determines the state of the pool as a whole: see the constants pool….
+// judge determines the state of the pool as a whole (one of poolKept to poolNoMeta). It also
+// determines whether so many servers are suspect that none may be ejected.
 func (k *Keeper) judge(now int64) {
 	k.unlike = now < k.unlikeUntil
 	pool, cause := poolKept, ""
@@ -139,7 +142,7 @@ func (k *Keeper) any(is func(i int) bool) bool {
 	return false
 }
 
-// group returns 0 for the pool's own servers and 1 for its gutter.
+// group returns 0 if server i is one of the pool's own, and 1 if it belongs to the pool's gutter.
 func (k *Keeper) group(i int) int {
 	if k.members[i].Gutter {
 		return 1
@@ -147,7 +150,8 @@ func (k *Keeper) group(i int) int {
 	return 0
 }
 
-// become adopts a new entry for a server, and resets the state of its previous phase.
+// become makes e the entry of server i, which has its phase number and its overrides. If the phase
+// changes, become resets everything that belongs to the previous phase. why is for logs.
 func (k *Keeper) become(i int, e entry, why string, now int64) {
 	s := &k.servers[i]
 	was := s.entry
@@ -170,9 +174,9 @@ func (k *Keeper) become(i int, e entry, why string, now int64) {
 	s.flush, s.warm = flushing{}, warmth{}
 	s.held = nil
 	here := k.present(i)
-	s.stranger = s.stranger && here // a stranger (see identity.go) is flushed before the server rejoins
+	s.stranger = s.stranger && here // an ejected server is flushed before it rejoins, so a foreign process (stranger) there does no more harm
 	s.inherited = s.inherited && unflushed(PhaseOf(e.n))
-	s.known = s.known && here // identify the process again: a memcached that restarts with its old memory also has its old record
+	s.known = s.known && here // the process of an ejected server is identified again: a memcached that restarts with its old memory also has its old view record
 	if p := PhaseOf(e.n); p != In && p != Out {
 		s.held = make([]int64, len(k.servers))
 	}
@@ -187,17 +191,17 @@ func overrideEvent(e entry) string {
 	return "ordered " + e.override().String()
 }
 
-// publish adopts an entry that this proxy decided, and pings all servers to write it to
-// their records.
+// publish adopts e, which this proxy has decided, as the entry of server i. It then pings all servers,
+// so that e is written to their view records.
 func (k *Keeper) publish(i int, e entry, why string, now int64) {
 	k.become(i, e, why, now)
 	k.pingAllNow(now)
 }
 
-// pingAllNow pings all servers now, so that the latest state is written to them.
+// pingAllNow pings all servers now, so that the latest state is written to their view records.
 func (k *Keeper) pingAllNow(now int64) {
 	for j := range k.servers {
-		k.servers[j].pingAt = min(k.servers[j].pingAt, now) // the replies to these pings contain the cas that is needed to write the records
+		k.servers[j].pingAt = min(k.servers[j].pingAt, now) // the reply to this ping contains the cas that is needed to write the view record
 	}
 }
 
@@ -212,9 +216,9 @@ func (k *Keeper) advanceHandover(now int64) {
 	}
 }
 
-// drive moves server i to its next phase when it is ready. Steps to LEAVING and OUT are
-// taken at once, because no server serves the keys until OUT. Other steps wait for a
-// jitter first.
+// drive moves server i to its next phase when that is due. Steps to LEAVING and OUT are
+// taken at once, because no server serves the keys until OUT. Before other steps, drive
+// waits for a short random time (jitter).
 func (k *Keeper) drive(i int, now int64) {
 	s := &k.servers[i]
 	s.until = 0
@@ -235,8 +239,8 @@ func (k *Keeper) drive(i int, now int64) {
 	}
 }
 
-// ahead returns the number that server i is ready to move to, or 0. It also sets step,
-// which describes for operators what happens next.
+// ahead returns the phase number to which server i is ready to move, and why; 0: none. It also sets
+// the server's field step, which describes for operators what happens next.
 func (k *Keeper) ahead(i int, now int64) (n uint32, why string) {
 	s := &k.servers[i]
 	phase := PhaseOf(s.n)
@@ -277,8 +281,8 @@ func (k *Keeper) ahead(i int, now int64) (n uint32, why string) {
 	return 0, ""
 }
 
-// settled reports whether all proxies know the number of server i (see Keeper.waited), and describes for
-// operators what the keeper waits for.
+// settled reports whether all proxies know the phase number of server i (see Keeper.waited). It also
+// sets the server's field step, which describes for operators what the keeper waits for.
 func (k *Keeper) settled(i int, next string, now int64) bool {
 	done, until := k.waited(i, now)
 	s := &k.servers[i]
@@ -294,7 +298,8 @@ func (k *Keeper) settled(i int, next string, now int64) bool {
 	return done
 }
 
-// leaves reports whether server i should be ejected, in whatever phase it is.
+// leaves reports whether server i must be ejected now, and why. The server may be in any phase but
+// LEAVING and OUT. If it must not, leaves describes the reason for operators, in the field step.
 func (k *Keeper) leaves(i int, now int64) (why string, ok bool) {
 	s := &k.servers[i]
 	s.step = ""
@@ -346,9 +351,9 @@ func (k *Keeper) leaves(i int, now int64) (why string, ok bool) {
 	return "", false
 }
 
-// ejectAt returns the time at which the suspicion of server i has lasted long enough to
-// eject it. The shorter time for refused connections applies only if a refusal was seen
-// at its end too, because the server may have restarted in between.
+// ejectAt returns the time from which server i may be ejected, because its suspicion has lasted long
+// enough. The shorter time for refused connections applies only if the server still refuses
+// connections at the end of that time, because it may have restarted in between.
 func (k *Keeper) ejectAt(i int, now int64) int64 {
 	s := &k.servers[i]
 	silent := s.suspectSince + int64(k.set.EjectAfter.Silent)
@@ -359,14 +364,14 @@ func (k *Keeper) ejectAt(i int, now int64) int64 {
 	case s.refused.last >= refused || now < refused:
 		return min(silent, refused)
 	}
-	s.pingAt = min(s.pingAt, now) // one more ping, whose reply decides
+	s.pingAt = min(s.pingAt, now) // ping once more: this ping shows whether the server still refuses connections
 	return silent
 }
 
 // onlyCopy reports whether server i may have the last copy of a key, so that it must
-// not be ejected and flushed. Only a silent server can still have its data. The result
-// is also true while a reload that removes a server is in progress, because keys of
-// that server have one replica less.
+// not be ejected and flushed. A server that refuses connections has lost its data, so the
+// result is false. The result is true while a reload that removes a server is in progress,
+// because keys of the removed server have one replica less.
 func (k *Keeper) onlyCopy(i int, now int64) bool {
 	switch {
 	case k.off.OnlyCopy || k.servers[i].refused.since != 0:
@@ -394,7 +399,8 @@ func (k *Keeper) relieved(i int) bool {
 	})
 }
 
-// returns reports whether server i, which is OUT, should rejoin.
+// returns reports whether server i, which is OUT, must rejoin now, and why. If it must not, returns
+// describes the reason for operators, in the field step.
 func (k *Keeper) returns(i int, now int64) (why string, ok bool) {
 	s := &k.servers[i]
 	held := s.since + int64(k.set.Hold)
@@ -426,7 +432,8 @@ var (
 	errFew   = errors.New("this instance reaches too few of the other servers: give the order to another one")
 )
 
-// override applies an operator's override.
+// override applies an operator's override o to server i. It returns an error if no other server can
+// serve the keys, or if this proxy reaches too few servers to decide.
 func (k *Keeper) override(i int, o Override, now int64) error {
 	s := &k.servers[i]
 	if s.down = o == Down; s.down {

@@ -1,17 +1,16 @@
 package health
 
-// The flush of a rejoining server, the only step that does more than write a number.
-// When it begins, no proxy reads from the server, and every write to its keys is also
-// deleted there. So all data on it is old.
+// This file flushes a server that rejoins. When the flush begins, no proxy reads from the server,
+// and every write to its keys is also deleted there. So all data on it is old.
 //
 //	elect    one proxy is chosen to flush; a second flush would only cost misses
 //	threads  ask how many threads the server has
 //	fences   send one `mn` per thread, each on a new connection: when all have replied, the requests
 //	         that other proxies sent before they timed out have run
-//	flush    send flush_all, the election token and the record (both are flushed too), and `mn`,
-//	         on one separate connection
+//	flush    send flush_all, then the election token and the view record again, because the flush
+//	         removes both, and `mn`; all on one separate connection
 //
-// The record that is written after the flush still says RETURN. WARM is published only
+// The view record that is written after the flush still says RETURN. WARM is published only
 // when the server has confirmed the flush, because many servers are configured to
 // reject flush_all.
 
@@ -22,8 +21,8 @@ import (
 )
 
 const (
-	settleTime  = int64(time.Second) // delay from a server's first reply to its flush
-	electedTime = 30                 // seconds in which no other proxy flushes
+	settleTime  = int64(time.Second) // minimum delay from a server's first good ping to its flush: requests that were sent before an outage run in this time
+	electedTime = 30                 // lifetime of the election token, in seconds: until it expires, no other proxy flushes the server
 )
 
 type flushStep uint8
@@ -38,11 +37,11 @@ const (
 
 type flushing struct {
 	step    flushStep
-	elected bool   // this proxy flushes the server, because it has stored the token there; each proxy tries that once for each n
-	fences  int    // number of fences (mn) without a reply yet
+	elected bool   // this proxy flushes the server, because it has stored the election token on the server
+	fences  int    // number of mn requests before the flush that have no reply yet
 	answer  string // the server's reply to flush_all
 	retryAt int64
-	round   uint32 // number of failed attempts
+	round   uint32 // number of attempts to flush the server that have failed
 }
 
 func (k *Keeper) driveFlush(i int, now int64) {
@@ -80,18 +79,18 @@ func (k *Keeper) askThreads(i int, now int64) {
 	k.send(ask{kind: askThreads, server: i, about: i}, now, []byte("stats settings\r\n"))
 }
 
-// flushAnswered handles a reply and sends the next request of the flush.
+// flushAnswered handles the reply to a request of a flush, and sends the next request of the flush.
 func (k *Keeper) flushAnswered(a ask, answer []byte, now int64) {
 	i, s := a.about, &k.servers[a.about]
 	f := &s.flush
 	if a.n != s.n || a.round != f.round {
-		return // another proxy was faster, or the server failed again
+		return // the reply is of no use: another proxy has published the next phase, or this attempt to flush has failed
 	}
 	line := firstLine(answer)
 	switch a.kind {
 	case askElect:
-		if line != "HD" && !strings.HasPrefix(line, "SERVER_ERROR") { // a full server that evicts nothing (-M) can't store the token, and only the flush frees its memory
-			k.flushLater(i, now) // another proxy flushes
+		if line != "HD" && !strings.HasPrefix(line, "SERVER_ERROR") { // a full server that evicts nothing (-M) replies SERVER_ERROR: the flush continues without a token, because only the flush frees memory
+			k.flushLater(i, now) // another proxy has stored the token, so it flushes the server
 			return
 		}
 		f.elected = true
@@ -115,7 +114,7 @@ func (k *Keeper) flushAnswered(a ask, answer []byte, now int64) {
 	case askFlush:
 		f.answer = line
 	case askToken, askRecord:
-		// An error does not matter here: it means that the item exists already.
+		// The flush needs no reply to these two requests. An error means that the item exists already.
 	case askFlushed:
 		k.judgeFlush(i, line, now)
 	}
@@ -143,9 +142,9 @@ func (k *Keeper) judgeFlush(i int, end string, now int64) {
 	case end == "MN" && answer == "OK":
 		k.flushed(i, "flushed", now)
 	case end == "MN" && (strings.HasPrefix(answer, "CLIENT_ERROR") || answer == "ERROR"):
-		// The server rejected the flush. The names of its keys get a number, so the old data can't
-		// be addressed any more. All proxies must know the number before any of them reads from the
-		// server, because writes are deleted there under the new names.
+		// The server has rejected the flush. The names of its keys get its phase number as a prefix,
+		// so the old data can't be addressed any more. All proxies must know this number before any of
+		// them reads from the server, because writes are then deleted there under the new names.
 		e := s.entry
 		e.renamed = e.n
 		k.publish(i, e, "it refuses to be flushed and is renamed: "+answer, now)
@@ -160,7 +159,8 @@ func (k *Keeper) flushed(i int, why string, now int64) {
 	k.publish(i, e, why, now)
 }
 
-// flushUnanswered starts the flush again. Repeating it does no harm.
+// flushUnanswered handles a request of a flush without a reply: it starts the flush again a little
+// later. A second flush does no harm.
 func (k *Keeper) flushUnanswered(a ask, now int64) {
 	if s := &k.servers[a.about]; a.n == s.n && a.round == s.flush.round {
 		k.flushLater(a.about, now)

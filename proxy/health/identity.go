@@ -1,21 +1,21 @@
 package health
 
-// Detection of the process that replies at a server's address. If a server has lost its
-// record, it was flushed or restarted, or it is a stranger. A stranger is another
-// memcached that ran before the known process was last seen, so it has other data.
-// That happens because addresses are reused.
+// This file detects which process replies at a server's address. If a server has lost its
+// view record, it was flushed or restarted, or another process is a stranger there. A
+// stranger is a memcached that was already running when the known process last replied, so
+// it has other data. Strangers occur because addresses are reused.
 
 // identity describes the process that replies at a server's address.
 type identity struct {
-	process  Process // zero: not known yet
+	process  Process // the process that was identified last; zero: none yet
 	asking   bool
-	known    bool  // the process was identified after the server's record was last lost or changed
-	heard    int64 // when the last request that this process answered was sent
-	stranger bool  // the process has other data and must be flushed
+	known    bool  // the process was identified after the server's view record was last lost or replaced
+	heard    int64 // when the last request was sent that the process has replied to
+	stranger bool  // the process is another memcached with data of its own, so it must be flushed
 }
 
-// recognized reports whether replies of server i can be trusted. If no process is known
-// yet, any process is accepted.
+// recognized reports whether the process that replies at the address of server i is identified, so
+// that its replies count. Before the first process of a server is identified, any process counts.
 func (k *Keeper) recognized(i int) bool {
 	s := &k.servers[i]
 	return s.known || s.process == Process{} || k.off.Stranger
@@ -29,14 +29,14 @@ func (k *Keeper) identify(i int, now int64) {
 	}
 }
 
-// identified handles the reply to the request of identify. If the reply names no process, the
-// process counts as unchanged.
+// identified handles the reply to the stats request that Keeper.identify has sent. If the reply has no
+// start time, the process counts as unchanged.
 func (k *Keeper) identified(a ask, answer []byte, now int64) {
 	s := &k.servers[a.server]
 	held := !k.recognized(a.server)
 	s.asking, s.known = false, true
 	if held {
-		s.pingAt = min(s.pingAt, now) // ping now: a lease, or the creation of a record, has waited until the process was identified
+		s.pingAt = min(s.pingAt, now) // ping now: the lease or the new view record had to wait until the process was identified
 	}
 	p, ok := ParseProcess(answer)
 	if !ok {
@@ -48,7 +48,7 @@ func (k *Keeper) identified(a ask, answer []byte, now int64) {
 		return
 	}
 	if s.stranger = k.present(a.server) && !k.parting && p.Stranger(now-heard); s.stranger {
-		s.suspect = false // markSuspect below must record the new reason
+		s.suspect = false // so that markSuspect, which is called next, records the new reason
 		k.markSuspect(a.server, p.Answers(), now)
 	}
 }

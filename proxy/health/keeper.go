@@ -1,6 +1,6 @@
 package health
 
-// The keeper's state, inputs and outputs.
+// This file contains the state of a Keeper, and the methods for its inputs and outputs.
 
 import (
 	"cmp"
@@ -16,39 +16,39 @@ import (
 // its index in the list of servers. The pool's own servers come first, in the order of
 // the table, then those of its gutter.
 type Server struct {
-	Name    string // stable; identifies the server in the view record
-	Address string // only compared: proxies with different addresses have different server lists
-	Gutter  bool   // only serves keys of other servers
+	Name    string // identifies the server in the view record; must not change while the server has the same keys
+	Address string // address of the server, only for comparison: proxies with different addresses have different server lists
+	Gutter  bool   // the server belongs to the pool's gutter, so it only serves keys of ejected servers
 }
 
 // Request is one memcached request for the caller to send. The caller must report its
-// result with one call of Answered, Unanswered or notAsked.
+// result with one call of Answered, Unanswered or Unasked.
 type Request struct {
 	ID     uint64
 	Server int
-	Conn   uint32 // 0: the shared connection; else a dedicated one, opened for the first request with this number
+	Conn   uint32 // number of a dedicated connection, which is opened for the first request with this number; 0: the connection that clients use, too
 	Close  bool   // close the dedicated connection after the reply
 	Line   []byte // the whole request with line ends
 }
 
 // Verdict is the state of one server, as decided by the keeper.
 type Verdict struct {
-	N          uint32   // the server's number; PhaseOf(N) is its phase
-	Suspect    bool     // this proxy gets no replies: gets miss and mutations fail at once
-	Why        string   // reason of the suspicion; if there is none, reason of the phase
-	Since      int64    // when the suspicion began, or the phase if there is none
-	InPhase    int64    // when the phase began
-	Override   Override // by an operator, at any proxy
-	ValidUntil int64    // a reply may be stale if it arrives, or its request is sent, after this time
-	Step       string   // for operators: the next step, or the reason to wait
+	N          uint32   // the server's phase number; PhaseOf(N) is its phase
+	Suspect    bool     // this proxy gets no replies from the server: gets miss and mutations fail at once
+	Why        string   // reason of the suspicion; if the server is not suspect, reason of its phase
+	Since      int64    // when the suspicion began; if the server is not suspect, when its phase began
+	InPhase    int64    // when the server's phase began
+	Override   Override // the current override of the server by an operator, at any proxy
+	ValidUntil int64    // a reply of the server may be stale if it arrives, or its request is sent, after this time
+	Step       string   // for operators: the next step of the server, or the reason to wait
 	Until      int64    // when Step is due; 0: that depends on other proxies or servers
 	Lease      int64    // end of the lease that the last good ping granted
 }
 
-// Event is a change to log and count.
+// Event is a change of the state of a server or of a whole pool, to be logged and counted.
 type Event struct {
-	Server   int    // -1: the whole pool
-	From, To string // phases, or up and suspect, or states of the pool
+	Server   int    // index of the server; -1: the event is about the whole pool
+	From, To string // the old and the new state: phases, or up and suspect, or states of the pool
 	Why      string
 }
 
@@ -70,15 +70,15 @@ type Keeper struct {
 	index   map[string]int // indexes of servers by name
 	set     Settings
 	hash    uint64 // hash of the server list
-	like    uint32 // settingsHash
+	like    uint32 // hash of the settings that all proxies must share: see settingsHash
 	keys    recordKeys
-	random  *rand.Rand // for jitter
+	random  *rand.Rand // for the random delays of steps and pings
 	off     ablation.Set
 
 	servers []server
 	gen     uint64
-	quorum  int64   // this proxy has leases on enough view servers until this time
-	scratch []int64 // buffer of recount
+	quorum  int64   // until this time this proxy has leases on a majority of the view servers
+	scratch []int64 // buffer that recount reuses
 
 	pending  map[uint64]ask
 	lastID   uint64
@@ -88,34 +88,34 @@ type Keeper struct {
 
 	next         int64
 	voteAt       int64 // when the next vote is due
-	foreignUntil int64 // a record with another server list has an effect until this time: see foreignPings
-	unlikeUntil  int64 // a record with other settings has an effect until this time: see foreignPings
-	unlike       bool  // unlikeUntil is not over: other proxies have other settings of consistency or ping
-	began        int64 // when the first record was read
-	copies       bool  // routes keep replicas on its servers
-	parting      bool  // see Part
+	foreignUntil int64 // until this time, a view record with another server list that was read has an effect: see foreignPings
+	unlikeUntil  int64 // until this time, a view record with other settings that was read has an effect: see foreignPings
+	unlike       bool  // other proxies have recently had other settings of consistency or ping
+	began        int64 // when this keeper first read a view record
+	copies       bool  // routes keep replicas on the pool's servers
+	parting      bool  // the pool no longer moves keys: see Part
 	asWhole
 	roll     rollCall
-	departed map[string]entry // servers that a reload removed from the pool, by name. A proxy that adds one back treats it as OUT
+	departed map[string]entry // by name: the servers that a reload has removed from the pool, as OUT; a proxy that adds a server back needs this
 }
 
 // asWhole is the state of the whole pool.
 type asWhole struct {
 	barrier barrier.Barrier // state of the handover
-	pool    string          // poolKept, or why the guarantee is suspended
-	open    [2]bool         // by group: more than half of its servers are suspect, so none is ejected
-	gone    bool            // none of the pool's own servers has replied for the time after which one is ejected
+	pool    string          // state of the pool: one of poolKept, poolForeign, poolUnlike and poolNoMeta
+	open    [2]bool         // for the pool's own servers, and for its gutter: more than half of these servers are suspect, so none is ejected
+	gone    bool            // none of the pool's own servers has replied for the time after which a server is ejected
 }
 
 // server is what the keeper knows about one server.
 type server struct {
-	entry         // merged from all records, with the decisions of this proxy
-	why   string  // why it is in its phase
-	since int64   // when its phase began
-	held  []int64 // for each view server, the time from which its record has contained n without interruption; 0: it does not contain n; nil: not tracked in this phase
-	goTo  uint32  // the number to which the server is ready to move; 0: none
-	goAt  int64   // when the server moves to the number goTo, after the jitter
-	step  string  // what happens next, for operators
+	entry         // phase number and overrides of the server, from all view records and from the decisions of this proxy
+	why   string  // why the server is in its phase
+	since int64   // when the server's phase began
+	held  []int64 // for each view server, the time from which its record has contained this server's phase number without interruption; 0: it does not contain that number; nil: not tracked in this phase
+	goTo  uint32  // the phase number to which the server is ready to move; 0: none
+	goAt  int64   // when the server moves to the phase number goTo, after a random delay
+	step  string  // what happens next with the server, as text for operators
 	until int64
 
 	suspicion
@@ -125,13 +125,13 @@ type server struct {
 	warm  warmth
 
 	inherited bool   // the server was OUT before a reload, under another name, and has not been flushed since: see Inherit
-	floor     uint32 // the number that the server had under another name: see Inherit
+	floor     uint32 // the phase number that the server had before a reload under another name; the next outage gets a higher number: see Inherit
 
 	incomplete bool // with replicas: the server rejoined empty and is not filled yet
 	needed     bool // with replicas: another pool has the same server, and the server may have the last copy of a key of that pool
 	unfit      bool // with replicas: the server missed more writes than the ledger can record, and must be flushed
 	live       tally
-	sus        []tally // for each server, the votes of suspicion about it that are counted on this server; nil until a proxy suspects one
+	sus        []tally // for each other server, the votes that it is suspect, as counted on this server; nil until a proxy suspects a server
 }
 
 // suspicion records whether this proxy considers the server unreachable, by its own
@@ -143,7 +143,7 @@ type suspicion struct {
 	down         bool // an operator took the server down at this proxy, so it stays suspect
 	restored     bool // an operator restored the server at this proxy, so OnRejoin Hold does not apply
 	refused      refusal
-	saidAt       int64 // when this proxy last published a refusal
+	saidAt       int64 // when this proxy last published that the server refuses its connections
 	soft         int   // consecutive pings without a reply
 	good         int   // consecutive pings with a reply
 	goodSince    int64 // when the first of the pings counted by good got its reply
@@ -153,10 +153,10 @@ type suspicion struct {
 // last attempt was not refused.
 type refusal struct {
 	since, last int64
-	said        []uint64 // for each other server, the number of proxies that have published on it that this server refuses them too
+	said        []uint64 // for each other server, the counter there of the proxies that this server refuses
 }
 
-// contact is what the last pings of the server have shown: the lease on it, and its view record.
+// contact is what the last pings of a server have shown: the lease on the server, and its view record.
 type contact struct {
 	pingAt    int64 // when the next ping is due
 	pinging   bool
@@ -166,13 +166,13 @@ type contact struct {
 	record    record
 	absent    int64  // the time from which pings have found no record, without interruption; 0: there is a record, or that is unknown
 	absentCas uint64 // cas of the unreadable item that is stored in place of the record; 0: there is none
-	patience  int64  // how long the record must be absent before it counts as lost
-	takeAt    int64  // earliest time to overwrite a record with another server list
+	patience  int64  // how long the view record must be absent before it counts as lost
+	takeAt    int64  // earliest time to overwrite a view record with another server list or other settings
 	noMeta    bool
 	complaint string // the last logged problem with the server's record
 }
 
-// Ablate disables parts of the protocol. Only tests use it.
+// Ablate disables the parts a of the protocol between keepers. Only tests use it.
 func (k *Keeper) Ablate(a ablation.Set) { k.off = a }
 
 // New returns the keeper of a pool. Names of servers must be unique. Zero fields of s
@@ -210,20 +210,20 @@ func (s Settings) withDefaults() Settings {
 	return s
 }
 
-// Resume continues a handover in the stage at which the pool's previous keeper was
-// before a reload.
+// Resume continues a handover in the stage that the pool's previous keeper had reached
+// before a reload. before is the View of that keeper.
 func (k *Keeper) Resume(before *View) { k.barrier.Status = *before.Handover.Status() }
 
-// Inherit passes to a new keeper the numbers that a server had in another keeper before a reload:
-// n tells its outage and its phase (see PhaseOf), renamed is the number in the names of its keys.
-// elsewhere means that the pool or the server had another name in that keeper. Other proxies may
-// still use the other name and continue its numbers. Records under the present name may be old,
-// from an earlier use of the name. So numbers under the two names can't be compared:
+// Inherit passes to a new keeper the state that a server had in another keeper before a reload: n is
+// its phase number (see PhaseOf), and renamed is the number in the names of its keys. elsewhere
+// means that the pool or the server had another name in the other keeper. Other proxies may still
+// use that former name and count its phase number up. View records under the present name may be old,
+// from an earlier use of the name. So phase numbers under the two names can't be compared:
 //
-//   - A server that was out is flushed before it serves, whatever number the first record of
-//     a server contains (see Keeper.adopted), and even if it was in WARM or SETTLE.
-//   - A server that was in takes its number from the records. But its next outage has a
-//     higher number than its earlier ones, because keys of these may be left on substitutes.
+//   - A server that was out, rejoining or renamed is flushed before it serves, whatever phase
+//     number the first view record contains (see Keeper.adopted).
+//   - A server that was IN gets its phase number from the view records. But its next outage gets a
+//     higher number than n, because keys of earlier outages may be left on substitute servers.
 func (k *Keeper) Inherit(server int, n, renamed uint32, elsewhere bool) {
 	s := &k.servers[server]
 	if elsewhere {
@@ -242,7 +242,7 @@ func (k *Keeper) Inherit(server int, n, renamed uint32, elsewhere bool) {
 	}
 }
 
-// leaving returns the next number of server i with phase LEAVING.
+// leaving returns the next phase number of server i with phase LEAVING.
 func (k *Keeper) leaving(i int) uint32 {
 	s := &k.servers[i]
 	return leaving(max(s.n, s.floor))
@@ -251,9 +251,9 @@ func (k *Keeper) leaving(i int) uint32 {
 // unflushed reports whether a server in phase p has not been flushed since it was ejected.
 func unflushed(p Phase) bool { return p == Leaving || p == Out || p == Returning }
 
-// Departed reports to the keeper a server that a reload has removed from the pool, or added back. n
-// and renamed are the server's last numbers. Proxies no longer write to a removed server, so it
-// counts as out, and it rejoins as after an outage.
+// Departed reports to the keeper that a reload has removed a server from the pool, or added it back.
+// n is the server's last phase number, and renamed the last number in the names of its keys. Proxies
+// do not write to a removed server, so it counts as OUT, and it rejoins as after an outage.
 func (k *Keeper) Departed(name string, n, renamed uint32) {
 	e := entry{n: NextOut(n), renamed: renamed}
 	if k.off.Departed {
@@ -270,9 +270,9 @@ func (k *Keeper) Departed(name string, n, renamed uint32) {
 	k.departed[name] = e
 }
 
-// ServerFailed reports a failure that the engine saw. The server refused a connection
-// (refused), was unreachable, failed the handshake, or did not answer
-// Settings.AfterFailures consecutive client requests. The server is suspect from now
+// ServerFailed reports to the keeper a failure of a server that the engine has seen. The server
+// has refused a connection (refused), was unreachable, has not replied to the greeting, or has not
+// replied to Settings.AfterFailures consecutive client requests. The server is suspect from now
 // on.
 func (k *Keeper) ServerFailed(server int, refused bool, why string, now int64) {
 	s := &k.servers[server]
@@ -292,8 +292,8 @@ func (k *Keeper) ServerFailed(server int, refused bool, why string, now int64) {
 	k.step(now)
 }
 
-// Answered delivers the whole reply to a request from Requests. Unknown ids are
-// ignored.
+// Answered passes to the keeper the whole reply to the request with the given id, which Requests has
+// returned. An unknown id is ignored.
 func (k *Keeper) Answered(id uint64, answer []byte, now int64) {
 	if a, ok := k.pending[id]; ok {
 		delete(k.pending, id)
@@ -302,8 +302,8 @@ func (k *Keeper) Answered(id uint64, answer []byte, now int64) {
 	}
 }
 
-// Unanswered reports that a request from Requests will get no reply. hard means that
-// the server refused the connection or is unreachable. Otherwise the request timed out
+// Unanswered reports to the keeper that its request with the given id will get no reply. hard means
+// that the server refused the connection or is unreachable. Otherwise the request timed out
 // or the connection was lost.
 func (k *Keeper) Unanswered(id uint64, hard bool, why string, now int64) {
 	if a, ok := k.pending[id]; ok {
@@ -313,16 +313,16 @@ func (k *Keeper) Unanswered(id uint64, hard bool, why string, now int64) {
 	}
 }
 
-// Unasked reports that a request from Requests was not sent, or timed out while the
-// server was answering earlier requests. That is overload and says nothing about the
-// server, so it is not a failed ping.
+// Unasked reports to the keeper that its request with the given id was not sent, or that it timed
+// out while the server replied to earlier requests. The reason is overload, not a fault of the
+// server, so a ping does not count as failed.
 func (k *Keeper) Unasked(id uint64, now int64) {
 	if a, ok := k.pending[id]; ok {
 		delete(k.pending, id)
 		if a.kind == askPing {
 			s := &k.servers[a.server]
 			s.pinging = false
-			s.absent = 0 // a record may have existed since the last ping that found none
+			s.absent = 0 // the server may have had a view record since the last ping that found none
 		} else {
 			k.unanswered(a, false, "", now)
 		}
@@ -330,8 +330,8 @@ func (k *Keeper) Unasked(id uint64, now int64) {
 	}
 }
 
-// Warmed reports this proxy's running totals for a WARM server: the reads sent to it,
-// and how many of them it could answer itself.
+// Warmed reports to the keeper how many reads this proxy has sent to a WARM server so far (asks),
+// and how many of these reads were hits there.
 func (k *Keeper) Warmed(server int, asks, hits uint64, now int64) {
 	if s := &k.servers[server]; PhaseOf(s.n) == Warming {
 		s.warm.Count(asks, hits, now)
@@ -339,8 +339,8 @@ func (k *Keeper) Warmed(server int, asks, hits uint64, now int64) {
 	k.step(now)
 }
 
-// Part sets whether the pool no longer moves keys. If so, no server is ejected or flushed, not even
-// a stranger, and servers that are out rejoin.
+// Part sets whether the pool must stop moving its keys, because a reload has changed its settings. If
+// `is` is true, only an operator's order ejects a server, and ejected servers rejoin.
 func (k *Keeper) Part(is bool) {
 	k.parting = is
 	for i := range k.servers {
@@ -348,9 +348,9 @@ func (k *Keeper) Part(is bool) {
 	}
 }
 
-// Flushed reports that a client's flush_all through this proxy has emptied a server.
-// Its record is written again at once, as a new incarnation, so every proxy that waits
-// on the old one starts its wait again.
+// Flushed reports to the keeper that a client's flush_all through this proxy has emptied a server.
+// The keeper writes the server's view record again at once, with a new incarnation number. So a
+// proxy that waits until all proxies have read the lost record starts its wait again.
 func (k *Keeper) Flushed(server int, now int64) {
 	k.servers[server].stranger = false
 	if !k.servers[server].writing {
@@ -359,23 +359,24 @@ func (k *Keeper) Flushed(server int, now int64) {
 	k.step(now)
 }
 
-// Override applies an operator's override to a server. It fails if no server could take
-// over; Down still makes the server suspect at this proxy then. All proxies learn of
-// the override from the view record. It lasts until the next one.
+// Override applies an operator's override o to a server. It returns an error if no other server
+// can serve the keys, or if this proxy reaches too few servers. Even then, Down makes the server
+// suspect at this proxy. All proxies read the override in the view record. An override lasts until
+// the next override of the server.
 func (k *Keeper) Override(server int, o Override, now int64) error {
 	err := k.override(server, o, now)
 	k.step(now)
 	return err
 }
 
-// Tick runs everything that is due. Call it once at the start, and whenever Next is
-// reached.
+// Tick does everything that is due now. The caller must call it once at the start, and at each time
+// that Next has returned.
 func (k *Keeper) Tick(now int64) { k.step(now) }
 
-// Next returns when something is due.
+// Next returns the time at which Tick must be called next.
 func (k *Keeper) Next() int64 { return k.next }
 
-// Requests returns the requests to send since the last call. Requests on the same
+// Requests returns the keeper's new requests, which the caller must send. Requests on the same
 // connection must be sent in this order. The caller owns the slice.
 func (k *Keeper) Requests() []Request {
 	r := k.requests
@@ -383,7 +384,7 @@ func (k *Keeper) Requests() []Request {
 	return r
 }
 
-// Events returns the events since the last call.
+// Events returns the events since the last call of Events, for logs and counters.
 func (k *Keeper) Events() []Event {
 	e := k.events
 	k.events = nil
@@ -394,7 +395,7 @@ func (k *Keeper) Events() []Event {
 // valid only if Gen is the same as when the request was sent.
 func (k *Keeper) Gen() uint64 { return k.gen }
 
-// Verdict returns the state of a server. It does not allocate.
+// Verdict returns the state of a server, as this keeper knows it. It does not allocate.
 func (k *Keeper) Verdict(server int) Verdict {
 	s := &k.servers[server]
 	v := Verdict{

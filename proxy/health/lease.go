@@ -1,11 +1,11 @@
 package health
 
-// Leases, and the WAIT that is based on them.
+// This file implements leases, and the WAIT: the time after which all proxies know a change.
 //
-// A ping that returns a server's record grants a lease. For Settings.Lease this proxy may act on
-// what the record said when the ping was sent. The lease starts when the ping is sent, because the
-// server may have read the record right then. So once a change has been published on enough servers
-// for the duration of a lease, every proxy with valid leases knows it.
+// A ping that returns a server's view record grants a lease on the server. For Settings.Lease this
+// proxy may act on what the record said when the ping was sent. The lease starts when the ping is
+// sent, because the server may have read the record right then. So once a change has been in the
+// records of enough servers for the duration of a lease, every proxy with valid leases knows it.
 
 import (
 	"math"
@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// view returns the number N of view servers: all servers have view records.
+// view returns the number of view servers. All servers of the pool and of its gutter are view servers.
 func (k *Keeper) view() int { return len(k.servers) }
 
-// majority returns R, the number of view servers on which a proxy needs leases. Two
-// servers have no majority, so both are needed (but see validUntil).
+// majority returns the number of view servers on which a proxy needs leases: more than half of them.
+// If there are only two view servers, both are needed (but see validUntil).
 func (k *Keeper) majority() int { return majorityOf(k.view()) }
 
 func majorityOf(n int) int {
@@ -27,16 +27,16 @@ func majorityOf(n int) int {
 	return n/2 + 1
 }
 
-// strict reports whether this proxy checks its leases: strict consistency is configured and can be
-// kept now. It also returns true while other proxies have other settings. The guarantee then does
-// not hold for commands through those proxies, but it holds among all others.
+// strict reports whether this proxy checks its leases: strict consistency is configured, and is
+// possible now. It also returns true while some proxies have other settings. Strict consistency then
+// does not hold for commands through those proxies, but it holds among all others.
 func (k *Keeper) strict() bool {
 	return k.set.Strict && (k.pool == poolKept || k.pool == poolUnlike)
 }
 
-// pace returns the longest interval of pings in any proxy of the pool. If other proxies have
-// another interval, it is not known, but it is at most a third of a lease, and all proxies have the
-// same lease.
+// pace returns an upper limit for the interval of pings in all proxies of the pool. The interval of
+// proxies with other settings is not known. But it is at most a third of a lease, and leases have
+// the same duration in all proxies.
 func (k *Keeper) pace() time.Duration {
 	if k.unlike {
 		return max(k.set.Ping, k.set.Lease/3)
@@ -44,11 +44,11 @@ func (k *Keeper) pace() time.Duration {
 	return k.set.Ping
 }
 
-// wait returns the WAIT: how long a published change needs to reach all proxies that
-// may act on it. With Strict that is a lease plus the duration of a request sent at its
-// end. A tenth is added because clocks may differ. Without Strict it is two pings,
-// enough for any proxy that can reach the servers. If other proxies may be strict, or ping
-// less often, it is as with Strict.
+// wait returns the WAIT: the time after which every proxy knows a published change, or has no valid
+// leases. With strict consistency it is the duration of a lease plus that of a request sent at the
+// end of the lease. A tenth is added because clocks may differ. With relaxed consistency the WAIT is
+// two intervals of pings, enough for every proxy that reaches the servers. While other proxies may be
+// strict, or ping less often, the WAIT is as with strict consistency.
 func (k *Keeper) wait() int64 {
 	if !k.strict() && !k.unlike {
 		return 2 * int64(k.set.Ping)
@@ -57,14 +57,16 @@ func (k *Keeper) wait() int64 {
 	return w + w/10 + int64(100*time.Millisecond)
 }
 
-// PlaceholderLife is the TTL of a placeholder, in seconds. Proxies in WARM leave them, and
-// those in IN don't check for them (see package failover). memcached may expire an item up
-// to one second early, but never late.
+// PlaceholderLife is the TTL of a placeholder, in seconds. A proxy stores placeholders on a server in
+// phase WARM. A proxy that knows the server as IN does not check for placeholders, so they must have
+// expired before (see package failover). memcached may expire an item up to one second early, but
+// never late.
 const PlaceholderLife = 1
 
-// waitOf returns how long the number of server i must be in the records before the server's next
-// step. In SETTLE that is a WAIT, after which no proxy acts as in WARM any more, plus the TTL of a
-// placeholder that one has made until then. A tenth is added because clocks may differ.
+// waitOf returns how long the phase number of server i must be in the view records before the next
+// step of the server. That is a WAIT, the time after which all proxies know the phase number. In
+// SETTLE, the TTL of a placeholder is added: until the end of the WAIT, a proxy that knows the server
+// as WARM may store a placeholder. The TTL is increased by a tenth, because clocks may differ.
 func (k *Keeper) waitOf(i int) int64 {
 	w := k.wait()
 	if PhaseOf(k.servers[i].n) == Settling {
@@ -73,20 +75,20 @@ func (k *Keeper) waitOf(i int) int64 {
 	return w
 }
 
-// knownUntil returns until when no other proxy is more than one phase ahead of what this proxy
-// knows, about any server, if the keys of server i depend on it. The next phase must be in the
-// record of server i for a WAIT before the phase after it begins, and the last good ping has not
-// found the next phase there. A tenth is subtracted because clocks may differ.
+// knownUntil returns until when no other proxy is more than one phase ahead of this proxy, as far as
+// the keys of server i depend on it. A phase must be in the view record of server i for a WAIT (see
+// Keeper.wait) before the phase after it begins. This proxy knows all phases that its last good ping
+// has found in the record. A tenth of the WAIT is subtracted, because clocks may differ.
 func (k *Keeper) knownUntil(i int) int64 {
 	w := k.wait()
-	if !k.strict() { // other proxies may not know yet that this proxy has other settings
+	if !k.strict() { // use the shortest WAIT of any proxy: other proxies may not know yet that this proxy has other settings
 		w = 2 * int64(k.set.Ping)
 	}
 	return k.servers[i].goodSent + w - w/10
 }
 
-// outBy returns when server i, which is Leaving, will probably be Out, and 0 for other
-// servers. It adds half a ping for the final check and for CPU delays in other proxies.
+// outBy returns when server i will probably be Out, if it is Leaving, and otherwise 0. Half an
+// interval of pings is added for the last ping before Out, and for delays in other proxies.
 func (k *Keeper) outBy(i int) int64 {
 	if s := &k.servers[i]; PhaseOf(s.n) == Leaving {
 		return max(s.since+k.wait(), s.until) + int64(k.set.Ping)/2
@@ -94,7 +96,7 @@ func (k *Keeper) outBy(i int) int64 {
 	return 0
 }
 
-// recount computes until when this proxy has R leases.
+// recount computes until when this proxy has leases on a majority of the view servers (k.quorum).
 func (k *Keeper) recount() {
 	leases := k.scratch[:0]
 	for i := range k.servers {
@@ -105,9 +107,9 @@ func (k *Keeper) recount() {
 	k.scratch = leases
 }
 
-// validUntil returns until when server i may be used: while this proxy has leases on it
-// and on R view servers. With two servers one lease is enough if the other server is
-// OUT.
+// validUntil returns until when this proxy may use server i: while it has leases on server i
+// and on a majority of the view servers. If there are only two view servers and the other
+// server is OUT, the lease on server i is enough.
 func (k *Keeper) validUntil(i int) int64 {
 	if !k.strict() {
 		return math.MaxInt64
@@ -132,8 +134,8 @@ func (k *Keeper) leases(now int64, wanted func(i int) bool) (have, all int) {
 	return have, all
 }
 
-// reaches reports whether this proxy reaches enough other servers to eject server i. A
-// proxy that reaches few servers should not decide.
+// reaches reports whether this proxy has leases on enough other servers to eject server i. A
+// proxy that reaches few servers must not decide.
 func (k *Keeper) reaches(i int, now int64) bool {
 	if k.strict() {
 		have, _ := k.leases(now, func(j int) bool { return j != i })
@@ -143,28 +145,29 @@ func (k *Keeper) reaches(i int, now int64) bool {
 	return all > 0 && have >= majorityOf(all)
 }
 
-// present reports whether a published change must be in the record of server i before it is in
-// force: the server is not LEAVING or OUT.
+// present reports whether server i is neither LEAVING nor OUT. Only the view records of such servers
+// must contain a published change before the change is in force.
 func (k *Keeper) present(i int) bool {
 	p := PhaseOf(k.servers[i].n)
 	return p != Leaving && p != Out
 }
 
-// waited reports whether every proxy knows the number of server i by now, or has no
-// valid leases. That is so if the number has been in enough records for a WAIT (in
-// SETTLE longer: waitOf) without interruption, and a ping after that has found it there.
-// Enough is every server that is not LEAVING or OUT, and N-R+1 in all, so that any R
-// leases include one of them. If not done, until is when it will be; 0: unknown.
+// waited reports (done) whether every proxy knows the phase number of server i by now, or has no
+// valid leases. For this, the number must have been in enough view records for the time of waitOf
+// without interruption, and a ping after that must have found it there. Enough means all servers
+// that are not LEAVING or OUT, and so many servers that every majority includes one of them. If done
+// is false, until is the time at which it will probably be true; 0: unknown.
 //
-// Without the guarantee of Strict, servers that this proxy can't reach are ignored.
+// Without strict consistency, servers that this proxy can't reach are ignored.
 func (k *Keeper) waited(i int, now int64) (done bool, until int64) {
 	return k.replicated(i, k.servers[i].since, k.servers[i].held, k.waitOf(i), now)
 }
 
-// replicated is like waited, for any content of the records. The parameter `since` is when that
-// content was published. For each server, held is the time from which its record has contained it;
-// 0: it does not. The content is about server i, or about no server if i is -1. wait is how long
-// the content must have been in the records.
+// replicated reports (done) whether every proxy knows some content of the view records by now, or
+// has no valid leases: see waited. `since` is when the content was published. For each server, held
+// is the time from which its view record has contained the content; 0: it does not contain it. The
+// content is about server i; -1: about no server. wait is how long the content must have been in
+// the records. If done is false, until is the time at which it will probably be true; 0: unknown.
 func (k *Keeper) replicated(i int, since int64, held []int64, wait, now int64) (done bool, until int64) {
 	holders := 0
 	done, until = true, since+wait
@@ -180,7 +183,7 @@ func (k *Keeper) replicated(i int, since int64, held []int64, wait, now int64) (
 			if held[j] == 0 {
 				due = math.MaxInt64
 			} else if now >= due && q.good > 0 {
-				q.pingAt = min(q.pingAt, now) // the final check
+				q.pingAt = min(q.pingAt, now) // ping now: done requires a ping after the wait
 			}
 			until = max(until, due)
 		}

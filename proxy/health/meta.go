@@ -20,8 +20,8 @@ const keyLimit = 250
 // appendName escapes a name for a record or a key.
 func appendName(dst []byte, name string) []byte { return roll.AppendText(dst, name, "=") }
 
-// Pools is the key of the item that lists the pools which eject a server. All pools
-// share it.
+// Pools is the key of the item on each server that lists the pools which eject the server. The key
+// is the same for all pools.
 const Pools = divert.Reserved + "_pools"
 
 // recordKeys are the keys of a keeper's items on the servers of a pool.
@@ -29,12 +29,13 @@ type recordKeys struct {
 	View     string
 	Live     string
 	Roll     string
-	Suspects []string // by server
-	Refused  []string // by server
-	Flush    string   // a prefix: the number n is appended
+	Suspects []string // for each server, the key of the counter of proxies that suspect the server
+	Refused  []string // for each server, the key of the counter of proxies that the server refuses
+	Flush    string   // prefix of the key of the election token for a flush; the server's phase number is appended
 }
 
-// makeRecordKeys returns the keys of a pool with these servers.
+// makeRecordKeys returns the keys of the items that keepers store, for the pool and its servers with
+// these names.
 func makeRecordKeys(pool string, servers []string) recordKeys {
 	k := recordKeys{View: makeKey("view__", pool), Live: makeKey("live", pool), Roll: makeKey("roll", pool), Flush: makeKey("fl", pool)}
 	for _, name := range servers {
@@ -44,8 +45,8 @@ func makeRecordKeys(pool string, servers []string) recordKeys {
 	return k
 }
 
-// makeKey joins names to a key. If it would be too long, the names are hashed. It
-// leaves room for a number at the end.
+// makeKey returns a key of the given kind for a pool and servers with these names. If the key is too
+// long, a hash replaces the names. The key has room for a number that is appended later.
 func makeKey(kind string, names ...string) string {
 	key := []byte(divert.Reserved + "_" + kind)
 	for _, name := range names {
@@ -59,12 +60,12 @@ func makeKey(kind string, names ...string) string {
 	return fmt.Sprintf("%s_%s:%016x", divert.Reserved, kind, h.Sum64())
 }
 
-// MetaGet returns a request for an item and its cas.
+// MetaGet returns a request that reads an item and its cas.
 func MetaGet(key string) []byte { return fmt.Appendf(nil, "mg %s v c\r\n", key) }
 
-// MetaPut returns a request that stores an item. It replaces only the version with the cas
-// number cas; if that is 0, it only creates the item. The parameter seconds is the TTL
-// of the item; 0: it never expires.
+// MetaPut returns a request that stores an item, if the item on the server still has the given cas.
+// If cas is 0, the request stores it only if there is no item. The parameter seconds is the TTL of
+// the item; 0: it never expires.
 func MetaPut(key string, value []byte, cas uint64, seconds int) []byte {
 	how := "ME"
 	if cas != 0 {
@@ -87,7 +88,8 @@ func metaAdd(key string, seconds int) []byte {
 // IsMetaMiss reports whether a reply says that the item does not exist.
 func IsMetaMiss(answer []byte) bool { return bytes.HasPrefix(answer, []byte("EN\r\n")) }
 
-// MetaValue parses `VA <size> c<cas>`, the value and the line end after it.
+// MetaValue parses the reply to a request of MetaGet: `VA <size> c<cas>`, the value and the line end
+// after it.
 func MetaValue(answer []byte) (value []byte, cas uint64, ok bool) {
 	line, rest, _ := bytes.Cut(answer, []byte("\r\n"))
 	f := strings.Fields(string(line))
@@ -126,11 +128,11 @@ func firstLine(answer []byte) string {
 }
 
 const (
-	usualThreads = 4 // if the server does not report it; memcached's default
+	usualThreads = 4 // assumed number of threads of a server that does not report it; memcached's default
 	mostThreads  = 128
 )
 
-// parseThreads parses num_threads from `stats settings`.
+// parseThreads returns the number of threads in the reply to `stats settings`.
 func parseThreads(answer []byte) int {
 	_, rest, ok := bytes.Cut(answer, []byte("STAT num_threads "))
 	value, _, _ := bytes.Cut(rest, []byte("\r\n"))

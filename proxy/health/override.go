@@ -1,6 +1,6 @@
 package health
 
-// An operator's override of the state of a server.
+// This file defines the overrides: the orders of an operator about one server.
 
 import "fmt"
 
@@ -9,15 +9,15 @@ import "fmt"
 // process only.
 type Override uint8
 
-// The overrides. The view record stores these numbers.
+// The overrides. View records contain these numbers, so they must not change.
 const (
-	Restore Override = iota // none: the server serves if it replies
-	Drain                   // the server gets no new requests; requests in flight finish. A keeper ejects it phase by phase
+	Restore Override = iota // no override: the server serves its keys if it replies
+	Drain                   // the server gets no new requests, and requests in flight finish; a keeper ejects the server phase by phase
 	Down                    // the server gets no requests from now on; requests in flight fail, and its connections close except for late deletes
 	overrideKinds
 )
 
-// String returns the word of the command line and of metrics.
+// String returns the name of the override on the command line and in metrics.
 func (o Override) String() string {
 	return [...]string{"restore", "drain", "down", "?"}[min(o, overrideKinds)]
 }

@@ -1,8 +1,8 @@
 package health
 
-// Pings: the keeper reads every server's record again and again. It adopts new entries,
-// writes back what the record lacks, and creates a missing record as soon as that is
-// safe.
+// This file implements pings: the keeper reads every server's view record again and again. It adopts
+// new phases and overrides from the record, writes to the record what it lacks, and creates a missing
+// record as soon as that is safe.
 
 import (
 	"bytes"
@@ -13,37 +13,37 @@ import (
 	"ringside/proxy/health/barrier"
 )
 
-// ask is a request that was sent.
+// ask is a request of the keeper to a server that has no reply yet.
 type ask struct {
 	kind    askKind
 	server  int    // the server that gets the request
-	about   int    // the server that the request is about
-	n       uint32 // number of the server about when the request was sent; if it has changed since, the reply is ignored
-	round   uint32 // number of the attempt to flush the server about when the request was sent
+	about   int    // the server that the request is about; a vote is sent to another server than the server that it is about
+	n       uint32 // phase number of the server that the request is about, at the time of sending; a flush ignores the reply if the phase number has changed since
+	round   uint32 // for a request of a flush: number of failed attempts to flush the server, at the time of sending; the reply is ignored if that has changed since
 	sent    int64
-	written record // for askWrite: the record in the request
+	written record // for a write of a view record (askWrite): the record in the request
 }
 
 type askKind uint8
 
 const (
-	askPing      askKind = iota // mg: read the record
-	askWrite                    // ms: write the record
-	askProcess                  // stats: identify the process
-	askRoll                     // mg: read the roll, the list of peers
-	askRollWrite                // ms: write the roll
+	askPing      askKind = iota // mg: read the view record
+	askWrite                    // ms: write the view record
+	askProcess                  // stats: identify the server process
+	askRoll                     // mg: read the list of instances (package roll)
+	askRollWrite                // ms: write the list of instances (package roll)
 	askLive                     // ma: count this proxy as alive
-	askVote                     // ma: count this proxy's suspicion of about
-	askDoubt                    // mg: how many proxies suspect about
-	askRefused                  // ma or mg: how many proxies are refused by about
+	askVote                     // ma: count that this proxy suspects another server
+	askDoubt                    // mg: read how many proxies suspect another server
+	askRefused                  // ma or mg: count that another server refuses this proxy, or read how many proxies it refuses
 	askDiscard                  // md: remove a counter that is no number
-	askElect                    // ms: store the election token, so that only this proxy flushes about
-	askThreads                  // stats settings: how many threads about has
-	askFence                    // mn: wait for one of the threads that askThreads has counted. Sent once for each, on its own connection
+	askElect                    // ms: store the election token, so that only this proxy flushes the server
+	askThreads                  // stats settings: read how many threads the server has
+	askFence                    // mn: wait for one thread of the server before a flush. Sent once for each thread, on its own connection
 	askFlush                    // flush_all
-	askToken                    // ms: the election token again, after the flush
-	askRecord                   // ms: the record again, after the flush
-	askFlushed                  // mn: the flush is done
+	askToken                    // ms: store the election token again, after the flush
+	askRecord                   // ms: store the view record again, after the flush
+	askFlushed                  // mn: the reply shows that all earlier requests of the flush have run
 )
 
 // send queues a request on the shared connection.
@@ -91,9 +91,10 @@ func (k *Keeper) unanswered(a ask, hard bool, why string, now int64) {
 	}
 }
 
-// ping sends the pings that are due. All servers are pinged four times as often while a server is
-// about to leave or is leaving, and while a handover pauses. Another proxy may publish the next
-// step at any moment, and clients of this proxy get errors until this proxy has read it.
+// ping sends the pings that are due. All servers are pinged four times as often while a server
+// refuses connections or is LEAVING, and in the stages Pausing and Decided of a handover. Another
+// proxy may publish the next step at any moment then, and clients of this proxy get errors until
+// this proxy has read that step.
 func (k *Keeper) ping(now int64) {
 	hurry := barrier.Of(k.barrier.N) >= barrier.Pausing || k.any(func(i int) bool { return k.refuses(i, now) || PhaseOf(k.servers[i].n) == Leaving })
 	for i := range k.servers {
@@ -113,8 +114,8 @@ func (k *Keeper) ping(now int64) {
 	}
 }
 
-// pingTime returns the time to the next ping. It varies by a tenth, so that proxies
-// that started together do not stay synchronized.
+// pingTime returns the time from now to the next ping of a server. It varies by a tenth, so that
+// proxies that started together do not stay synchronized.
 func (k *Keeper) pingTime() int64 {
 	p := int64(k.set.Ping)
 	return p - p/10 + k.jitter(p/5)
@@ -158,7 +159,7 @@ func (k *Keeper) unpinged(i int, hard bool, why string, now int64) {
 	s := &k.servers[i]
 	s.pinging = false
 	s.good = 0
-	s.absent = 0 // a record may have existed in between
+	s.absent = 0 // it is not known any more whether the server has a view record
 	s.soft++
 	if !hard {
 		s.refused = refusal{}
@@ -193,7 +194,8 @@ func (k *Keeper) markSuspect(i int, why string, now int64) {
 	k.event(i, "up", "suspect", why)
 }
 
-// complain logs a problem with a server's record once.
+// complain logs a problem (what) with the view record of server i, once until the problem changes;
+// "": there is none.
 func (k *Keeper) complain(i int, what string) {
 	s := &k.servers[i]
 	if s.complaint != what && what != "" {
@@ -202,8 +204,8 @@ func (k *Keeper) complain(i int, what string) {
 	s.complaint = what
 }
 
-// read adopts the record that a ping returned, and writes the server's record if it
-// lacks something.
+// read handles the view record r that a ping of server i has returned. It adopts what is new in r,
+// and writes the server's record if r lacks something that this proxy knows.
 func (k *Keeper) read(i int, r record, sent, now int64) {
 	s := &k.servers[i]
 	s.absent = 0
@@ -245,10 +247,11 @@ func (k *Keeper) read(i int, r record, sent, now int64) {
 	}
 }
 
-// adopted returns the entry of server j after this keeper has read the entry e in a record. first
-// means that the keeper had read no record of that server before. A number there may be from before
-// an outage that this keeper has inherited. If it says that server j serves, the next number with
-// phase OUT is adopted instead, so that server j is flushed.
+// adopted returns the entry of server j after this keeper has read the entry e in a view record.
+// first means that the keeper has read no view record of the server with that record before. Such a
+// record may be older than a reload in which server j was out under another name (see Inherit). If
+// its phase number then says that server j serves its keys, adopted returns the next phase number
+// with phase OUT, so that server j is flushed first.
 func (k *Keeper) adopted(j int, e entry, first bool) entry {
 	s := &k.servers[j]
 	m := merge(s.entry, e)
@@ -258,13 +261,13 @@ func (k *Keeper) adopted(j int, e entry, first bool) entry {
 	return m
 }
 
-// foreignPings is the number of pings for which a record with another server list
-// has an effect: this proxy then does nothing that requires all proxies to have the
-// same list. The first record of a server that was away has no such effect. While two
-// proxies have different lists, each writes its hash over the other's four times in
-// that period, so both keep noticing the other. After a rolling change the records keep
-// the hash of the proxy that was changed last. The same holds for proxies with other
-// settings, except that their pings may be less frequent (pace).
+// foreignPings is for how many intervals of pings a view record with another server list has an
+// effect: this proxy then does nothing that requires all proxies to have the same server list. The
+// first record of a server that was away has no such effect. While two proxies have different
+// lists, each writes the hash of its list over the hash of the other list four times in that
+// period, so both notice each other again. After a rolling change, the records have the hash of the
+// proxy that was changed last. Records with other settings have an effect for the same number of
+// intervals, of the length that Keeper.pace allows.
 const foreignPings = 20
 
 // covers reports whether the entries of a record contain everything that this proxy knows about the
@@ -278,8 +281,8 @@ func covers(entries []entry, servers []server) bool {
 	return true
 }
 
-// hold records which numbers of servers the record of server i contains, and the time from which it
-// has contained each.
+// hold records which of the current phase numbers the view record of server i contains, and since
+// when. It also records whether the view record contains the current handover number.
 func (k *Keeper) hold(i int, now int64) {
 	k.barrier.Hold(i, k.servers[i].record.hash == k.hash && k.servers[i].record.stage == k.barrier.N, now)
 	for j := range k.servers {
@@ -295,8 +298,8 @@ func (k *Keeper) hold(i int, now int64) {
 	}
 }
 
-// unhold records that the view record of server i was lost. Every WAIT that depends on it starts
-// again.
+// unhold records that the view record of server i was lost. So the time for which that record has
+// contained the current phase numbers, and the handover number, starts again.
 func (k *Keeper) unhold(i int) {
 	k.barrier.Held[i] = 0
 	for j := range k.servers {
@@ -306,8 +309,8 @@ func (k *Keeper) unhold(i int) {
 	}
 }
 
-// write sends everything that this proxy knows to server i, replacing the record r that
-// it read there.
+// write sends to server i a view record with everything that this proxy knows. It replaces the
+// record r that this proxy has read there, if the server still has r.
 func (k *Keeper) write(i int, r record, now int64) {
 	r = k.known(r)
 	value := appendRecord(nil, r, k.members)
@@ -315,7 +318,7 @@ func (k *Keeper) write(i int, r record, now int64) {
 	k.send(ask{kind: askWrite, server: i, about: i, written: r}, now, MetaPut(k.keys.View, value, r.cas, 0))
 }
 
-// known returns a record with everything that this proxy knows, to replace r.
+// known returns a view record with everything that this proxy knows, to be stored in place of r.
 func (k *Keeper) known(r record) record {
 	r.hash, r.settings, r.stage, r.others = k.hash, k.like, k.barrier.N, k.withDeparted(r.others)
 	r.entries = make([]entry, len(k.servers))
@@ -339,14 +342,14 @@ func (k *Keeper) wrote(a ask, answer []byte, now int64) {
 			s.pingAt = now // ping again, for a lease, or for the cas that the next write needs
 		}
 	case line == "EX", line == "NF", line == "NS":
-		s.pingAt = now // another proxy was faster: read its record
+		s.pingAt = now // another proxy has written the view record first: read it
 	default:
 		k.complain(a.server, "view record not written: "+line)
 	}
 }
 
-// missing handles a server that replies but has no record, or an unreadable one (then
-// cas is not 0). The server was restarted or flushed, or is new.
+// missing handles that server i replies, but has no view record: the server was restarted or flushed,
+// or is new. cas is the cas of an unreadable item in place of the record; 0: there is no item.
 func (k *Keeper) missing(i int, cas uint64, now int64) {
 	s := &k.servers[i]
 	s.record = record{}
@@ -367,7 +370,7 @@ func (k *Keeper) missing(i int, cas uint64, now int64) {
 	}
 }
 
-// create writes a missing record, once the server's process is identified.
+// create writes the missing view record of server i, once the server's process is identified.
 func (k *Keeper) create(i int, now int64) {
 	switch s := &k.servers[i]; {
 	case !k.recognized(i):
@@ -377,13 +380,12 @@ func (k *Keeper) create(i int, now int64) {
 	}
 }
 
-// mayRestore reports whether this proxy may write the missing record of server i. It
-// must not if other proxies may have published something that it doesn't know, because
-// its outdated record would then be trusted. So it needs leases on R other servers (R is
-// the majority: see the package comment), or on all others that are not LEAVING or OUT:
-// the records on these servers have every phase that any proxy acts on.
-// If no proxy could restore the record for a long time, several things have failed at
-// once. Then one lease is enough.
+// mayRestore reports whether this proxy may write the missing view record of server i. It
+// must not if other proxies may have published something that this proxy doesn't know,
+// because other proxies would trust its outdated record. So it needs leases on other servers:
+// on more than half of all view servers, or on all that are not LEAVING or OUT. The records
+// on these servers have every phase that any proxy acts on. If no proxy could restore the
+// record for a long time, several things have failed at once. One lease is enough then.
 func (k *Keeper) mayRestore(i int, now int64) bool {
 	if !k.strict() {
 		return true
@@ -397,9 +399,9 @@ func (k *Keeper) mayRestore(i int, now int64) bool {
 	return all > 0 && have == all || others > 0 && now >= s.absent+10*s.patience
 }
 
-// lost reports whether R records have been absent for a WAIT, so that no proxy has
-// valid leases. Only the running proxies remember the previous state. This is like a
-// first start.
+// lost reports whether a majority of the view servers are OUT, or have had no view record for so long
+// that no proxy has valid leases. Only the running proxies remember the previous state then. So
+// missing records may be created, as at a first start.
 func (k *Keeper) lost(now int64) bool {
 	absent := 0
 	for j := range k.servers {

@@ -1,6 +1,6 @@
 package health
 
-// A Process distinguishes memcached processes by their PID and start time.
+// This file distinguishes memcached processes by their PID and start time.
 
 import (
 	"fmt"
@@ -13,8 +13,8 @@ import (
 // Process identifies a memcached process by the values that it reports.
 type Process struct {
 	PID     int64
-	Started int64 // Unix time by the server's clock, in seconds
-	Uptime  int64 // in seconds, at the time of the reply
+	Started int64 // when the process started, as Unix time by the server's clock, in seconds
+	Uptime  int64 // how long the process had run when it replied, in seconds
 }
 
 // ParseProcess parses the reply to `stats`. It returns false if the reply has no time.
@@ -45,14 +45,14 @@ func (p Process) Is(q Process) bool {
 	return p.PID == q.PID && p.Started-q.Started <= 2 && q.Started-p.Started <= 2
 }
 
-// processCell is a Process that one goroutine stores and others compare. Its zero value is no
-// process.
+// processCell contains a Process. One goroutine stores it, and other goroutines compare it with
+// another Process. The zero value contains no process.
 type processCell struct{ pid, started atomic.Int64 }
 
-// Store sets the process.
+// Store sets the process in c to p.
 func (c *processCell) Store(p Process) { c.pid.Store(p.PID); c.started.Store(p.Started) }
 
-// Is reports whether the stored process is p.
+// Is reports whether the process that is stored in c is p.
 func (c *processCell) Is(p Process) bool {
 	return p.Is(Process{PID: c.pid.Load(), Started: c.started.Load()})
 }
@@ -61,12 +61,12 @@ func (c *processCell) Is(p Process) bool {
 // process may have started while the last request to the previous process was in flight.
 const slack = int64(5 * time.Second)
 
-// Stranger reports whether p had already started when the previous process was last
-// seen. The parameter `ago` is the time since then, in nanoseconds. A stranger does not
-// have the data of the previous process.
+// Stranger reports whether p was already running when the previous process at its address last
+// replied. The parameter `ago` is the time since that reply, in nanoseconds. A stranger is
+// another memcached: it does not have the data of the previous process.
 func (p Process) Stranger(ago int64) bool { return p.Uptime*int64(time.Second) > ago+slack }
 
-// Answers returns a message for operators that p, a stranger, replies.
+// Answers returns the message for operators that another memcached, p, replies at a server's address.
 func (p Process) Answers() string {
 	return fmt.Sprintf("another memcached answers at its address, which has run for %v", time.Duration(p.Uptime)*time.Second)
 }

@@ -1,15 +1,15 @@
 package health
 
-// The view record: what all proxies know about a pool, stored as one item on each of
-// its servers.
+// This file implements the view record: what all proxies know about a pool, stored as one item on
+// each view server.
 //
 //	rs1 <list>[,<stage>] <incarnation> %20settings=<hash> <server>=<n>[,<renamed>[,<overrides>]] …
 //
-// Numbers are in base 36. Servers with a zero entry are left out. The hash is of the settings of
-// the last writer that WAITs and promises depend on (settingsHash). Older releases interpret the
-// hash as the entry of an unknown server, and keep it. Merging records is commutative, associative
-// and idempotent, and never loses information. So any proxy may write at any time, as long as it
-// overwrites only a record that it has read: it sends the cas of the record that it read.
+// Numbers are in base 36. Servers with a zero entry are left out. settings= has a hash of those
+// settings of the last writer that all proxies must share (settingsHash). Older releases interpret
+// this hash as the entry of an unknown server, and keep it. Merging records is commutative,
+// associative and idempotent, and never loses information. So any proxy may write at any time, if
+// it overwrites only a record that it has read: it sends the cas of the record that it has read.
 
 import (
 	"bytes"
@@ -23,14 +23,15 @@ import (
 	"ringside/proxy/health/roll"
 )
 
-// entry is what a record says about one server.
+// entry is what a view record says about one server.
 type entry struct {
-	n         uint32 // the server's phase is n mod 6; n only grows
-	renamed   uint32 // the n at which the server rejected flush_all; its keys carry this number since then; 0: never. merge keeps that of the entry with the higher n
-	overrides uint32 // number of overrides so far; the current override is this number mod 3
+	n         uint32 // phase number of the server: its phase is n mod 6, and n only grows
+	renamed   uint32 // phase number at which the server last rejected flush_all: since then, the names of its keys contain it; 0: never
+	overrides uint32 // counts the operators' overrides of the server; the current override is this number mod 3
 }
 
-// merge combines two entries.
+// merge combines two entries of one server, from two proxies or records. The higher phase number
+// counts, and so does the higher number of overrides.
 func merge(a, b entry) entry {
 	m := a
 	if b.n > m.n || b.n == m.n && b.renamed > m.renamed {
@@ -40,10 +41,10 @@ func merge(a, b entry) entry {
 	return m
 }
 
-// override returns the current override.
+// override returns the operator's override of the server that is in force.
 func (e entry) override() Override { return Override(e.overrides % uint32(overrideKinds)) }
 
-// overridden returns the entry with one more override, o.
+// overridden returns the entry e after an operator has set the override o.
 func (e entry) overridden(o Override) entry {
 	for e.override() != o {
 		e.overrides++
@@ -51,31 +52,31 @@ func (e entry) overridden(o Override) entry {
 	return e
 }
 
-// record is the record of one server, as last read or written.
+// record is the view record on one server, as this proxy has last read or written it.
 type record struct {
 	cas         uint64
 	hash        uint64  // hash of the server list of the last writer
-	stage       uint32  // number of the handover to the arrangement of that list, and its stage: see barrier.Of
-	incarnation uint64  // a random number chosen when the item was created and kept by all updates; a different one means that the item was lost in between
+	stage       uint32  // handover number of the last writer; mod 4 it is the stage of the handover: see barrier.Of
+	incarnation uint64  // a random number that was chosen when the item was created, and that updates keep; another number means that the item was lost in between
 	settings    uint32  // settingsHash of the last writer; 0: an older release created the item
-	entries     []entry // by server; nil: no readable record
-	others      []byte  // the entries of servers that this proxy does not know, unchanged
+	entries     []entry // for each server of this proxy's server list, its entry; nil: there is no readable record
+	others      []byte  // the entries of servers that are not in this proxy's server list, as text
 }
 
 const (
 	recordMagic = "rs1"
-	recordLimit = 512 << 10 // bytes; a longer value is not a view record
+	recordLimit = 512 << 10 // maximum length of a view record, in bytes
 
-	// mostSteps is the highest plausible number of a server, of its overrides, and of a
-	// handover's stage: a step a second for 34 years. A higher one could soon reach the end of its 32 bits, and numbers
-	// must only grow.
+	// mostSteps is the highest phase number, number of overrides and handover number that a view
+	// record may contain: one step a second for 34 years. A higher number must be an error. These
+	// numbers must only grow, and a higher number could soon overflow its 32 bits.
 	mostSteps = 1 << 30
 )
 
 var errRecord = errors.New("not a view record of this version")
 
-// parseRecord parses the value of a record. One malformed field rejects the whole
-// record.
+// parseRecord parses the value of a view record. index has the indexes of the servers by name, and
+// servers is their number. If a field is malformed, parseRecord returns an error.
 func parseRecord(value []byte, index map[string]int, servers int) (record, error) {
 	if len(value) > recordLimit {
 		return record{}, fmt.Errorf("%w: %d bytes", errRecord, len(value))
@@ -149,8 +150,8 @@ func parseEntry(f []byte) (name string, e entry, err error) {
 	return name, e, nil
 }
 
-// withDeparted returns the parameter others, the entries of servers that this proxy
-// does not know. It adds to them that the servers which a reload has removed are out.
+// withDeparted returns the parameter others, which has the entries of servers that are not in this
+// proxy's server list. It adds entries with phase OUT for the servers that a reload has removed.
 func (k *Keeper) withDeparted(others []byte) []byte {
 	if len(k.departed) == 0 {
 		return others
@@ -158,7 +159,7 @@ func (k *Keeper) withDeparted(others []byte) []byte {
 	var merged []byte
 	known := map[string]entry{}
 	for _, f := range bytes.Fields(others) {
-		name, e, _ := parseEntry(f) // parsed successfully before
+		name, e, _ := parseEntry(f) // no error: parseRecord has already parsed this entry
 		if d, ok := k.departed[name]; ok {
 			known[name] = merge(e, d)
 		} else {
@@ -171,7 +172,7 @@ func (k *Keeper) withDeparted(others []byte) []byte {
 	return merged
 }
 
-// appendRecord appends a record in the format of parseRecord.
+// appendRecord appends to dst the view record r, in the format that parseRecord reads.
 func appendRecord(dst []byte, r record, members []Server) []byte {
 	dst = append(dst, recordMagic...)
 	dst = appendNumber(append(dst, ' '), r.hash)
@@ -212,13 +213,13 @@ func number(b []byte, bits int) (uint64, error) {
 	return v, nil
 }
 
-// settingsName is in the record where entries have the name of a server, before the hash of the
-// settings. No server has this name.
+// settingsName is the name of the entry in a view record that has the hash of the settings, and not
+// the phase of a server. No server has this name.
 const settingsName = " settings"
 
-// settingsHash returns the hash by which proxies compare the settings that WAITs and
-// promises depend on, except those that are in the hash of the list (see package
-// failover). It is not 0 and at most mostSteps.
+// settingsHash returns a hash of the settings Strict and Ping, by which proxies notice that their
+// settings differ. Other settings that all proxies must share are in the hash of the server list (see
+// package failover). The result is not 0, and at most mostSteps.
 func settingsHash(s Settings) uint32 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%t %v", s.Strict, s.Ping)

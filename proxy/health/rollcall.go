@@ -1,7 +1,7 @@
 package health
 
-// The roll call: discovery of the other proxies of the pool. Package roll defines the
-// item and its location.
+// This file implements the roll call: each proxy of the pool writes its entry to a list of
+// instances on two servers, and reads the entries of the others. Package roll defines the list.
 
 import (
 	"bytes"
@@ -17,8 +17,8 @@ import (
 type rollCall struct {
 	roll.Call
 	self  roll.Instance // the entry of this proxy; ID 0: introduce was not called yet, so nothing is published
-	at    int64         // when the next round is due
-	heard bool          // a server has replied in this round
+	at    int64         // when this proxy next reads and writes the list of instances
+	heard bool          // a server has replied since the reads of the list of instances that were sent last
 	tries int
 	apart string // name of a peer that keeps replicas on other servers than this proxy, as last logged; empty: none
 }
@@ -31,20 +31,20 @@ func (k *Keeper) introduce(self roll.Instance, now int64) {
 	}
 }
 
-// Roll is the list of the proxies of the pool, as this proxy knows it.
+// Roll is the list of the instances of a pool, as the keeper of this instance knows it.
 type Roll struct {
-	Self   roll.Instance   // ID 0: the roll call is not running
+	Self   roll.Instance   // entry of this proxy in the list of instances; its ID is 0 while the list is not written
 	Others []roll.Instance // peers that are alive, sorted by name
 	All    int             // number of proxies: those in the list of package roll, or, if that list is full, as estimated from counters (tally.go)
-	Bad    int             // unreadable items and entries so far
+	Bad    int             // number of unreadable lists of instances, and of unreadable entries, so far
 	Where  bool            // a server of the pool has the list of instances, or can store it
 }
 
-// Roll returns the current state.
+// Roll returns the list of the instances of the pool, as this keeper knows it now.
 func (k *Keeper) Roll() Roll {
 	r := Roll{Self: k.describe(), Others: k.roll.Here(), Bad: k.roll.Bad, Where: len(k.recordServers()) > 0}
 	r.All = 1 + len(r.Others)
-	if r.All >= roll.Most { // Others is a sample
+	if r.All >= roll.Most { // the list is full, so Others is only a sample of the instances
 		for i := range k.servers {
 			r.All = max(r.All, int(k.servers[i].live.Rate()))
 		}
@@ -67,8 +67,8 @@ func (k *Keeper) describe() (e roll.Instance) {
 	return e
 }
 
-// recordServers returns the servers that store the item. Proxies with these servers in their
-// lists choose the same ones.
+// recordServers returns the servers that store the list of instances. They depend only on the names
+// and the states of servers, so all proxies choose the same servers.
 func (k *Keeper) recordServers() (list []int) {
 	for i := range k.servers {
 		if s := &k.servers[i]; k.group(i) == 0 && k.present(i) && !s.suspect && !s.noMeta && s.good > 0 {
@@ -81,7 +81,7 @@ func (k *Keeper) recordServers() (list []int) {
 	return list[:min(roll.Homes, len(list))]
 }
 
-// callRoll starts a round when it is due.
+// callRoll starts to read and write the list of instances when that is due.
 func (k *Keeper) callRoll(now int64) {
 	r := &k.roll
 	if r.self.ID == 0 || now < r.at {
@@ -92,7 +92,7 @@ func (k *Keeper) callRoll(now int64) {
 		r.at = now + int64(k.set.Ping)
 		return
 	}
-	if r.heard { // if no server has replied, it is this proxy that is cut off, and not its peers
+	if r.heard { // if no server has replied, this proxy may be cut off: peers must not count as gone for that
 		r.NextRound()
 	}
 	r.heard, r.tries = false, 0
@@ -107,7 +107,8 @@ func (k *Keeper) askRoll(i int, now int64) {
 	k.send(ask{kind: askRoll, server: i, about: i}, now, MetaGet(k.keys.Roll))
 }
 
-// rolled merges the item of a server, and writes it back with this proxy's own entry.
+// rolled handles the list of instances that was read from a server, and writes it back with this
+// proxy's own entry.
 func (k *Keeper) rolled(a ask, answer []byte, now int64) {
 	value, cas, ok := MetaValue(answer)
 	switch {
@@ -131,7 +132,8 @@ func (k *Keeper) rolled(a ask, answer []byte, now int64) {
 	}
 }
 
-// rollWritten reads the item again if another proxy has changed it in between.
+// rollWritten handles the reply to a write of the list of instances. If another proxy has changed the
+// list in between, it starts again with a read.
 func (k *Keeper) rollWritten(a ask, answer []byte, now int64) {
 	if k.roll.tries < roll.Tries && !bytes.HasPrefix(answer, []byte("HD")) {
 		k.roll.tries++

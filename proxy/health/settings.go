@@ -1,6 +1,6 @@
 package health
 
-// The settings of an operator.
+// This file defines the settings of a Keeper, which an operator configures.
 
 import (
 	"fmt"
@@ -10,22 +10,22 @@ import (
 // Settings control how a pool detects failures and how a server rejoins.
 type Settings struct {
 	Strict        bool          // strict consistency: leases and the view record are checked for each reply
-	AfterFailures int           // consecutive requests without a reply that make a server suspect
-	EjectAfter    EjectAfter    // how long a suspicion lasts before the server is ejected
+	AfterFailures int           // number of consecutive requests without a reply after which a server is suspect
+	EjectAfter    EjectAfter    // how long a server must be suspect before it is ejected
 	Ping          time.Duration // interval of the pings of a server
 	Lease         time.Duration // duration of the lease that a good ping grants
 	Request       time.Duration // timeout of a request to a server
-	GoodPings     int           // consecutive good pings before a server rejoins
+	GoodPings     int           // number of consecutive good pings after which a server is not suspect any more, and may rejoin
 	OnRejoin      OnRejoin
 	Hold          time.Duration // how long OnRejoin Hold keeps a server out
 }
 
-// EjectAfter is how long a suspicion must last before the server is ejected. A server
-// that refuses connections has no process and has lost its data, so a flush costs
-// nothing. A silent server may still have all its data, so it gets more time.
+// EjectAfter is how long a server must be suspect before it is ejected. A server that refuses
+// connections has no process and has lost its data, so the flush after an ejection costs
+// nothing. A silent server may still have all its data, so its time is longer.
 type EjectAfter struct {
-	Refused time.Duration // from the first refused connection, if all later ones are refused too
-	Silent  time.Duration // for every suspect: from the start of the suspicion, whatever its reason
+	Refused time.Duration // how long a server must refuse all connections before it is ejected
+	Silent  time.Duration // how long a server must be suspect, for whatever reason, before it is ejected
 }
 
 func (e EjectAfter) String() string {
@@ -38,11 +38,11 @@ func (e EjectAfter) String() string {
 // OnRejoin is what happens to an ejected server that replies again.
 type OnRejoin uint8
 
-// The modes. All of them flush the server before any proxy reads from it.
+// The modes of OnRejoin. In all modes, the server is flushed before any proxy reads from it.
 const (
-	Flush OnRejoin = iota // the server serves once it is flushed
-	Warm                  // for a while, misses on it ask the substitute server
-	Hold                  // the server first stays out for Settings.Hold
+	Flush OnRejoin = iota // the server serves its keys as soon as it is flushed
+	Warm                  // after the flush, reads that miss on the server read from the substitute server, until the hit rate is high
+	Hold                  // the server stays out for Settings.Hold before it rejoins
 )
 
 func (r OnRejoin) String() string { return [...]string{"flush", "warm", "hold"}[r] }

@@ -1,6 +1,6 @@
 package health
 
-// The decisions of a keeper, published for other goroutines.
+// This file publishes the decisions of a keeper to other goroutines.
 
 import (
 	"sync/atomic"
@@ -14,9 +14,9 @@ import (
 // in the list passed to New.
 type View struct {
 	learned  atomic.Bool   // the keeper knows which servers are out
-	gen      atomic.Uint64 // Gen of the published state
-	allIn    atomic.Bool   // every server is In, not suspect, and its keys have their own names
-	foreign  atomic.Bool   // other proxies have another server list
+	gen      atomic.Uint64 // generation of the published state: see Keeper.Gen
+	allIn    atomic.Bool   // every server is In, not suspect, and has its keys under their own names
+	foreign  atomic.Bool   // other proxies have had another server list recently
 	copies   atomic.Bool   // routes keep replicas on the pool's servers
 	gone     atomic.Bool   // none of the pool's own servers replies
 	self     atomic.Pointer[roll.Instance]
@@ -26,19 +26,19 @@ type View struct {
 
 // published is the published state of one server.
 type published struct {
-	state           atomic.Uint64 // n in the upper 32 bits; flags in the lower ones
+	state           atomic.Uint64 // the server's phase number in the upper 32 bits; the flag suspectMark in the lower 32 bits
 	renamed         atomic.Uint32
 	validUntil      atomic.Int64
 	knownUntil      atomic.Int64
 	outBy           atomic.Int64  // when the server is expected to be Out, while it is Leaving; else 0
 	process         processCell   // the process that the keeper last recognized
 	asks, hits      atomic.Uint64 // reads of the server while it was Warming, and those of them that were hits
-	incompleteUntil atomic.Int64  // with replicas: a loop has reported that the server lacks some; the report is valid until this time
-	neededUntil     atomic.Int64  // with replicas: until this time, it may have the last copy of a key of another pool with the same server
-	unfitAt         atomic.Uint32 // with replicas: the server's number, plus one, when it was reported as not repairable; 0: never
+	incompleteUntil atomic.Int64  // with replicas: until this time, a report of a loop that the server lacks replicas is valid
+	neededUntil     atomic.Int64  // with replicas: until this time, the server may have the last copy of a key of another pool
+	unfitAt         atomic.Uint32 // with replicas: the server's phase number, plus one, at which a loop reported that it missed too many writes to be repaired; 0: never
 }
 
-const suspectMark = 1 // flag in published.state
+const suspectMark = 1 // flag in published.state: the server is suspect
 
 // NewView returns a view of n servers. All are In, and Learned is false.
 func NewView(n int) *View { return &View{servers: make([]published, n)} }
@@ -46,25 +46,26 @@ func NewView(n int) *View { return &View{servers: make([]published, n)} }
 // Len returns the number of servers.
 func (v *View) Len() int { return len(v.servers) }
 
-// Learned reports whether it is known which servers are out. Until then a server that
-// replies may have stale data.
+// Learned reports whether it is known which servers are out. While it is not known, a server
+// that replies may be out and have stale data.
 func (v *View) Learned() bool { return v.learned.Load() }
 
-// AllIn reports whether every server is known to be In, not suspect and not renamed.
-// Then the pool needs no special treatment.
+// AllIn reports whether every server is known to be In, not suspect and not renamed. If so, all
+// keys of the pool are served by their own servers.
 func (v *View) AllIn() bool { return v.allIn.Load() }
 
-// Gen changes whenever a phase or suspicion changes.
+// Gen returns the generation of the published state. It changes whenever a phase or a suspicion of
+// a server changes.
 func (v *View) Gen() uint64 { return v.gen.Load() }
 
 // Foreign reports whether proxies with another server list were seen recently. They
 // may keep keys on servers that this proxy does not know.
 func (v *View) Foreign() bool { return v.foreign.Load() }
 
-// Differ publishes Foreign.
+// Differ sets what Foreign returns.
 func (v *View) Differ(is bool) { v.foreign.Store(is) }
 
-// N returns the number of server i; PhaseOf(N) is its phase.
+// N returns the phase number of server i; PhaseOf(N) is its phase.
 func (v *View) N(i int) uint32 { return uint32(v.servers[i].state.Load() >> 32) }
 
 // Phase returns the phase of server i.
@@ -73,8 +74,8 @@ func (v *View) Phase(i int) Phase { return PhaseOf(v.N(i)) }
 // Suspected reports whether this process gets no replies from server i.
 func (v *View) Suspected(i int) bool { return v.servers[i].state.Load()&suspectMark != 0 }
 
-// Serves reports whether server i is In, replies, and has its keys under their own
-// names.
+// Serves reports whether server i serves its keys: it is known to be In, replies, and has the keys
+// under their own names.
 func (v *View) Serves(i int) bool {
 	return v.Learned() && v.Phase(i) == In && !v.Suspected(i) && v.Renamed(i) == 0
 }
@@ -88,19 +89,19 @@ func (v *View) Renamed(i int) uint32 { return v.servers[i].renamed.Load() }
 func (v *View) ValidUntil(i int) int64 { return v.servers[i].validUntil.Load() }
 
 // KnownUntil returns until when no other proxy is more than one phase ahead of this view, as far as
-// the keys of server i depend on it, in nanoseconds on the keeper's clock. Read it before the
-// phases. Without strict consistency this is only an estimate if some proxy does not reach server
-// i.
+// the keys of server i depend on it, in nanoseconds on the keeper's clock. The caller must call
+// KnownUntil before it reads the phases. Without strict consistency, the result is only an estimate
+// if some proxy does not reach server i.
 func (v *View) KnownUntil(i int) int64 { return v.servers[i].knownUntil.Load() }
 
 // SetKnownUntil sets what KnownUntil returns for server i.
 func (v *View) SetKnownUntil(i int, at int64) { v.servers[i].knownUntil.Store(at) }
 
-// OutBy returns when server i, which is Leaving, will probably be Out, and 0 for other
-// servers. This is only an estimate: callers that wait for it need their own deadline.
+// OutBy returns when server i will probably be Out, if it is Leaving, and otherwise 0. The time is
+// only an estimate: a caller that waits for it needs a deadline of its own.
 func (v *View) OutBy(i int) int64 { return v.servers[i].outBy.Load() }
 
-// SetOutBy publishes OutBy.
+// SetOutBy sets what OutBy returns for server i.
 func (v *View) SetOutBy(i int, at int64) { v.servers[i].outBy.Store(at) }
 
 // Recognized reports whether the keeper has identified p as the process of server i. Such a process
@@ -115,46 +116,47 @@ func (v *View) CountWarmRead(i int, hit bool) {
 	}
 }
 
-// WarmReads returns the reads and hits counted by CountWarmRead.
+// WarmReads returns how many reads of server i CountWarmRead has counted (asks), and how many of
+// these reads were hits.
 func (v *View) WarmReads(i int) (asks, hits uint64) {
 	return v.servers[i].asks.Load(), v.servers[i].hits.Load()
 }
 
 // Gone reports whether none of the pool's own servers has replied to this process for
-// the time after which one is ejected. No server is ejected then, because proxies need
+// the time after which a server is ejected. No server is ejected then, because proxies need
 // a reachable server to exchange their votes.
 func (v *View) Gone() bool { return v.gone.Load() }
 
 // SetGone sets what Gone returns. The caller must call View.Done afterwards.
 func (v *View) SetGone(gone bool) { v.gone.Store(gone) }
 
-// KeepReplicas sets whether routes keep replicas on the servers. A server that rejoins
-// empty then lacks replicas.
+// KeepReplicas sets whether routes keep replicas on the servers of the pool. If they do, a server
+// that rejoins empty lacks replicas.
 func (v *View) KeepReplicas(keep bool) { v.copies.Store(keep) }
 
-// SayIncomplete reports that server i lacks replicas, until a time. The caller must
-// repeat it as long as that is true.
+// SayIncomplete reports to the keeper that server i lacks replicas. The report is valid until a
+// given time, so the caller must repeat it while the server lacks replicas.
 func (v *View) SayIncomplete(i int, until int64) {
 	v.servers[i].incompleteUntil.Store(max(until, v.servers[i].incompleteUntil.Load()))
 }
 
-// Incomplete reports whether server i lacks replicas.
+// Incomplete reports whether SayIncomplete has reported that server i lacks replicas.
 func (v *View) Incomplete(i int, now int64) bool { return now < v.servers[i].incompleteUntil.Load() }
 
-// SayNeeded reports that server i may have the last copy of a key of another pool on
-// the same server. Like SayIncomplete, it must be repeated.
+// SayNeeded reports to the keeper that server i, which another pool also has, may have the last copy
+// of a key of the other pool. The report is valid until a given time, so the caller must repeat it.
 func (v *View) SayNeeded(i int, until int64) {
 	v.servers[i].neededUntil.Store(max(until, v.servers[i].neededUntil.Load()))
 }
 
-// SayUnfit reports that server i, at number n, missed more writes than the ledger can
-// record. It must be flushed, so it is ejected and then rejoins.
+// SayUnfit reports to the keeper that server i, at phase number n, missed more writes than the
+// ledger can record. The server must be flushed, so it is ejected and then rejoins.
 func (v *View) SayUnfit(i int, n uint32) { v.servers[i].unfitAt.Store(n + 1) }
 
-// Unfit reports whether SayUnfit was called for the server's current number.
+// Unfit reports whether SayUnfit was called for server i with its current phase number.
 func (v *View) Unfit(i int) bool { return v.servers[i].unfitAt.Load() == v.N(i)+1 }
 
-// Introduce sets what this process publishes about itself in the roll call.
+// Introduce sets what this process publishes about itself in the list of instances (package roll).
 func (v *View) Introduce(self roll.Instance) { v.self.Store(&self) }
 
 // Tell passes everything that other goroutines have set in v to the keeper k.
@@ -173,7 +175,8 @@ func (v *View) Tell(k *Keeper, now int64) {
 	}
 }
 
-// Set publishes the state of server i.
+// Set publishes the state of server i: its phase number n, whether it is suspect, the number that
+// its keys carry (renamed), and until when its replies are valid. The caller must then call Done.
 func (v *View) Set(i int, n uint32, suspect bool, renamed uint32, validUntil int64) {
 	state := uint64(n) << 32
 	if suspect {
@@ -185,8 +188,9 @@ func (v *View) Set(i int, n uint32, suspect bool, renamed uint32, validUntil int
 	m.validUntil.Store(validUntil)
 }
 
-// Done completes a series of calls of Set. gen is the Gen of the published state. If
-// learned is false, gen is not published and AllIn stays false.
+// Done completes a series of calls of Set. gen is the generation that View.Gen returns from now on.
+// learned is whether it is known which servers are out. If it is false, gen is not published, and
+// AllIn returns false.
 func (v *View) Done(gen uint64, learned bool) {
 	allIn := learned
 	for i := range v.servers {
@@ -199,10 +203,10 @@ func (v *View) Done(gen uint64, learned bool) {
 	}
 }
 
-// Publish publishes the whole state of k. A lease promises that everything published
-// before it is known, and so does KnownUntil. So a longer lease is stored last: a goroutine
-// that sees it also sees the phases that k learned with it. A shorter lease is stored
-// first. Other goroutines read in between, for as long as this thread waits for a CPU.
+// Publish publishes the whole state of k. Other goroutines may read between the steps of Publish. As
+// long as a lease is valid (ValidUntil, KnownUntil), a goroutine relies on the phases in v. So a
+// longer lease is stored last: a goroutine that sees it also sees the phases that k has learned with
+// this lease. A shorter lease is stored first.
 func (v *View) Publish(k *Keeper, learned bool) {
 	for i := range v.servers {
 		until := &v.servers[i].validUntil

@@ -1,6 +1,6 @@
 package health
 
-// Votes: counting the proxies, and those that suspect a server.
+// This file implements votes: it counts the proxies, and the proxies that suspect a server.
 //
 // Twice per lease, a period that all proxies of a pool share, every proxy adds one to a counter on
 // each server that replies. It also adds one to another counter there for each server that it
@@ -21,16 +21,16 @@ import (
 )
 
 const (
-	countLife    = 60                     // lifetime of a counter, in seconds
-	refusedLife  = 3                      // lifetime of a counter of refusals, in seconds; memcached may expire it up to one second early, but never late
-	refusedPause = int64(4 * time.Second) // interval at which a refused proxy reports it again
+	countLife    = 60                     // TTL of the counters of proxies and of suspicions, in seconds
+	refusedLife  = 3                      // TTL of the counter of proxies that a server refuses, in seconds; memcached may expire it up to one second early, but never late
+	refusedPause = int64(4 * time.Second) // minimum time between two increments of the counter of refused proxies by one proxy; longer than refusedLife
 )
 
-// voteTime returns the time between two additions of a proxy.
+// voteTime returns the interval at which each proxy increments the counters of votes.
 func (k *Keeper) voteTime() int64 { return int64(k.set.Lease) / 2 }
 
-// vote counts this proxy and its suspicions. It also reads how many proxies suspect the
-// servers that are OUT.
+// vote increments, on each server that replies, the counter of proxies and the counters of the
+// servers that this proxy suspects. It also reads how many proxies suspect the servers that are OUT.
 func (k *Keeper) vote(now int64) {
 	if k.voteAt == 0 {
 		k.voteAt = now + k.jitter(k.voteTime()) // proxies that started together should not vote together
@@ -59,7 +59,7 @@ func (k *Keeper) vote(now int64) {
 	}
 }
 
-// sayRefused reports to the other servers that server i refuses this proxy.
+// sayRefused increments, on the other servers, the counter of the proxies that server i refuses.
 func (k *Keeper) sayRefused(i int, now int64) {
 	if s := &k.servers[i]; s.saidAt == 0 || now >= s.saidAt+refusedPause {
 		s.saidAt = now
@@ -67,8 +67,9 @@ func (k *Keeper) sayRefused(i int, now int64) {
 	}
 }
 
-// refuses reports whether server i refuses this proxy and votes of other refused
-// proxies may still matter.
+// refuses reports whether server i refuses connections of this proxy, is not LEAVING or OUT, and this
+// proxy has published the refusal less than refusedPause ago. The votes of other refused proxies may
+// then decide that the server is ejected.
 func (k *Keeper) refuses(i int, now int64) bool {
 	s := &k.servers[i]
 	return s.refused.since != 0 && k.present(i) && now < s.saidAt+refusedPause
@@ -93,7 +94,7 @@ func (k *Keeper) counted(a ask, answer []byte, now int64) {
 	switch {
 	case a.kind == askRefused:
 		if said := k.servers[a.about].refused.said; said != nil {
-			said[a.server] = n // 0 if there is no counter
+			said[a.server] = n // n is 0 if the counter does not exist
 		}
 		return
 	case a.kind != askLive:
@@ -109,10 +110,9 @@ func (k *Keeper) counted(a ask, answer []byte, now int64) {
 	}
 }
 
-// discard removes an item that has the key of a counter but is no number. Otherwise no
-// votes would be counted there, and no server be ejected. The next vote creates the
-// counter. memcached reports such an item in two ways: it refuses to add to it, or returns
-// its value.
+// discard removes an item that has the key of a counter of votes but is no number. With this item,
+// no votes could be counted on the server. The next vote creates the counter again. answer shows
+// such an item in two ways: memcached rejects the increment, or returns a value that is no number.
 func (k *Keeper) discard(a ask, answer []byte, now int64) {
 	if _, _, read := MetaValue(answer); !read && !bytes.HasPrefix(answer, []byte("CLIENT_ERROR cannot increment or decrement non-numeric value")) {
 		return
@@ -128,7 +128,7 @@ func (k *Keeper) discard(a ask, answer []byte, now int64) {
 	k.send(ask{kind: askDiscard, server: a.server, about: a.about}, now, fmt.Appendf(nil, "md %s\r\n", key))
 }
 
-// countVotes returns the result of the votes about server i on all other servers.
+// countVotes returns the result of the vote about server i, from the counters on all other servers.
 func (k *Keeper) countVotes(i int, now int64) voteResult {
 	var poll voteCount
 	for j := range k.servers {

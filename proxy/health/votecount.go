@@ -1,9 +1,8 @@
 package health
 
-// The majority vote about a server, from the counters on the other servers.
+// This file computes the result of a vote about a server, from the counters on the other servers.
 
-// ejectShare is the percentage of proxies that must suspect a server. If more do, it is
-// ejected.
+// ejectShare is a percentage of the proxies. A server is ejected if more proxies than that suspect it.
 const ejectShare = 50
 
 // voteCount adds up the votes about one server that several other servers have counted.
@@ -15,18 +14,18 @@ type voteCount struct {
 // voteResult is the result of a vote about one server.
 type voteResult uint8
 
-// The results.
+// The results of a vote about one server.
 const (
-	noData    voteResult = iota // a server replied, but has no complete count yet
+	noData    voteResult = iota // no other server has recent counts of votes yet
 	notAsked                    // no other server replies, so votes can't be read
-	reachable                   // no majority suspects the server
-	rejected                    // the majority suspects the server
+	reachable                   // at most half of the proxies suspect the server
+	rejected                    // more than half of the proxies suspect the server
 )
 
-// Count adds the counters of one server. The tally live counts all proxies. The tally suspects
-// counts those that suspect the server voted on; nil: no proxy has suspected any server. refused is
-// the number of proxies that the server voted on has refused recently. The parameter `every` is the
-// time between two votes of a proxy.
+// Count adds to p the counters on one server. The vote is about another server. live follows the
+// counter of all proxies. suspects follows the counter of the proxies that suspect the other server;
+// nil: no suspicion was counted yet. refused is the number of proxies that the other server has
+// refused recently. The parameter `every` is the time between two votes of a proxy.
 func (p *voteCount) Count(live, suspects *tally, refused uint64, every, now int64) {
 	p.asked = true
 	counted := suspects != nil && suspects.Fresh(every, now)
@@ -41,7 +40,7 @@ func (p *voteCount) Count(live, suspects *tally, refused uint64, every, now int6
 	p.proxies += live.Rate()
 }
 
-// Result returns the result.
+// Result returns the result of the vote, from all counters that Count has added.
 func (p *voteCount) Result() voteResult {
 	switch {
 	case !p.asked:

@@ -1,6 +1,6 @@
 package health
 
-// The hit rate of a server that rejoined empty.
+// This file measures the hit rate of a server that has rejoined empty.
 
 const (
 	warmAsks = 100 // minimum number of reads for a measurement
@@ -9,8 +9,8 @@ const (
 
 // warmth measures the reads of a WARM server.
 type warmth struct {
-	Enough     bool   // the server answers most reads itself
-	asks, hits uint64 // totals at the last measurement
+	Enough     bool   // most reads of the server were hits in a measurement
+	asks, hits uint64 // running totals of reads and hits at the last measurement
 	at         int64  // time of the last measurement; 0: none
 }
 

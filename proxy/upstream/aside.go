@@ -1,6 +1,6 @@
 package upstream
 
-// Connections that are blocked by a client that does not read its replies.
+// This file handles connections that are blocked by a client that does not read its replies.
 
 import (
 	"ringside/proxy/link"
@@ -8,16 +8,16 @@ import (
 )
 
 // setAside replaces c with a new connection if the client of a does not read its replies. a is
-// the request that the server is replying to. Otherwise all requests on c would wait for a
-// reply of any size.
+// the request that the server is replying to. Without a new connection, all other requests on c
+// would wait until that client has read its reply, which may be large.
 //
 //	c             get many, begun ► get k ► set j 1 ► get i     lingers: no new requests
 //	replacement   get k ► get i ► new requests
 //
 // A request without a reply so far moves to the new connection, if it is a plain read and its
 // client has no other request on c. So a read may run twice, but no request of a client
-// overtakes another. The other requests stay on c. New requests of their clients also use c
-// until those are answered.
+// overtakes another request of the client. All other requests stay on c. While they have no
+// replies, new requests of their clients also use c.
 func (c *Conn) setAside(a *Attempt) {
 	srv := c.Server
 	to, ok := a.To.(Streamer)
@@ -51,14 +51,14 @@ func (a *Attempt) mayTakeBack() bool {
 	return ok && a.plainRead() && !a.Begun
 }
 
-// plainRead reports whether a is a read without side effects that can be rebuilt from its
-// names.
+// plainRead reports whether a is a read without side effects, and whether its bytes can be made
+// again from the keys that a remembers (Names).
 func (a *Attempt) plainRead() bool {
 	return a.Dialect == wire.Text && a.Op <= wire.Gets && a.AsText == nil && !a.Probe
 }
 
-// unwanted reports whether c has only requests that no client waits for and that may be
-// dropped: pings, and plain reads of clients that are gone.
+// unwanted reports whether all requests in the queue of c may be dropped: they are pings, or plain
+// reads of clients that no longer wait.
 func (c *Conn) unwanted() bool {
 	return c.find(func(a *Attempt) bool {
 		_, waits := a.client()

@@ -1,6 +1,6 @@
 package upstream
 
-// One request to one server, and the receiver of its reply.
+// This file defines attempts (requests in the queue of a connection), and the receivers of replies.
 
 import (
 	"unsafe"
@@ -11,9 +11,10 @@ import (
 )
 
 // Attempt is one request to one server. It stays in its connection's queue until its reply is
-// complete. After a timeout it stays there as an orphan, which discards the late reply.
+// complete. After a timeout it stays there without a receiver (as an orphan), and the late reply is
+// discarded.
 type Attempt struct {
-	To   Receiver // gets the reply; nil: an orphan, the greeting, or a late delete
+	To   Receiver // gets the reply; nil: nothing waits for the reply any more, or the request is the greeting, a ping or a late delete
 	Next *Attempt // the next attempt in the queue, or in the free list
 
 	Op      wire.Op
@@ -22,24 +23,24 @@ type Attempt struct {
 
 	asked bool          // the request was sent by Servers.Ask or Conn.AskFirst, so it does not count as a failed client request
 	Ping  bool          // the request checks whether an idle connection still works: see keepalive.go
-	needs wire.Features // what the server must understand to run the request; 0: every server does, or it was checked when the request was queued
+	needs wire.Features // what the server must understand to run the request, if that was not known when the request was queued; else 0
 
-	Values     bool // a VALUE is reported to Observer.Observe too: the request has many keys, or touches the item
-	Probe      bool // the request is the greeting, the first one on each new connection
+	Values     bool // a VALUE in the reply is also reported to Observer.Observe: the request has many keys, or touches the item
+	Probe      bool // the request is the greeting, the first request on each new connection
 	Begun      bool // part of the reply has arrived, but not all
-	Streams    bool // the receiver (To) has received part of a value
-	TakenOver  bool // a task has replaced the receiver (To), with a reply or without
+	Streams    bool // the receiver (To) has received the beginning of a value, but not the end
+	TakenOver  bool // a task continues the read and replies to the client; the receiver (To) only handles the rest of the server's reply
 	ReadEnded  bool // the request is a read for which later commands of its client do not wait any more: see package task
 	Internal   bool // the request is Ringside's own: the limit of client requests in the queue does not count it
 	expired    bool // the request timed out, or its connection ended, before the socket accepted any byte of it
 	LateDelete bool // the request is the delete after a mutation that may run late: see latedelete.go
 	timing
 
-	Start uint64 // position of the request's first byte: see Conn
-	Size  int    // bytes of the request
+	Start uint64 // position of the request's first byte among the bytes for the connection's current socket: see Conn
+	Size  int    // length of the request in bytes
 
-	Names          // what the reply must name
-	OwnOpaque bool // the opaque was added by Ringside, so it is removed from the reply
+	Names          // the keys and the opaque that the reply must name
+	OwnOpaque bool // the opaque in the request was added by Ringside, so it is removed from the reply
 
 	TTL   uint32 // TTL of the value that the request stores or touches, for Observer.Observe
 	Share int32  // index of the route in the shares of its exchange: see client.Exchange.Share
@@ -51,13 +52,14 @@ type Attempt struct {
 // late says what is sent after a mutation that may still run when its client no longer waits: see
 // latedelete.go.
 type late struct {
-	behind      LateAction // what is sent after the mutation
+	behind      LateAction // what is sent after the mutation, if it may run late: a delete, a tombstone or nothing
 	LeavesValue bool       // the mutation, if it runs late, can leave a value: see task.LeavesValue
 }
 
-// timing has the deadline of an attempt, see Conn.postpone, and when its stages happened.
+// timing has the deadline of an attempt (see Conn.postpone), and the times of its steps, on the loop's
+// clock.
 type timing struct {
-	Deadline int64           // on the loop's clock: the attempt does not time out earlier
+	Deadline int64           // a lower bound: the attempt does not time out earlier
 	sentAt   int64           // when the request was added to the queue
 	takenAt  int64           // when the socket accepted the request, if that was much later than the start of the wakeup; else 0
 	begunAt  int64           // when the reply began, unless the whole reply arrived at once
@@ -67,16 +69,16 @@ type timing struct {
 // Receiver gets the reply to an attempt. For each attempt exactly one of Done and Failed is
 // called.
 type Receiver interface {
-	// Reply handles one reply r, which has the bytes b. b is valid only during the call. If an END
-	// already follows a VALUE, b includes it after r.Size bytes, and r is the last reply. Reply
-	// returns how many bytes it has moved out of the input with IO.Take.
+	// Reply handles one reply line or VALUE, parsed into r. Its bytes b are valid only during the
+	// call. If an END already follows a VALUE, b includes the END after r.Size bytes, and r is the
+	// last reply to the request. Reply returns how many bytes it has moved out of the input with
+	// IO.Take.
 	Reply(c *Conn, a *Attempt, r *wire.Reply, b []byte) (taken int)
 
-	// Done is called when the reply is complete and a is no longer in the queue of its
-	// connection.
+	// Done is called when the reply to a is complete, and a has left the queue of its connection c.
 	Done(c *Conn, a *Attempt)
 
-	// Failed is called when there will be no reply, or when the rest of it will not arrive.
+	// Failed is called when no reply to a will arrive, or not the rest of the reply.
 	Failed(c *Conn, a *Attempt, f Failure)
 
 	// Client is the number of the client that waits for the reply; 0: none waits.
@@ -98,18 +100,18 @@ type Streamer interface {
 	// More handles b, the next bytes of the value. last reports that they complete it.
 	More(c *Conn, a *Attempt, b []byte, last bool) (taken int)
 
-	// IsSlow reports whether the client does not read what it was sent.
+	// IsSlow reports whether the client of the reply does not read what Ringside sends to it.
 	IsSlow() bool
 }
 
-// Taker is a Streamer that can take back a read before its reply has begun, and send it again.
-// Neither Done nor Failed is called for the attempt that was taken back.
+// Taker is a Streamer that can send a read again on another connection, before the reply to the read
+// has begun. TakeBack is then called for the attempt that is given up, and neither Done nor Failed.
 type Taker interface {
 	Streamer
 	TakeBack(a *Attempt)
 }
 
-// Failure says why there is no reply.
+// Failure says why there is no reply to a request.
 type Failure struct {
 	Why     string // the server and the reason, as text
 	Outcome stats.Outcome
@@ -118,7 +120,7 @@ type Failure struct {
 	Foreign bool // the request was not sent, because the server's release does not know the command
 }
 
-// NewAttempt returns an attempt. Its reply is delivered to the receiver `to`.
+// NewAttempt returns a new or reused attempt, with the receiver `to` for its reply.
 func (e *Servers) NewAttempt(to Receiver) *Attempt {
 	a := e.FreeAttempts
 	if a == nil {
@@ -131,8 +133,8 @@ func (e *Servers) NewAttempt(to Receiver) *Attempt {
 	return a
 }
 
-// AttemptSize is the size that counts against limits.memory for one attempt: the attempt
-// itself, and what its connection and its receiver store for it.
+// AttemptSize is the number of bytes that one attempt counts against limits.memory: the attempt
+// itself, and an estimate of what its connection and its receiver store for it.
 const AttemptSize = int64(unsafe.Sizeof(Attempt{})) + 256
 
 // TrimAttempts frees the attempts that are kept for reuse.
@@ -155,12 +157,12 @@ func (e *Servers) freeAttempt(a *Attempt) {
 	e.FreeAttempts = a
 }
 
-// manyKeys is the size in bytes up to which the keys of an attempt do not count against
-// limits.memory. Larger key buffers count, and are not kept for reuse.
+// manyKeys is a size in bytes of an attempt's buffer for keys. Smaller buffers do not count against
+// limits.memory, and are reused. Larger buffers count, and are not reused.
 const manyKeys = 1 << 10
 
-// Asker gets complete replies to the requests that it sends with Servers.Ask, each exactly
-// once.
+// Asker gets the results of the requests that it sends with Servers.Ask. It gets each result exactly
+// once, with the complete reply.
 type Asker interface {
 	// Answered reports the result of the request with the number id. r is valid only during the
 	// call.
@@ -170,8 +172,8 @@ type Asker interface {
 	Client() uint64
 }
 
-// pinger is an Asker that only checks whether a server is alive. If the server is too old for
-// the request, version is sent instead.
+// pinger is an Asker that needs only any reply, because it checks whether a server is alive. If the
+// server is too old for the request, the command version is sent instead.
 type pinger interface {
 	Asker
 
@@ -183,24 +185,24 @@ type pinger interface {
 type Result struct {
 	Server *Server
 	Bytes  []byte     // the whole reply, or an error line if Foreign is set; nil: there is no reply
-	Reply  wire.Reply // the first reply in Bytes; its Kind is NoReply if there is none
+	Reply  wire.Reply // the first reply line or VALUE in Bytes, parsed; its Kind is NoReply if there is none
 	ConnEpoch
 	Failure
 
-	// LateAction says what is sent after the mutation if it may run late. The Asker may change it
-	// in Answered.
+	// LateAction says what is sent after the request, if it is a mutation that may run late. The
+	// Asker may change the LateAction in Answered.
 	LateAction LateAction
 }
 
-// ConnEpoch identifies the connection that delivered a reply. A server that was restarted issues the
-// same cas numbers again, so a cas number is valid only together with this connection.
+// ConnEpoch identifies the connection on which a reply arrived. A server that was restarted uses the
+// same cas numbers again, so a cas in a reply is valid only while this connection exists.
 type ConnEpoch struct {
-	conn  *Conn // only for comparison: it may belong to another loop
+	conn  *Conn // the connection, only for comparison: it may belong to another loop
 	life  uint64
-	Asked int64 // when the request was added to the queue
+	Asked int64 // when the request was added to the queue of the connection
 }
 
-// EpochOf returns the identity of c for the reply to a, which arrived on c.
+// EpochOf returns the ConnEpoch of the reply to a, which has arrived on the current connection of c.
 func (c *Conn) EpochOf(a *Attempt) ConnEpoch {
 	return ConnEpoch{conn: c, life: c.life.n, Asked: a.sentAt}
 }
@@ -208,30 +210,29 @@ func (c *Conn) EpochOf(a *Attempt) ConnEpoch {
 // Same reports whether two replies arrived on one connection, and so from one server process.
 func (v ConnEpoch) Same(o ConnEpoch) bool { return v.conn == o.conn && v.life == o.life }
 
-// HasEnded reports whether the connection that delivered the reply has ended, or there is no reply.
-// Another process may listen at the address after that. Only the loop that owns the connection
-// may call it.
+// HasEnded reports whether the connection on which the reply arrived has ended, or there is no reply.
+// If it has ended, another process may listen at the address now. Only the loop that owns the
+// connection may call HasEnded.
 func (v ConnEpoch) HasEnded() bool {
 	return v.conn == nil || v.conn.State != ConnUp || v.conn.life.n != v.life
 }
 
-// IsSameProcess reports whether a request sent on c now can only run in the server process that the
-// reply v came from. This is so in two cases: v arrived on c, which has not ended since; or c
-// was already connected when the request of v was queued. Processes at one address follow each
-// other, so c cannot be a connection to an older process that still answers.
+// IsSameProcess reports whether a request that is sent on c now can only run in the server process
+// that has sent the reply v. There are two cases: v arrived on c, which has not ended since; or c
+// was already connected when the request of v was queued. In the second case, c cannot be a
+// connection to an earlier process, because only one process at a time uses the address.
 func (c *Conn) IsSameProcess(v ConnEpoch) bool {
 	return c.State == ConnUp && (c == v.conn && c.life.n == v.life || c.life.upAt < v.Asked)
 }
 
 // Ask adds line to the queue of c. line is one whole request, of a client or of Ringside itself
-// (internal). The reply, or the failure after the timeouts in t, is delivered to the receiver
-// `to` with the number id.
+// (internal). `to` gets the reply, or the failure after the timeouts in t, with the number id.
 func (e *Servers) Ask(c *Conn, to Asker, id int, t *table.Timeouts, line []byte, internal bool) {
 	e.Wire.Next(line, &e.Plain)
 	e.AskParsed(c, to, id, t, line, internal)
 }
 
-// AskParsed is Ask for a line that is already parsed into e.Plain.
+// AskParsed does what Ask does, for a request line that is already parsed into e.Plain.
 func (e *Servers) AskParsed(c *Conn, to Asker, id int, t *table.Timeouts, line []byte, internal bool) {
 	r := &e.Plain
 	line = e.Wire.CutKey(line, r)
@@ -255,8 +256,8 @@ func (c *Conn) MarkInternal(a *Attempt) {
 	c.Internal++
 }
 
-// AskAttempt is Ask for an attempt that already has its receiver and its names. needs is what
-// the server must understand.
+// AskAttempt does what Ask does, for an attempt that already has its receiver and its names. needs is
+// what the server must understand to run the request line.
 func (e *Servers) AskAttempt(c *Conn, a *Attempt, t *table.Timeouts, needs wire.Features, line []byte) {
 	a.asked = true
 	c.Enqueue(a, t, needs, line)
@@ -319,8 +320,8 @@ func (w *Collector) pings() bool {
 
 func (w *Collector) Client() uint64 { return w.To.Client() }
 
-// LastOf returns the time at which the last bytes of an incomplete reply to a request of the
-// receiver `to` arrived; 0: there is no such reply.
+// LastOf returns when the last bytes of an incomplete reply to a request of `to` have arrived; 0:
+// there is no incomplete reply.
 func (e *Servers) LastOf(to Asker) (at int64) {
 	for _, srv := range e.List {
 		for _, c := range srv.Conns {
@@ -334,7 +335,8 @@ func (e *Servers) LastOf(to Asker) (at int64) {
 	return at
 }
 
-// SetAnswer sets b, which Ringside has made itself, as the reply to op.
+// SetAnswer sets b, which Ringside has made or changed, as the reply in r. The request has the
+// command op and the dialect d.
 func (r *Result) SetAnswer(op wire.Op, d wire.Dialect, b []byte) {
 	r.Bytes = b
 	wire.NextReply(op, d, b, &r.Reply)

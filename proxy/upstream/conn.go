@@ -1,6 +1,6 @@
 package upstream
 
-// One connection to a server: the queue of its requests, from the dial to the close.
+// This file implements a connection to a server, with the queue of its requests.
 
 import (
 	"encoding/base64"
@@ -21,31 +21,31 @@ import (
 // same order: only the order pairs them. What a reply names only shows whether the order is
 // right: see pairing.go.
 //
-// A Conn outlives its sockets: when one is closed, another is dialed for the next request.
-// Positions count bytes added for the current socket or, before it is connected, bytes that
-// wait for it. Times are in nanoseconds on the loop's clock.
+// A Conn outlives its sockets: when a socket is closed, the next request makes Ringside dial again.
+// A position is a number of bytes: it counts the bytes of requests that were added for the current
+// socket, or wait for the next socket. Times are in nanoseconds on the loop's clock.
 type Conn struct {
 	link.Link
 	Server *Server
 	State  connState
 
-	Head, Tail *Attempt // the queue: sent, being sent and waiting, in order
-	Length     int      // attempts in the queue
+	Head, Tail *Attempt // first and last request in the queue: requests that were sent, are being sent, and wait, in order
+	Length     int      // number of requests in the queue
 	Internal   int      // number of Ringside's own requests in the queue
-	holding    int      // number of requests at the end of the queue that End has not yet decided to send
-	held       *Attempt // this attempt and all after it wait until the server's version is known: see release.go; nil: all may be sent
+	holding    int      // number of requests at the end of the queue that Flush has not yet decided to send
+	held       *Attempt // the first request that waits until the server's version is known, with all requests after it: see release.go; nil: all may be sent
 
-	Given, Taken uint64 // positions: end of the last request; end of what the socket has accepted
-	answered     bool   // a reply arrived since requests were last sent
-	greeted      bool   // the server has answered on this socket
+	Given, Taken uint64 // positions (see Conn). Given: the end of the last request; Taken: the end of the bytes that the socket has accepted
+	answered     bool   // a reply has arrived since requests were last sent
+	greeted      bool   // the server has replied on the current socket
 
-	meanBytes, meanAnswers int // recent bytes and replies: their quotient is the mean size of a reply
+	meanBytes, meanAnswers int // recent bytes from the server, and recent replies: their quotient is the mean size of a reply
 
-	passing    int  // number of requests at the head of a shared line that the reply skipped: their keys are misses
-	StreamLeft int  // bytes that are missing of the value for the first request in the queue, if the value is passed on in pieces
-	streamLast bool // the reply to the first request ends with that value
+	passing    int  // number of gets at the head of a shared command line that the reply has skipped: their other keys are misses
+	StreamLeft int  // while a value is passed on in pieces: number of its bytes that have not arrived yet
+	streamLast bool // while a value is passed on in pieces: the reply to the request ends with this value
 
-	Deadline int64 // no attempt in the queue times out earlier; link.Never: no attempt waits
+	Deadline int64 // a lower bound: no request in the queue times out earlier; link.Never: no request waits
 	DialBy   int64 // when the dial times out
 	moments
 
@@ -63,18 +63,18 @@ type life struct {
 // moments has the times of the last events on a connection.
 type moments struct {
 	lastIn  int64 // when the last bytes arrived
-	headAt  int64 // when the last reply was complete; the current head has been the head since then
+	headAt  int64 // when the last reply was complete, so that the next request became the first in the queue
 	lastOut int64 // when the socket accepted the last bytes
 }
 
-// lateWork is what a connection still has to do for mutations that were not answered in time:
-// see latedelete.go.
+// lateWork is what a connection still has to do for mutations that timed out and may still run: see
+// latedelete.go.
 type lateWork struct {
-	LateDeletes int               // deletes in the queue that follow mutations that may run late
-	Lingering   bool              // the connection accepts no new requests, and stays open for those in its queue
-	dead        bool              // the connection lingers because it was found dead: it is closed when no client waits any more
+	LateDeletes int               // number of late deletes in the queue
+	Lingering   bool              // the connection accepts no new requests, and stays open only for the requests in its queue
+	dead        bool              // the connection lingers because it no longer works (keepalive.go): it is closed when no client waits any more
 	Until       int64             // when a lingering connection without waiting clients is closed
-	lastOf      map[uint64]uint64 // for a lingering connection: by client, the position of the last request for which the client waits
+	lastOf      map[uint64]uint64 // for a lingering connection: by number of the client, the position of the last request for which the client waits
 }
 
 type connState uint8
@@ -82,15 +82,15 @@ type connState uint8
 // The states of a connection.
 const (
 	ConnIdle    connState = iota // no socket
-	ConnDialing                  // a socket was requested from the driver
-	ConnUp                       // there is a socket
+	ConnDialing                  // the driver is connecting a socket
+	ConnUp                       // the socket is connected
 )
 
 // InternalFull reports whether c has no room for another of Ringside's own requests.
 func (c *Conn) InternalFull() bool { return c.Internal >= maxInternal }
 
-// Begin adds the attempt a to the queue, with the deadline from t. The caller then appends the
-// request's bytes to c.Out and calls Give.
+// Begin adds the attempt a to the queue, with a deadline from the timeouts t. The caller then appends
+// the request's bytes to c.Out and calls Give.
 func (c *Conn) Begin(a *Attempt, t *table.Timeouts) {
 	e := c.Server.e
 	c.push(a)
@@ -105,8 +105,8 @@ func (c *Conn) Begin(a *Attempt, t *table.Timeouts) {
 	e.Requests++
 }
 
-// Enqueue adds the attempt a, with its request line, to the queue. needs is what the server
-// must understand.
+// Enqueue adds the attempt a, with its request line and the timeouts t, to the queue. needs is what
+// the server must understand to run the request.
 func (c *Conn) Enqueue(a *Attempt, t *table.Timeouts, needs wire.Features, line []byte) {
 	c.Begin(a, t)
 	c.Require(a, needs)
@@ -114,16 +114,16 @@ func (c *Conn) Enqueue(a *Attempt, t *table.Timeouts, needs wire.Features, line 
 	c.Give(a, len(line))
 }
 
-// EnqueueDelete is like Enqueue, but sends a delete of key, which is decoded. It uses the text
-// command, which every server understands. If encoded is set, the key must be sent in base64,
-// so it uses md instead.
+// EnqueueDelete adds the attempt a to the queue, as a delete of key, with the timeouts t. It uses the
+// text command, which every server understands. If encoded is set, the key, which is given without
+// encoding, must be sent in base64. The command is md then.
 func (c *Conn) EnqueueDelete(a *Attempt, t *table.Timeouts, key []byte, encoded bool) {
 	c.Begin(a, t)
 	c.giveLate(a, key, encoded, Delete)
 }
 
-// giveLate appends the request of a, the last attempt in the queue, which follows a mutation that
-// may run late. It is a delete of key or, if b is positive, a placeholder that replaces the value.
+// giveLate appends the bytes of a, which is last in the queue, to c.Out. They are a delete of key or,
+// if b is positive, a request that stores a tombstone with a TTL of b seconds.
 func (c *Conn) giveLate(a *Attempt, key []byte, encoded bool, b LateAction) {
 	e := c.Server.e
 	command, end := "delete ", ""
@@ -173,15 +173,15 @@ func (c *Conn) Give(a *Attempt, n int) {
 	c.Server.e.Mark(&c.Link)
 }
 
-// AddKey adds a key to the multi-key read that is last in the queue. word is the key as the
-// server gets it, with a space before it. n is its length when decoded.
+// AddKey adds a key to the multi-key read that is last in the queue. word is the key in the form for
+// the server, with a space before it. n is the length of the key without base64.
 func (c *Conn) AddKey(word []byte, n int) {
 	c.Out.Append(&c.Server.e.Buffers, word)
 	c.Tail.AddLength(n)
 	c.Give(c.Tail, len(word))
 }
 
-// armDeadline makes sure that the deadlines of c are checked at t.
+// armDeadline makes sure that the timeouts of c are checked at time t at the latest.
 func (c *Conn) armDeadline(t int64) {
 	if t < c.Deadline {
 		c.Deadline = t
@@ -189,7 +189,8 @@ func (c *Conn) armDeadline(t int64) {
 	}
 }
 
-// Flush runs in End and decides whether the bytes of c are sent now.
+// Flush decides whether the bytes of c are sent now, and whether c is dialed or closed. It runs at the
+// end of a wakeup.
 func (c *Conn) Flush() {
 	e := c.Server.e
 	switch c.State {
@@ -216,7 +217,7 @@ func (c *Conn) Flush() {
 	if c.Out.Size == 0 || c.Full || c.held != nil && c.held.Start == c.Taken {
 		return
 	}
-	if t := e.Tune; t.HoldDue > 0 && !c.answered && c.holding < t.HoldMax && !c.Lingering { // to a lingering connection no further requests are added
+	if t := e.Tune; t.HoldDue > 0 && !c.answered && c.holding < t.HoldMax && !c.Lingering { // requests on a lingering connection are not held, because no further requests join them
 		if d := c.Due(); d >= promptFactor*t.HoldDue || d >= t.HoldDue && !e.Prompt {
 			return
 		}
@@ -226,18 +227,18 @@ func (c *Conn) Flush() {
 	e.Effect(link.Write, &c.Link)
 }
 
-// close closes a connection without waiting clients.
+// close closes c, on which no client waits. Requests that are still in the queue fail.
 func (c *Conn) close() {
 	k := link.Close
-	if c.Length > 0 { // late replies are due, which may never arrive
+	if c.Length > 0 { // late replies are due, and may never arrive
 		k = link.Abort
 	}
 	c.disconnect(k)
 	c.failAll("server "+c.Server.Label()+": no client waits for the answer", stats.Lost)
 }
 
-// promptFactor is how many times longer the queue must be before requests are held, if
-// Servers.Prompt is set: only pipelines and multi-key reads make it that long.
+// promptFactor multiplies the number of due replies from which on requests are held for a larger
+// batch, if Servers.Prompt is set. Only pipelines and multi-key reads make a queue that long.
 const promptFactor = 4
 
 // find returns the first attempt in the queue for which the function `so` returns true, or nil.
@@ -248,12 +249,13 @@ func (c *Conn) find(so func(a *Attempt) bool) *Attempt {
 	return a
 }
 
-// hasWaiters reports whether a reply on c has a receiver, or the greeting is not answered yet.
+// hasWaiters reports whether a request in the queue of c has a receiver for its reply, or is the
+// greeting.
 func (c *Conn) hasWaiters() bool {
 	return c.find(func(a *Attempt) bool { return a.To != nil || a.Probe }) != nil
 }
 
-// Due is the number of requests that were sent and have no reply yet.
+// Due returns the number of requests on c that were sent and have no complete reply yet.
 func (c *Conn) Due() int { return c.Length - c.holding }
 
 // dial asks the driver for a socket.
@@ -263,7 +265,7 @@ func (c *Conn) dial() {
 	c.DialBy = e.Now + int64(c.Server.Connect)
 	c.armDeadline(c.DialBy)
 	c.Server.Count.Dials++
-	if c.Server.Retired && !slices.Contains(e.Closing, c) { // a task that began before a reload keeps its route, and may still use a removed server
+	if c.Server.Retired && !slices.Contains(e.Closing, c) { // a task that began before a reload may still use a server that the reload has removed
 		e.Closing = append(e.Closing, c)
 	}
 	e.Effect(link.Dial, &c.Link)
@@ -274,8 +276,8 @@ func (c *Conn) Target() (network, address string) {
 	return c.Server.Target.Network, c.Server.Target.Address
 }
 
-// Owed returns how many replies are still due on c, and the mean size in bytes of the recent
-// ones; 0 before the first reply.
+// Owed returns how many replies are still due on c, and the mean size of recent replies in bytes; 0:
+// there was no reply yet.
 func (c *Conn) Owed() (answers, size int) { return c.Due(), c.meanBytes / max(c.meanAnswers, 1) }
 
 // Came records that n bytes have arrived from the server.
@@ -311,8 +313,8 @@ func (c *Conn) Sent(n int) {
 // sent at the start, in nanoseconds.
 const lateWrite = int64(time.Millisecond)
 
-// sentLate restarts the timeout of the requests that are in the last n bytes. Until now they
-// waited in Ringside, so that time was not silence of the server.
+// sentLate restarts the timeout of the requests in the n bytes that the socket has just accepted.
+// These requests have waited in Ringside for long, and that time was not silence of the server.
 func (c *Conn) sentLate(n int) {
 	for a := c.Head; a != nil && a.Start < c.Taken+uint64(n); a = a.Next {
 		if a.Start < c.Taken {
@@ -327,8 +329,8 @@ func (c *Conn) sentLate(n int) {
 	}
 }
 
-// Up is called when the socket is connected. Requests that have waited are sent after the
-// version command: its reply shows that a server process is alive.
+// Up is called when the socket of c is connected. It puts the version command before the requests
+// that wait: the reply to it shows that a server process is alive.
 func (c *Conn) Up() {
 	e := c.Server.e
 	c.State, c.life = ConnUp, life{e.Now, c.life.n + 1}
@@ -348,8 +350,8 @@ func (c *Conn) Up() {
 	e.Mark(&c.Link)
 }
 
-// AskFirst is Servers.Ask, but puts the request before all others in the queue of c, which has
-// just connected.
+// AskFirst does what Servers.Ask does, but puts the request before all others in the queue of c. c
+// must just have been connected.
 func (c *Conn) AskFirst(to Asker, t *table.Timeouts, line []byte) {
 	e := c.Server.e
 	e.Wire.Next(line, &e.Plain)
@@ -360,8 +362,8 @@ func (c *Conn) AskFirst(to Asker, t *table.Timeouts, line []byte) {
 	c.putFirst(a, int64(t.Request), line)
 }
 
-// putFirst puts the attempt a, with the request line, before all others in the queue. Its
-// timeout is wait.
+// putFirst puts the attempt a, with its request line, before all others in the queue. a times out
+// after wait nanoseconds.
 func (c *Conn) putFirst(a *Attempt, wait int64, line []byte) {
 	e := c.Server.e
 	a.Size = len(line)
@@ -390,13 +392,12 @@ func (c *Conn) putFirst(a *Attempt, wait int64, line []byte) {
 var AskVersion = []byte("version\r\n")
 
 // idleRedial is how long Ringside waits before it dials a server that has closed an idle
-// connection, unless a request needs the server earlier. It is long enough that a restart
-// between two requests goes unnoticed, and short enough that a server that stays down is
-// detected within seconds.
+// connection, unless a request needs the server earlier. The time is long enough for a server to
+// restart, and short enough to notice within seconds that a server stays down.
 const idleRedial = 5 * time.Second
 
-// Lost handles the end of a connection, or a dial that failed. If the server closed a
-// connection on which it owed no reply, this is no failure: the server is dialed again for the
+// Lost handles the end of the socket of c, or a dial that failed. If the server has closed a
+// connection on which no reply was due, this is no failure: Ringside dials the server again for the
 // next request, or after idleRedial.
 func (c *Conn) Lost(err error) {
 	srv := c.Server
@@ -439,9 +440,8 @@ func (c *Conn) Lost(err error) {
 	c.failAll(srv.Why, stats.Unavailable)
 }
 
-// abort resets the connection and fails all its requests. The bytes of these requests that the
-// kernel still has must not reach the server later: Ringside could not tell which mutations have
-// run.
+// abort resets the connection and fails all its requests with the reason why. A reset also drops the
+// bytes of these requests that this machine's kernel still has, so they can't run later.
 func (c *Conn) abort(why string, o stats.Outcome) {
 	if c.State == ConnIdle {
 		return
@@ -451,8 +451,9 @@ func (c *Conn) abort(why string, o stats.Outcome) {
 	c.failAll(why, o)
 }
 
-// rejectGreeting ends a connection on which the server has not answered the greeting correctly,
-// and marks the server as down. An immediate retry could repeat the failure forever.
+// rejectGreeting ends a connection on which the server has not replied correctly to the greeting,
+// and marks the server as down, with the reason why. So Ringside waits before it dials the server
+// again.
 func (c *Conn) rejectGreeting(why string, o stats.Outcome) {
 	c.giveUp(c.Server.whyDown(why), o)
 	c.Server.goDown(why, false)
@@ -464,7 +465,8 @@ func (c *Conn) disconnect(k link.EffectKind) {
 	c.reset()
 }
 
-// reset drops the socket and the bytes. Requests stay in the queue.
+// reset makes c a connection without a socket, and drops the bytes to send and those received.
+// Requests stay in the queue.
 func (c *Conn) reset() {
 	e := c.Server.e
 	c.State, c.Closed, c.Full, c.answered = ConnIdle, true, false, false
@@ -475,24 +477,24 @@ func (c *Conn) reset() {
 		c.In = nil
 	}
 	for a := c.Head; a != nil; a = a.Next {
-		a.expired = a.Start >= c.Taken // no byte of the request was sent, so it can't run later: see Failure.Unsent
+		a.expired = a.Start >= c.Taken // if no byte of the request was sent, it can't run later: see Failure.Unsent
 	}
 	c.Given, c.Taken = 0, 0
 	c.Deadline = link.Never
 	if slices.Contains(c.Server.Conns, c) {
-		c.Server.Unidentified = c.Server.StartedAt != 0 // the process that answers next may be a restarted one
+		c.Server.Unidentified = c.Server.StartedAt != 0 // the process that replies on the next connection may be a new one
 	}
 	c.forgetLingering()
 }
 
-// failAll fails every request in the queue, and empties the queue.
+// failAll fails every request in the queue of c with the reason why, and empties the queue.
 func (c *Conn) failAll(why string, o stats.Outcome) {
 	c.Server.Count.LateDeletesLost += uint64(c.LateDeletes)
 	c.Server.e.LateDeletes -= c.LateDeletes
 	c.LateDeletes = 0
 	a := c.Head
 	c.Server.e.Outstanding -= c.Length
-	c.Head, c.Tail, c.held, c.Length, c.Internal, c.holding = nil, nil, nil, 0, 0, 0 // before the calls, because a receiver may send requests again
+	c.Head, c.Tail, c.held, c.Length, c.Internal, c.holding = nil, nil, nil, 0, 0, 0 // empty the queue before Failed is called, because a receiver may send requests again
 	for a != nil {
 		next := a.Next
 		c.failOne(a, why, o)
@@ -501,8 +503,8 @@ func (c *Conn) failAll(why string, o stats.Outcome) {
 	}
 }
 
-// failOne calls Failed of a's receiver, if it has one. An attempt that stays in the queue is
-// then an orphan.
+// failOne calls Failed of a's receiver, if a has one, with the reason why. a has no receiver after
+// that. It may stay in the queue, so that its late reply is discarded.
 func (c *Conn) failOne(a *Attempt, why string, o stats.Outcome) {
 	to := a.To
 	if to == nil {
@@ -519,7 +521,7 @@ func (c *Conn) failOne(a *Attempt, why string, o stats.Outcome) {
 	to.Failed(c, a, f)
 }
 
-// pop removes the head from the queue. The caller frees it.
+// pop removes the first attempt from the queue and returns it. The caller must free the attempt.
 func (c *Conn) pop() *Attempt {
 	a := c.Head
 	c.Head = a.Next

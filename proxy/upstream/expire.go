@@ -1,6 +1,6 @@
 package upstream
 
-// Timeouts of requests, dials and outages.
+// This file implements the timeouts of requests and dials, and the dials of servers that are down.
 
 import (
 	"errors"
@@ -13,7 +13,8 @@ import (
 )
 
 // Expire fails requests and dials that have timed out, and sets the timer for the next check.
-// The timer is a lower bound. So a new request costs one comparison, and a reply costs nothing.
+// The timer may fire before any request times out. So a new request costs one comparison, and a
+// reply does not have to change the timer.
 func (e *Servers) Expire() {
 	for _, srv := range e.List {
 		srv.expire()
@@ -25,8 +26,8 @@ func (e *Servers) Expire() {
 	e.expireLingering()
 }
 
-// expire handles the timeouts of all connections of the server. It also dials a server that is
-// down when RedialAt is reached.
+// expire handles the timeouts of all connections of the server. If the server is down and RedialAt is
+// reached, it also dials the server.
 func (srv *Server) expire() {
 	e := srv.e
 	for _, c := range srv.Conns {
@@ -44,7 +45,8 @@ func (srv *Server) expire() {
 	}
 }
 
-// checkTimeouts expires c if its deadline is reached, and sets the timer for the next check.
+// checkTimeouts fails the requests of c that have timed out, if c.Deadline is reached. It sets the
+// timer for the next check.
 func (c *Conn) checkTimeouts() {
 	if c.Deadline <= c.Server.e.Now {
 		c.expire()
@@ -55,8 +57,8 @@ func (c *Conn) checkTimeouts() {
 	}
 }
 
-// expire ends the dial of c or fails its requests if they have timed out, and finds the next
-// deadline. Requests that the socket has not accepted leave the queue. Mutations that it has
+// expire ends the dial of c, and fails its requests, if they have timed out. It then finds the next
+// deadline. Requests that the socket has not accepted leave the queue. Mutations that the socket has
 // accepted may run late, so deletes are sent after them.
 func (c *Conn) expire() {
 	e, srv := c.Server.e, c.Server
@@ -73,8 +75,9 @@ func (c *Conn) expire() {
 	if c.State == ConnDialing {
 		c.Deadline = c.DialBy
 	}
-	// unguarded: a mutation that may run late is not followed by a delete yet. stuck: the
-	// server has sent nothing since one of these mutations was sent.
+	// unsent: a request has timed out before the socket accepted it. unguarded: a mutation that may
+	// run late is not followed by a delete yet. stuck: the server has sent nothing since such a
+	// mutation was sent. before: the number of timeouts in a row before this call.
 	unsent, unguarded, stuck, before := false, false, false, srv.timeouts
 	if by := c.foundDead(); by != alive {
 		c.replace(by)
@@ -83,7 +86,7 @@ func (c *Conn) expire() {
 		switch {
 		case a.Ping && a.Deadline > e.Now && !c.Lingering:
 			c.Deadline = min(c.Deadline, a.Deadline)
-		case a.To == nil && !a.Probe: // an orphan
+		case a.To == nil && !a.Probe: // no client waits for the reply to a any more
 		case c.postpone(a) > e.Now:
 			c.Deadline = min(c.Deadline, a.Deadline)
 		case a.Probe:
@@ -93,7 +96,7 @@ func (c *Conn) expire() {
 			c.broken(fmt.Sprintf("did not end its reply to a request of Ringside's own within %v", a.limits.Total), nil)
 			return
 		default:
-			silent := c.lastIn <= max(a.sentAt, a.takenAt) || c.stalls(a) // false: the server is sending other replies, so it is not down
+			silent := c.lastIn <= max(a.sentAt, a.takenAt) || c.stalls(a) // if false, the server is sending other replies, so it is not down
 			if a.Start >= c.Taken {
 				unsent = true
 				a.expired = true
@@ -126,18 +129,18 @@ func (c *Conn) expire() {
 	}
 }
 
-// lookWait is the time until the next check of a connection that had unread input when its
-// requests timed out.
+// lookWait is the time until the next check of a connection with a request that would time out now,
+// but with input that the loop has not read yet.
 const lookWait = time.Millisecond
 
-// postpone returns the time when the attempt a times out. a must be checked then, and not
-// earlier. The exact time is only computed when the lower bound a.Deadline has passed, so not
-// while replies arrive in time.
+// postpone returns a time before which the attempt a does not time out, and sets a.Deadline to it. If
+// the result is in the past, a times out now. A new time is only computed when the old one has
+// passed, so not while replies arrive in time. In terms of the timeouts in a.limits, a times out
 //
-//	a's reply has begun              Request after the last byte
-//	the server replies to others     Request after the last byte, at most Deadline
-//	otherwise                        Request after it was sent, or Deadline while it can't be sent
-//	in all cases                     at most Total
+//	if its reply has begun                      Request after the last byte
+//	if the server sends replies to others       Request after the last byte, at most Deadline
+//	otherwise                                   Request after a was sent, or Deadline while a can't be sent
+//	in all cases                                after Total at the latest
 func (c *Conn) postpone(a *Attempt) int64 {
 	if a.Deadline > c.Server.e.Now || a.Probe {
 		return a.Deadline
@@ -153,13 +156,14 @@ func (c *Conn) postpone(a *Attempt) int64 {
 	return a.Deadline
 }
 
-// stalls reports whether the reply to the attempt a has begun, and nothing has arrived for the
-// Request timeout.
+// stalls reports whether a part of the reply to the attempt a has arrived, but then no bytes for the
+// time of the timeout a.limits.Request.
 func (c *Conn) stalls(a *Attempt) bool {
 	return a.Begun && c.lastIn+int64(a.limits.Request) <= c.Server.e.Now
 }
 
-// overdue returns, for the error line, what the server did not do in time for the attempt a.
+// overdue returns the text for the error line that says what the server has not done in time for the
+// attempt a.
 func (c *Conn) overdue(a *Attempt) string {
 	switch {
 	case c.stalls(a):
@@ -168,7 +172,7 @@ func (c *Conn) overdue(a *Attempt) string {
 		return fmt.Sprintf("did not end its answer within %v", a.limits.Total)
 	}
 	since := a.sentAt
-	if a.takenAt > 0 && a.limits != nil && a.Deadline < since+int64(a.limits.Deadline) { // before takenAt, the request waited in Ringside
+	if a.takenAt > 0 && a.limits != nil && a.Deadline < since+int64(a.limits.Deadline) { // the timeout counts from takenAt: before that, the request waited in Ringside
 		since = a.takenAt
 	}
 	return fmt.Sprintf("did not answer within %v", time.Duration(a.Deadline-since))
@@ -180,7 +184,7 @@ func (c *Conn) dropUnsent() {
 	e := c.Server.e
 	c.keepLines()
 	var keep link.Queue
-	pos, given := c.Taken, c.Taken // positions in the bytes of the queue, counted with and without the expired requests
+	pos, given := c.Taken, c.Taken // pos: position in the queue's bytes as they are now; given: the same position after the expired requests are removed
 	prev, list, i := (*Attempt)(nil), c.Head, 0
 	flushed := c.Length - c.holding
 	for a := list; a != nil; i++ {
@@ -206,7 +210,7 @@ func (c *Conn) dropUnsent() {
 			e.freeAttempt(a)
 		} else {
 			if end := a.Start + uint64(a.Size); end > pos {
-				n := int(end - pos) // includes the unsent rest of an earlier request that is already answered
+				n := int(end - pos) // n includes the unsent rest of an earlier request that the server has already replied to
 				pos = end
 				given += uint64(n)
 				a.Start = given - uint64(a.Size)
@@ -239,12 +243,12 @@ func (c *Conn) Unsent() int64 {
 // mayShed reports whether a is a client's request of which the socket has no byte.
 func (c *Conn) mayShed(a *Attempt) bool { return a.Start >= c.Taken && !a.Internal }
 
-// Shed fails the clients' requests that were not sent yet, because the server reads more slowly
-// than requests arrive. held is the number of bytes that this frees, for the log.
+// Shed fails the clients' requests on c that were not sent yet, because the server reads more slowly
+// than requests arrive. held is the memory in bytes that these requests use, for the log.
 func (c *Conn) Shed(held int64) {
 	srv, shed := c.Server, 0
 	why := fmt.Sprintf("%s, and server %s does not take what is sent to it", link.OutOfMemory, srv.Label())
-	last := c.Tail // the receiver of a failed request may send another one
+	last := c.Tail // remember the end of the queue, because the receiver of a failed request may add another request
 	for a := c.Head; a != nil; a = a.Next {
 		if c.mayShed(a) {
 			a.expired = true

@@ -1,7 +1,7 @@
 package upstream
 
-// Dead connections that were not closed: pings on idle connections, and the replacement of a
-// connection that is found dead.
+// This file handles dead connections: connections that are open but no longer work. It pings idle
+// connections, and replaces a connection that is found dead.
 
 import (
 	"log/slog"
@@ -21,24 +21,24 @@ import (
 //	request    nothing arrived for quietTime ► a client's request ► no reply within timeouts.request
 //	           or nothing arrived for keepalive, whatever was sent
 //
-// A new connection then replaces it at once. Such a timeout does not count towards
-// after_failures, because it is a sign of a broken network path. The greeting on the new
-// connection shows the state of the server: if it is not answered, or the dial fails, the
-// server is down.
+// A new connection then replaces the dead connection at once. The timeout does not count towards
+// after_failures, because it is a sign of a broken network path. The new connection shows the
+// state of the server: if the dial fails, or the server does not reply to the greeting, the server
+// is down.
 //
 //	c             get a ► set j 1 ► get b ► incr n 1     set and incr may still be answered: c lingers for them
 //	replacement   version ► get a ► get b ► new requests
 //
 // A plain read without a byte of its reply is sent again on the new connection, once and within
-// its deadline. If its client has other requests on c it is not, because it could overtake
-// them. All other requests stay on c: memcached may have run them.
+// its deadline. A read is not sent again if its client has other requests on c, because it could
+// overtake them. All other requests stay on c, because memcached may have run them.
 //
-// This adds no cost to a request: the time of the last bytes is recorded anyway, and the timer
-// is set when the requests on a connection are checked.
+// This adds no cost to a request: the time of the last received bytes is recorded anyway, and the
+// timer for pings is set when the timeouts of a connection are checked.
 
-// quietTime is the minimum time without input after which a single timeout of the next request
-// is a sign that the connection is dead. It is longer than the default interval between two
-// pings of a keeper.
+// quietTime is a time without any bytes from the server. If no bytes have arrived for so long, a
+// timeout of the next request is a sign that the connection is dead. quietTime is longer than the
+// default interval between two pings of a keeper.
 const quietTime = time.Second
 
 // foundBy is the sign that showed that a connection is dead.
@@ -47,13 +47,13 @@ type foundBy uint8
 const (
 	alive     foundBy = iota
 	byPing            // a ping on the idle connection was not answered
-	byRequest         // the first request after a quiet period was not answered
+	byRequest         // the first request after a period without any bytes from the server was not answered
 )
 
 func (f foundBy) String() string { return [...]string{"", "ping", "request"}[f] }
 
-// keepAlive sends a ping on c if it was idle for keepalive. Otherwise it sets the timer. It
-// must only be called when no request waits on c.
+// keepAlive sends a ping on c if c was idle for the time srv.keepalive, and otherwise sets the timer
+// for the ping. It must only be called while no request waits on c.
 func (c *Conn) keepAlive() {
 	srv := c.Server
 	if srv.keepalive == 0 || c.State != ConnUp || c.Lingering || c.held != nil || srv.Draining() {
@@ -66,7 +66,7 @@ func (c *Conn) keepAlive() {
 	c.ping()
 }
 
-// ping sends version on c, to check whether the connection still works.
+// ping sends the version command on c, to check whether the connection still works.
 func (c *Conn) ping() {
 	e := c.Server.e
 	a := e.NewAttempt(nil)
@@ -80,8 +80,8 @@ func (c *Conn) ping() {
 	c.answered = true // so that Flush sends the request at once, without waiting for a batch
 }
 
-// pingOthers sends a ping on each other connection of the server that was quiet and has no
-// request: they may be dead for the same reason as c.
+// pingOthers sends a ping on each other connection of the server that has no request and has received
+// nothing for quietTime. These connections may be dead like the connection that c has replaced.
 func (c *Conn) pingOthers() {
 	srv := c.Server
 	if srv.keepalive == 0 {
@@ -94,8 +94,8 @@ func (c *Conn) pingOthers() {
 	}
 }
 
-// foundDead returns the sign that shows that c is dead, or the constant alive. The pings of a
-// keeper are not such a sign, because the keeper counts them itself.
+// foundDead returns the sign that shows that c is dead: byPing or byRequest. Without a sign it returns
+// alive. Other requests of Ringside itself are no sign, because a keeper counts its pings itself.
 func (c *Conn) foundDead() foundBy {
 	e, a := c.Server.e, c.Head
 	if a == nil || c.State != ConnUp || c.Lingering || c.Server.Draining() {
@@ -105,7 +105,7 @@ func (c *Conn) foundDead() foundBy {
 	quiet = quiet && c.greeted && c.Server.Keeps(c) // a dedicated connection is handled by its user
 	for ; a != nil; a = a.Next {
 		switch {
-		case a.Ping: // input that arrives before its reply also shows that c works
+		case a.Ping: // other bytes that arrive before the reply to a ping also show that c works
 			if a.Deadline = max(a.Deadline, c.lastIn+int64(c.Server.Greeting)); a.Deadline <= e.Now {
 				return byPing
 			}
@@ -155,14 +155,14 @@ func (c *Conn) replace(by foundBy) {
 	fresh.pingOthers()
 }
 
-// mayEnd reports whether c, which was found dead, may end now: it lingers, and either no client
-// waits on it and no late delete is due, or too many other connections linger.
+// mayEnd reports whether c, a lingering connection that was found dead, may be closed now. It may be
+// if no client waits on c and no late delete is in its queue, or if too many connections linger.
 func (c *Conn) mayEnd() bool {
 	srv := c.Server
 	return c.Lingering && c.LateDeletes == 0 && !c.hasWaiters() || c.Lingering && srv.Lingering > LingeringPerConn*srv.Connections
 }
 
-// noteDead counts and logs that c was found dead.
+// noteDead counts and logs that c was found dead by the given sign.
 func (srv *Server) noteDead(c *Conn, by foundBy) {
 	srv.e.LogLimited(slog.LevelWarn, srv.Label(), "server connection replaced: it was idle and no longer works", "server", srv.Target.Name, "address", srv.Target.Address,
 		"found_by", by.String(), "idle", time.Duration(srv.e.Now-c.lastIn).Round(time.Millisecond).String())
@@ -174,8 +174,8 @@ func (srv *Server) noteDead(c *Conn, by foundBy) {
 }
 
 // mayAskAgain reports whether a, a client's request, may be sent again on another connection
-// now: it has no side effect, its bytes can be rebuilt from its names, and its deadline has not
-// passed.
+// now. It must be a read without side effects and without a reply so far, its bytes must be known
+// from the keys that a remembers, and its deadline must not have passed.
 func (a *Attempt) mayAskAgain(now int64) bool {
 	return a.plainRead() && !a.Begun && !a.asked && !a.Internal && !a.TakenOver && a.sentAt+int64(a.limits.Deadline) > now
 }
@@ -190,7 +190,7 @@ func (c *Conn) askAgain(old *Attempt, to Receiver) {
 	c.Server.Count.ReadsResent++
 	c.Begin(a, old.limits.Within(time.Duration(old.sentAt+int64(old.limits.Deadline)-e.Now)))
 	command := wire.Get
-	if old.Op == wire.Gets || old.Flags&wire.Binary != 0 { // the reply to a binary request includes the cas
+	if old.Op == wire.Gets || old.Flags&wire.Binary != 0 { // the reply to a request of the binary protocol includes the cas
 		command = wire.Gets
 	}
 	if !old.Many {

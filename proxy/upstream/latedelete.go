@@ -1,7 +1,7 @@
 package upstream
 
-// Mutations that timed out and may still run: the deletes that are sent after them, and the
-// connections that stay open for these deletes.
+// This file handles mutations that timed out and may still run. It sends deletes after them, and
+// keeps connections open for these deletes.
 
 import (
 	"slices"
@@ -15,9 +15,9 @@ import (
 
 // A mutation that failed with an error or a timeout may be in the server's receive buffer, and
 // run when the server continues. In between, a newer write or delete may have been
-// acknowledged. A reset does not remove the mutation from that buffer. So a delete of its key
-// is sent right after it, on the same connection, and at worst the key misses. Until then, the
-// mutation is unguarded.
+// acknowledged. A reset of the connection does not remove the mutation from that buffer. So a
+// delete of the key is sent right after the mutation, on the same connection, and at worst the key
+// misses. A mutation without this delete is called unguarded.
 //
 //	set k v1 ► timeout ► delete k, after it; new traffic uses a new connection
 //	server continues: v1 is stored, k is deleted; both replies are discarded
@@ -26,29 +26,29 @@ import (
 // it has not read yet: the set could run and the delete not. So the connection lingers, without
 // new requests, until the delete is answered.
 //
-// The delete asks for a reply, and every server understands it (md only for a key in base64). It
-// has exactly one reply, so pairing by order still works. Its reply also shows that everything
-// before it has run. For a key with replicas a placeholder is stored and the key is not deleted. A
-// reader that finds the placeholder asks the other replicas. Some mutations need neither request:
-// see LateAction.
+// The delete is a text command, which every server understands (md only for a key in base64). It
+// has exactly one reply, so replies are still paired by order. This reply also shows that everything
+// before the delete has run. For a key with replicas, a tombstone is stored in place of the delete.
+// An instance that reads the tombstone asks the other replicas. Some mutations need neither the
+// delete nor a tombstone: see LateAction.
 
 const (
 	// lingerTime is how long a lingering connection waits for the reply to its last late
 	// delete.
 	lingerTime = 60 * time.Second
 
-	// ackTime is the maximum delay before a kernel acknowledges bytes that it has received:
-	// Linux needs at most 200 ms.
+	// ackTime is an upper limit for the time in which the server's kernel acknowledges bytes that it
+	// has received: Linux needs at most 200 ms.
 	ackTime = 250 * time.Millisecond
 
-	// LingeringPerConn limits the lingering connections of one server, for each connection that
-	// it may have. Beyond the limit a connection is aborted, and its mutations may still take
-	// effect later.
+	// LingeringPerConn is the maximum number of lingering connections of one server, for each
+	// connection that it has by configuration. Beyond this number a connection is aborted, and its
+	// mutations may still take effect later.
 	LingeringPerConn = 4
 )
 
-// LateAction says what is sent after a mutation that may run late. A positive number is the
-// lifetime of a placeholder in seconds.
+// LateAction says what is sent after a mutation that may run late: Delete, Nothing, or a tombstone.
+// A positive number is the TTL of the tombstone, in seconds.
 type LateAction int32
 
 const (
@@ -56,11 +56,12 @@ const (
 	Nothing LateAction = -1
 )
 
-// Unguarded reports whether no client waits for a any more, it may run late and leave a value,
-// and nothing was sent after it yet.
+// Unguarded reports whether a late delete, or a tombstone, must be sent after a: no client waits for
+// a any more, a may run late and leave a value, and nothing was sent after it yet.
 func (a *Attempt) Unguarded() bool { return a.LeavesValue && a.To == nil && a.behind != Nothing }
 
-// deleteLate adds a delete to the end of c for each unguarded mutation.
+// deleteLate adds to the end of the queue of c, for each unguarded mutation in the queue, the delete or
+// the tombstone that must follow it.
 func (c *Conn) deleteLate() {
 	for a := c.Head; a != nil; a = a.Next { // Unguarded is false for the deletes that this loop appends
 		if a.Unguarded() {
@@ -86,9 +87,9 @@ func (c *Conn) deleteLateOne(a *Attempt) {
 	c.Server.Count.LateDeletes++
 }
 
-// mayArrive reports whether the server's kernel may have received all bytes of a mutation that is
-// unguarded, or that is unguarded once c is closed. Bytes that are still in this machine's kernel
-// never arrive after an Abort.
+// mayArrive reports whether the server's kernel may have received all bytes of a mutation on c that
+// could leave a value if it runs late. If not, an Abort of c is enough: bytes that are still in this
+// machine's kernel then never arrive.
 func (c *Conn) mayArrive() bool {
 	switch first := c.find(func(a *Attempt) bool { return a.LeavesValue && a.behind != Nothing }); {
 	case first == nil || c.Sock == nil:
@@ -100,9 +101,9 @@ func (c *Conn) mayArrive() bool {
 	}
 }
 
-// onLate is called when mutations on c have become unguarded. stuck means that the server has
-// sent nothing since they were sent. New requests then use another connection. If no mutation
-// can have arrived, c is aborted instead.
+// onLate is called when mutations on c have timed out and may run late. It sends the deletes after
+// them. stuck means that the server has sent nothing since these mutations were sent. In this case
+// new requests use another connection, and if no mutation can have arrived, c is aborted.
 func (c *Conn) onLate(stuck bool) {
 	switch {
 	case stuck && c.LateDeletes == 0 && !c.mayArrive():
@@ -115,8 +116,8 @@ func (c *Conn) onLate(stuck bool) {
 	}
 }
 
-// giveUp fails every request on c with the reason why. c then lingers if a delete must follow a
-// mutation; otherwise it is aborted.
+// giveUp fails every request on c with the reason why. If a delete must then follow a mutation, c
+// lingers for the reply to the delete; otherwise c is aborted.
 func (c *Conn) giveUp(why string, o stats.Outcome) {
 	if c.State == ConnUp {
 		for a := c.Head; a != nil; a = a.Next {
@@ -138,9 +139,9 @@ func (c *Conn) giveUp(why string, o stats.Outcome) {
 	c.abort(why, o)
 }
 
-// linger keeps c open for the requests in its queue, and replaces it with a new connection for
-// new requests. A request that has not timed out may still be answered. If too many connections
-// linger, c is aborted with the reason why.
+// linger keeps c open only for the requests in its queue, and replaces c with a new connection for
+// new requests. Requests on c that have not timed out may still get their replies. If too many
+// connections linger, c is aborted with the reason why.
 func (c *Conn) linger(why string) {
 	srv := c.Server
 	c.stepAside()
@@ -151,7 +152,8 @@ func (c *Conn) linger(why string) {
 	srv.e.Mark(&c.Link)
 }
 
-// stepAside turns c into a lingering connection. It returns the new connection that replaces c.
+// stepAside turns c into a lingering connection, which accepts no new requests. It returns the new
+// connection that replaces c.
 func (c *Conn) stepAside() (fresh *Conn) {
 	srv := c.Server
 	e := srv.e
@@ -174,10 +176,10 @@ func (c *Conn) stepAside() (fresh *Conn) {
 	return fresh
 }
 
-// routeToLingering returns the connection for the next request of a client that would use c.
-// This is a lingering connection if that still has a request of the client, which the new
-// request must not overtake. The case is rare; inlined, the check would cost every request some
-// instructions.
+// routeToLingering returns the connection for the next request of a client that would use c. If a
+// lingering connection of the same server still has a request of the client, it returns that
+// connection, because the new request must not overtake the earlier one. The function is rarely
+// called, and is not inlined, so that the code of other requests stays short.
 //
 //go:noinline
 func (c *Conn) routeToLingering(client uint64) *Conn {
@@ -193,7 +195,8 @@ func (c *Conn) routeToLingering(client uint64) *Conn {
 	return c
 }
 
-// forgetWaiter is called when no client waits any more for the attempt a, on a lingering connection.
+// forgetWaiter removes the attempt a, for which no client waits any more, from the requests that a
+// client waits for on c, a lingering connection.
 func (c *Conn) forgetWaiter(a *Attempt) {
 	if client, ok := a.client(); ok && c.lastOf[client] == a.Start {
 		delete(c.lastOf, client)
@@ -209,7 +212,7 @@ func (a *Attempt) client() (id uint64, ok bool) {
 	return id, id != 0
 }
 
-// forgetLingering removes c from the lingering connections, if it is one of them.
+// forgetLingering removes c from the list of lingering connections, if c is in it.
 func (c *Conn) forgetLingering() {
 	e := c.Server.e
 	if i := slices.Index(e.Lingering, c); i >= 0 {
@@ -238,8 +241,9 @@ func (e *Servers) expireLingering() {
 	}
 }
 
-// HasLateDelete reports whether the server may have a value of key that a late mutation left,
-// or may get one for a moment: the delete after that mutation is not answered yet.
+// HasLateDelete reports whether a late delete of key is in flight on this loop's connections to the
+// server. The server may then have a value of a mutation that ran late, or may get such a value for a
+// moment.
 func (srv *Server) HasLateDelete(key []byte) bool {
 	in := func(c *Conn) bool {
 		return c.LateDeletes > 0 && c.Server == srv &&

@@ -1,6 +1,6 @@
 package upstream
 
-// Gets that share a command line.
+// This file implements gets that share a command line.
 
 import "ringside/proxy/wire"
 
@@ -15,28 +15,28 @@ import "ringside/proxy/wire"
 //	server    get a b c ↵         gets d ↵  get e ↵  set f … ↵  get g ↵
 //
 // Each get is still a separate request in the queue, with its own client, deadline and result.
-// Only the line end moves from one to the next, so the queued bytes are always complete. The
-// server replies with the keys in their order and omits keys that it does not have. So the reply
-// to one get ends with the VALUE of its last key. A VALUE of a later key, or END, means that the
-// keys before it are misses. An error line instead of a VALUE is the reply for all keys without
-// one, because the server sends nothing more for them.
+// When a get is appended, the line end moves behind it, so the queued bytes are always complete.
+// The server replies with the keys in their order and omits keys that it does not have. So the
+// reply to one get ends with the VALUE of its last key. A VALUE of a later key, or END, means that
+// the keys before it are misses. An error line in place of a VALUE is the reply to all gets that
+// are not complete, because the server sends nothing more for them.
 //
 // Some servers return several keys in another order, such as a Ringside without multiget_order:
-// request. Such a server loses one connection because of this, and then gets no more shared
-// lines. A client may request a key twice without waiting, and the key may change between the
-// two lookups of the server. If one of the two misses, it cannot be known which; the second one
-// counts as the miss.
+// request. The connection to such a server is aborted once, and then the server gets no more
+// shared lines. A client may request a key twice without waiting, and the key may change between
+// the two lookups of the server. If only one of the two gets has a VALUE, it cannot be known which;
+// the second get counts as the miss.
 //
 // A key cannot be removed from a line that is being sent. A get that timed out therefore stays
-// in the line, as an orphan, until the whole line is dropped.
+// in the line, without a receiver for its reply, until the whole line is dropped.
 type Line struct {
-	length int32 // bytes of the line so far, including the line end; 0: the line may not be shared
-	Joined bool  // the next request continues the line
-	gets   bool  // replies include the cas; not the same as the op: a binary get includes it, too
+	length int32 // length of the command line so far in bytes, with the line end; 0: other gets must not share the line
+	Joined bool  // the next request in the queue continues the command line of this request
+	gets   bool  // the replies include the cas: the command on the line is gets
 }
 
-// longestLine is the maximum length of a shared line, in bytes. memcached parses the beginning
-// of a longer line before it is complete, and needs a larger buffer for it.
+// longestLine is the maximum length of a shared command line, in bytes. For a longer line, memcached
+// needs a larger buffer, and it starts to parse the line before all of it has arrived.
 const longestLine = 2000
 
 // Plain reports whether raw, parsed into r, is a get or gets of one key, with exactly one space
@@ -52,18 +52,19 @@ func (l *Line) Fits(gets bool, key int) bool {
 	return l.length > 0 && l.gets == gets && int(l.length)+len(" ")+key <= longestLine
 }
 
-// Begin starts a new command line.
+// Begin starts a new command line. gets means that the replies include the cas.
 func (l *Line) Begin(gets bool) { l.gets = gets }
 
-// Continue makes l continue the Line `before`, whose line end was removed. Ends then records the
-// new end.
+// Continue makes l continue the command line of `before`. The caller has removed the line end of
+// `before`, and must call Ends for the new line end.
 func (l *Line) Continue(before *Line) {
 	before.Joined = true
 	l.length, l.gets = before.length-int32(len(wire.CRLF)), before.gets
 }
 
-// Ends records that the request, of size bytes, is complete and ends the command line.
+// Ends records that the request of l, with size bytes, is complete, with the end of the command line.
 func (l *Line) Ends(size int) { l.length += int32(size) }
 
-// Shared reports whether the command line of a request of size bytes has other requests, too.
+// Shared reports whether the command line of l also has other requests than the request of l, which
+// has size bytes.
 func (l *Line) Shared(size int) bool { return l.Joined || int(l.length) > size }

@@ -1,11 +1,11 @@
 package upstream
 
-// This part of the package knows what the reply to a request must name: its keys and its opaque.
+// This file explains Names: what the reply to a request must name, which are its keys and its opaque.
 //
 // Replies are paired with requests by order. The names show when that order is wrong: the
-// server broke the protocol, or has parsed a request differently than Ringside. The owner of a
-// reply is then unknown, and package upstream aborts the connection. Otherwise one client could
-// get another client's value.
+// server broke the protocol, or has parsed a request differently than Ringside. It is then unknown
+// to which request a reply belongs, and the connection is aborted. Otherwise one client could get
+// another client's value.
 //
 //	request                    is stored as                  a reply must name
 //	get k, mg k, set …         k, followed by the opaque     the key in a VALUE, and with flag k; the opaque with O
@@ -14,7 +14,7 @@ package upstream
 //
 // The bytes of a request are gone once they are written, so its names are copied. This costs
 // each request one copy of its key into a reused buffer. For a read of many keys it is one copy
-// of the line, a tenth of the cost of copying it key by key.
+// of the line, a tenth of the cost of a copy for each key.
 //
-// A reply that names nothing (END, STORED, EN of older servers) can't be checked. The package
-// knows neither connections nor deadlines, and does not decide how a wrong name is handled.
+// A reply that names nothing (END, STORED, EN of older servers) can't be checked. Names does not
+// know connections and deadlines, and does not decide how a reply with a wrong name is handled.

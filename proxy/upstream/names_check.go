@@ -1,6 +1,6 @@
 package upstream
 
-// The keys and the opaque of one request, and the check of replies against them.
+// This file stores the keys and the opaque of a request, and checks replies against them.
 
 import (
 	"bytes"
@@ -11,32 +11,34 @@ import (
 // maxKey is the maximum length of a key in memcached, in bytes.
 const maxKey = 250
 
-// gap is the length of the space before each key of a line, in bytes.
+// gap is the length of the space before each key in a request line, in bytes.
 const gap = len(" ")
 
-// Names is what the reply to a request must name. The zero value is one empty key.
+// Names is what the reply to a request must name: its keys and its opaque. The zero value has one
+// empty key and no opaque.
 type Names struct {
 	Line
-	keys    []byte // with one key: the key as the server knows it, then the opaque; with many keys: the lengths of the keys, then the request line
-	At      int32  // position in keys of the first key that had no VALUE yet
-	Nth     int32  // number of keys before that key; a VALUE directly before END is not counted
-	lengths int32  // with many keys: the number of keys
+	keys    []byte // of a request with one key: the key in the form for the server, then the opaque; with many keys: the length of each key, then the request line
+	At      int32  // position in the field keys of the next key that may have a VALUE in the reply
+	Nth     int32  // index of the next key that may have a VALUE in the reply
+	lengths int32  // number of keys of a request with many keys
 	Many    bool
-	missed  bool  // a key had no VALUE, and a later one had one
-	opaque  uint8 // length of the opaque at the end of keys; 0: there is none
+	missed  bool  // a key has no VALUE in the reply, although a later key has one
+	opaque  uint8 // length of the opaque at the end of the field keys; 0: there is none
 
-	Strip string        // prefix that the route removed from the key
-	Echo  *wire.KeyEcho // key that the client requested in the reply and the server did not return; nil: none
+	Strip string        // prefix that the route removes from the client's key for the server
+	Echo  *wire.KeyEcho // the key to add to the reply, because the client has requested it and the server does not return it; nil: none
 }
 
-// Room returns the buffer of n. A caller may append to it and store the result with Reuse.
+// Room returns the buffer for the keys of n. The caller may append to the buffer, and must then store
+// the result with Reuse.
 func (n *Names) Room() []byte { return n.keys }
 
-// Reuse makes room the buffer of n. The names of n are appended to it.
+// Reuse makes room the buffer for the keys of n. Keys that n stores later are appended to room.
 func (n *Names) Reuse(room []byte) { n.keys = room }
 
-// Remember stores the names of r, which was parsed from raw. key is decoded, in the form that
-// the server knows.
+// Remember stores in n the names of the request r, which was parsed from raw: its key and its opaque.
+// key is the key in the form for the server, without base64.
 func (n *Names) Remember(r *wire.Request, raw, key []byte) {
 	if len(key) <= cap(n.keys) { // nearly always
 		n.keys = n.keys[:len(key)]
@@ -62,20 +64,22 @@ func (n *Names) SetOpaque(opaque []byte) {
 // HasOpaque reports whether the reply must have an opaque.
 func (n *Names) HasOpaque() bool { return n.opaque > 0 }
 
-// DropOpaque removes the opaque, because the request no longer has it.
+// DropOpaque removes the opaque from n, because the request no longer has an opaque.
 func (n *Names) DropOpaque() { n.keys, n.opaque = n.keys[:len(n.keys)-int(n.opaque)], 0 }
 
-// Named returns the key, unless there are many, and the opaque.
+// Named returns the key and the opaque of a request with one key. The opaque may be empty.
 func (n *Names) Named() (key, opaque []byte) {
 	end := len(n.keys) - int(n.opaque)
 	return n.keys[:end], n.keys[end:]
 }
 
-// AddLength stores the length of one of many keys. SetLine then adds the line.
+// AddLength stores the length of the next key of a request with many keys. After the last key,
+// SetLine must be called.
 func (n *Names) AddLength(size int) { n.keys = append(n.keys, byte(size)) }
 
-// SetLine stores the keys of a multi-key read, after AddLength has stored their lengths. room is
-// the buffer with the line after the lengths. The first n.At bytes of the line are the command.
+// SetLine stores the keys of a multi-key read, after AddLength has stored their lengths. room is the
+// buffer of n, with the request line after the lengths. The first n.At bytes of the line are the
+// command.
 func (n *Names) SetLine(room []byte) {
 	count := len(n.keys)
 	n.lengths = int32(count)
@@ -83,8 +87,8 @@ func (n *Names) SetLine(room []byte) {
 	n.keys, n.Many = room, true
 }
 
-// NextKey returns the first key that may still have a VALUE. It is empty if there can't be
-// another VALUE.
+// NextKey returns the next key that may have a VALUE in the reply. It returns an empty key if no
+// VALUE can follow.
 func (n *Names) NextKey() []byte {
 	switch at := int(n.At); {
 	case n.Many && at < len(n.keys):
@@ -95,10 +99,11 @@ func (n *Names) NextKey() []byte {
 	return nil
 }
 
-// LastKey reports whether NextKey is the last key that can have a VALUE.
+// LastKey reports whether the result of NextKey is the last key that can have a VALUE in the reply.
 func (n *Names) LastKey() bool { return !n.Many || n.Nth+1 == n.lengths }
 
-// Awaits reports whether a VALUE of key can still arrive, and whether it would be the last one.
+// Awaits reports whether a VALUE of key can still arrive in the reply (ok), and whether no other VALUE
+// can follow it (last).
 func (n *Names) Awaits(key []byte) (last, ok bool) {
 	left := *n // a copy: n changes only when the VALUE is complete
 	for next := left.NextKey(); len(next) > 0; next = left.NextKey() {
@@ -110,10 +115,12 @@ func (n *Names) Awaits(key []byte) (last, ok bool) {
 	return false, false
 }
 
-// found marks a key that had its VALUE. It replaces the space before the key in the line.
+// found replaces the space before a key in the stored request line, if the reply had a VALUE of the
+// key.
 const found = '+'
 
-// Found records that NextKey, of that length, had its VALUE.
+// Found records that the reply has a VALUE of the key that NextKey returns. size is the length of
+// that key.
 func (n *Names) Found(size int) {
 	if n.Many {
 		n.keys[n.At-1] = found
@@ -121,8 +128,8 @@ func (n *Names) Found(size int) {
 	n.pass(size)
 }
 
-// Missing calls f for each of many keys that had no VALUE, after the reply is complete.
-// lastFound means that the last VALUE was that of NextKey.
+// Missing calls f for each key without a VALUE in the reply to a request with many keys. The reply
+// must be complete. lastFound means that the last VALUE was of the key that NextKey returns.
 func (n *Names) Missing(lastFound bool, f func(key []byte)) {
 	if lastFound {
 		n.Found(len(n.NextKey()))
@@ -139,7 +146,7 @@ func (n *Names) Missing(lastFound bool, f func(key []byte)) {
 	}
 }
 
-// first returns the position of the first of many keys.
+// first returns the position in n.keys of the first key of a request with many keys.
 func (n *Names) first() int {
 	at := len(n.keys) + gap
 	for _, size := range n.keys[:n.lengths] {
@@ -148,19 +155,20 @@ func (n *Names) first() int {
 	return at
 }
 
-// KeyDone records that NextKey, of that length, is a miss.
+// KeyDone records that the key that NextKey returns is a miss. size is the length of that key.
 func (n *Names) KeyDone(size int) {
 	n.missed = true
 	n.pass(size)
 }
 
-// pass moves on from NextKey, which has that length, to the next key.
+// pass makes NextKey return the key after the key that it returns now. size is the length of the
+// current key.
 func (n *Names) pass(size int) {
 	n.At += int32(size + gap)
 	n.Nth++
 }
 
-// FirstKey returns the first key, as the server knows it, and the number of keys.
+// FirstKey returns the first key of the request, in the form for the server, and the number of keys.
 func (n *Names) FirstKey() (key []byte, keys int) {
 	if !n.Many {
 		key, _ = n.Named()
@@ -170,8 +178,8 @@ func (n *Names) FirstKey() (key []byte, keys int) {
 	return n.keys[at : at+int(n.keys[0])], int(n.lengths)
 }
 
-// AppendKeys appends the keys that had no VALUE yet to dst, each with a space and strip before
-// it.
+// AppendKeys appends to dst the keys that have had no VALUE in the reply so far. Before each key, it
+// appends a space and the prefix strip.
 func (n *Names) AppendKeys(dst []byte, strip string) []byte {
 	if !n.Many {
 		key, _ := n.Named()
@@ -185,9 +193,9 @@ func (n *Names) AppendKeys(dst []byte, strip string) []byte {
 	return dst
 }
 
-// FitsText reports whether a VALUE of key can be the next one. memcached returns the keys of a
-// read in request order, each as often as it was requested, and skips those that it does not
-// have.
+// FitsText reports whether the next VALUE in the reply to a text request may be of key. It records
+// that key has a VALUE. memcached returns the keys of a read in request order, each as often as it was
+// requested, and skips the keys that it does not have.
 func (n *Names) FitsText(key []byte) bool {
 	for {
 		next := n.NextKey()
@@ -202,10 +210,10 @@ func (n *Names) FitsText(key []byte) bool {
 	}
 }
 
-// FitsMeta reports whether the meta reply r, which has the bytes b, can be the reply to this
-// request. The server returns the flags k and O only if the request has them. keyed means that
-// the request has k. echoesMisses means that this server also returns k and O with EN. A server
-// may return a key in base64 or plain, depending on how its item was created.
+// FitsMeta reports whether the meta reply r, which has the bytes b, can be the reply to the
+// request of n. A server returns the flags k and O only if the request has them. keyed means that
+// the request has the flag k. echoesMisses means that this server also returns k and O with EN. A
+// server may return a key in base64 or plain, depending on how its item was created.
 func (n *Names) FitsMeta(b []byte, r *wire.Reply, keyed, echoesMisses bool) bool {
 	asked, opaque := n.Named()
 	bare := r.Kind == wire.Miss && !echoesMisses
@@ -229,7 +237,7 @@ func (n *Names) FitsMeta(b []byte, r *wire.Reply, keyed, echoesMisses bool) bool
 	return bytes.Equal(key, asked)
 }
 
-// encodes reports whether b64 is key in base64.
+// encodes reports whether b64 is the base64 form of key.
 func encodes(b64, key []byte) bool {
 	var room [maxKey]byte
 	decoded, ok := wire.DecodeKey(room[:0], b64)

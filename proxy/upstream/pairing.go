@@ -1,7 +1,8 @@
 package upstream
 
-// Checks whether a reply names what was requested, the opaques that Ringside adds to its own
-// requests, and gets that share a command line. It applies the names of requests (names.go) to a connection.
+// This file applies the names of requests (names.go) to a connection. It checks whether a reply names
+// what was requested, adds opaques to Ringside's own requests, and divides the replies to gets that
+// share a command line.
 
 import (
 	"bytes"
@@ -11,9 +12,9 @@ import (
 	"ringside/proxy/wire"
 )
 
-// BeginLine starts the command line of the attempt a, which reads several keys. It writes the
-// command, or appends to the command line of the attempt `before`, which was the last request in the
-// queue. The parameter key is the length of a's first key.
+// BeginLine starts the command line of the attempt a, which reads several keys. If possible, a
+// continues the command line of the attempt `before`, the request before a in the queue. Otherwise
+// BeginLine appends the command to c.Out. The parameter key is the length of a's first key.
 func (c *Conn) BeginLine(a, before *Attempt, command []byte, key int) {
 	gets := len(command) > len("get")
 	if a.Op > wire.Gets || !c.joinLine(a, before, gets, key) {
@@ -24,8 +25,8 @@ func (c *Conn) BeginLine(a, before *Attempt, command []byte, key int) {
 	}
 }
 
-// EndLine ends the command line of the attempt a, which is last in the queue and has all its keys,
-// and keeps its names.
+// EndLine ends the command line of the attempt a, which is last in the queue and has all its keys. It
+// also stores the keys in a, for the check of the reply.
 func (c *Conn) EndLine(a *Attempt) {
 	b := &c.Server.e.Buffers
 	a.SetLine(c.Out.Last(a.Room(), a.Size))
@@ -39,8 +40,9 @@ func (c *Conn) EndLine(a *Attempt) {
 	}
 }
 
-// joinLine makes a, which has no bytes yet, continue the command line of `before`, if a key
-// of that length can be added there: see Line. It reports whether it did.
+// joinLine makes a, which has no bytes yet, continue the command line of `before`, if that line can
+// be shared (see Line) and has room for a key with the length `key`. It reports whether a continues
+// the line.
 func (c *Conn) joinLine(a, before *Attempt, gets bool, key int) bool {
 	const end = len("\r\n")
 	if !c.Server.joinGets || before == nil || before.Start < c.Taken || !before.Fits(gets, key) || !c.Out.Unappend(end) {
@@ -53,8 +55,9 @@ func (c *Conn) joinLine(a, before *Attempt, gets bool, key int) bool {
 	return true
 }
 
-// withOpaque returns the request line, which was parsed into e.Plain, with an opaque of
-// Ringside's, if the request may have one. withoutOpaque removes the opaque from the reply.
+// withOpaque returns the request line, which was parsed into e.Plain, with an opaque that Ringside
+// adds. If the request can't have an opaque or already has one, line is returned unchanged. The
+// function withoutOpaque removes the opaque from the reply.
 func (e *Servers) withOpaque(a *Attempt, line []byte) []byte {
 	r := &e.Plain
 	if r.Dialect != wire.Meta || r.Op == wire.Noop || r.Op == wire.Debug || a.HasOpaque() || r.Line.Len() > maxSealed {
@@ -67,8 +70,8 @@ func (e *Servers) withOpaque(a *Attempt, line []byte) []byte {
 	return slices.Concat(line[:r.Line.End], []byte(" "), opaque, line[r.Line.End:])
 }
 
-// maxSealed is the maximum length of a line that gets an opaque: memcached rejects lines of
-// more than 2,048 bytes.
+// maxSealed is the maximum length of a request line to which Ringside adds an opaque. memcached rejects
+// lines of more than 2,048 bytes.
 const maxSealed = 1024
 
 // withoutOpaque returns the reply b without the opaque that Ringside added.
@@ -76,8 +79,8 @@ func withoutOpaque(b []byte, r *wire.Reply) []byte {
 	return slices.Concat(bytes.TrimRight(b[:r.Opaque.Start-1], " "), b[r.Opaque.End:])
 }
 
-// names reports whether the reply b can be the reply to a, by the key and opaque in it. b is a
-// VALUE or a meta reply that was parsed into e.rep.
+// names reports whether the reply b can be the reply to a: whether b names a key and an opaque of a. b
+// is a VALUE or a meta reply that was parsed into e.rep.
 func (c *Conn) names(a *Attempt, b []byte) bool {
 	r := &c.Server.e.rep
 	switch {
@@ -87,16 +90,16 @@ func (c *Conn) names(a *Attempt, b []byte) bool {
 	case r.Kind.Failed():
 		return true
 	case a.Dialect == wire.Meta:
-		keyed := a.Flags&wire.ReturnKey != 0 && a.Echo == nil // with an Echo the request did not have the flag k, so the reply names no key
+		keyed := a.Flags&wire.ReturnKey != 0 && a.Echo == nil // if a.Echo is set, the request was sent without the flag k, so the reply names no key
 		return a.FitsMeta(b, r, keyed, c.Features&wire.BareGets != 0)
 	}
 	return a.FitsText(r.Key.Of(b))
 }
 
 // GiveGet appends the get or gets a, which was parsed from raw into r, to c.Out. If possible, a
-// continues the command line of `before`, the last request in the queue. strip is the prefix of
-// the key that the server does not get. GiveGet does nothing and returns false if a can't share
-// a command line: see Line.
+// continues the command line of `before`, the request before a in the queue. strip is the prefix
+// that is removed from the key for the server. If a can't share a command line (see Line), GiveGet
+// does nothing and returns false.
 func (c *Conn) GiveGet(a, before *Attempt, r *wire.Request, raw []byte, strip string) bool {
 	if !c.Server.joinGets || !Plain(r, raw) {
 		return false
@@ -121,12 +124,12 @@ func (c *Conn) GiveGet(a, before *Attempt, r *wire.Request, raw []byte, strip st
 	return true
 }
 
-// divide handles r, the next reply to a shared line, at the start of buf. It is called if r is
-// not known to be a VALUE of the next key of a, the first request of the queue. If r belongs to a,
-// divide returns false, and sets r.Last if no key of a follows. If r belongs to a later request
-// of the line, it sets passing to the number of requests before that: their other keys are
-// misses. END completes the whole line. An error is the reply to a and to all requests after it
-// on the line, so it stays in the input until the last of them has received it.
+// divide handles r, the next reply on a command line that several gets share. r is at the start of
+// buf. a is the first get in the queue, and r is not known to be a VALUE of a's next key. If r is a
+// reply to a, divide returns false, and sets r.Last if no key of a follows. If r is a reply to a
+// later get on the line, divide sets c.passing to the number of gets before that get: their other
+// keys are misses. END completes all gets on the line. An error is the reply to a and to all gets
+// after a on the line, so it stays in the input until the last of them has received it.
 func (c *Conn) divide(a *Attempt, r *wire.Reply, buf []byte) bool {
 	switch {
 	case r.Kind == wire.End:
@@ -146,7 +149,7 @@ func (c *Conn) divide(a *Attempt, r *wire.Reply, buf []byte) bool {
 				break
 			}
 			if misses++; !b.Joined {
-				return false // the value belongs to no request: the caller ends the connection
+				return false // r is a VALUE of a key that no get on the line has requested: the caller aborts the connection
 			}
 		}
 		if c.passing = misses; misses > 0 {
@@ -156,8 +159,8 @@ func (c *Conn) divide(a *Attempt, r *wire.Reply, buf []byte) bool {
 	return false
 }
 
-// pass completes the reply to a, the first request in the queue, with END: its other keys are
-// misses.
+// pass completes the reply to a, the first request in the queue, as if END had arrived: the keys of a
+// that had no VALUE are misses.
 func (c *Conn) pass(a *Attempt) {
 	r := &c.Server.e.rep
 	c.passing--
@@ -166,8 +169,9 @@ func (c *Conn) pass(a *Attempt) {
 	c.reply(a, r, wire.EndLine)
 }
 
-// keepLines marks all requests of a shared line as expired if the whole line can be dropped, and
-// none of them otherwise: a single key can't be removed from a line.
+// keepLines sets or clears the field expired for all requests on each shared command line. It sets the
+// field if the whole line can be dropped, and otherwise clears it, because a single key can't be
+// removed from a line.
 func (c *Conn) keepLines() {
 	for first := c.Head; first != nil; first = first.Next {
 		if !first.Joined {

@@ -1,7 +1,7 @@
 package upstream
 
-// This file determines which commands a server understands. Each connection starts with a version
-// command, because a restarted server may have another memcached version.
+// This file determines which commands a server understands. The first command on each connection is
+// version, because a restarted server may have another memcached version.
 //
 // A request that not every release understands is not sent before the version is known.
 // Requests after it on the connection wait too, because clients rely on the order. Their bytes
@@ -10,14 +10,13 @@ package upstream
 //	… ► get k ► ms k 5 ► get j ► …
 //	            held: nothing is sent from here on
 //
-// When the release is known, End checks the held requests. A request that the server does not
+// When the release is known, the held requests are checked. A request that the server does not
 // understand is sent as text if text means the same (package wire: AppendAsText). Otherwise the
 // reply is a CLIENT_ERROR that names the server and its version. So a server without ms never
 // parses a data block as commands, even if it was replaced at a reconnect.
 //
-// A server may answer the version command late and with an error, on a connection that lingers.
-// It then counts as the oldest release, because held requests would otherwise never be
-// answered.
+// On a connection that lingers, the reply to the version command may be late and an error. The server
+// then counts as the oldest release, because held requests would otherwise never be answered.
 
 import (
 	"bytes"
@@ -31,8 +30,8 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Require records what the server must understand for the attempt a, which is last in the
-// queue. If it is not known whether the server does, a is held.
+// Require records what the server must understand to run the request a, which is last in the
+// queue. If it is not known that the server understands this, a is not sent yet (held).
 func (c *Conn) Require(a *Attempt, needs wire.Features) {
 	if needs&^c.Features != 0 {
 		c.hold(a, needs)
@@ -50,10 +49,10 @@ func (c *Conn) hold(a *Attempt, needs wire.Features) {
 	}
 }
 
-// unheld appends the bytes before the first held request to iov.
+// unheld appends to iov the bytes to send before the first held request.
 func (c *Conn) unheld(iov [][]byte) [][]byte {
 	left := int(c.held.Start - c.Taken)
-	if left == 0 { // an empty piece would make a driver that calls until it gets none loop forever
+	if left == 0 { // do not append an empty piece: a driver calls this until there are no pieces, and would never end
 		return iov
 	}
 	first := len(iov)
@@ -85,7 +84,8 @@ func (c *Conn) learnRelease(line []byte) {
 	c.speaks(srv.Release.Features())
 }
 
-// speaks records what the server understands. End then sends the held requests.
+// speaks records that the server understands the features f. At the end of the wakeup, the held
+// requests are sent.
 func (c *Conn) speaks(f wire.Features) {
 	c.Features = f
 	if c.held != nil {
@@ -93,18 +93,19 @@ func (c *Conn) speaks(f wire.Features) {
 	}
 }
 
-// maxVersion is the maximum number of bytes that are kept of a version.
+// maxVersion is the maximum length of the stored memcached version of a server, in bytes.
 const maxVersion = 64
 
-// FeaturesFor returns what the server understands, as known on the connection that the client uses;
-// 0: the server's version is not known there yet.
+// FeaturesFor returns what the server understands, as known on the connection for the client with that
+// number; 0: the server's version is not known on that connection yet.
 func (srv *Server) FeaturesFor(client uint64) wire.Features {
 	return srv.connOf(client).Features
 }
 
-// TranslateHeld handles the held requests of all connections on which the release is known now.
+// TranslateHeld handles the held requests of all connections on which the server's release is known
+// now.
 func (e *Servers) TranslateHeld() {
-	for i := 0; i < len(e.ToTranslate); i++ { // may grow: a receiver may send requests again
+	for i := 0; i < len(e.ToTranslate); i++ { // the list may grow in the loop: a receiver may send requests again
 		c := e.ToTranslate[i]
 		if c.held != nil && c.Features != 0 {
 			c.translateHeld()
@@ -114,8 +115,9 @@ func (e *Servers) TranslateHeld() {
 	e.ToTranslate = e.ToTranslate[:0]
 }
 
-// translateHeld releases the requests that c holds. If the server does not understand some of
-// them, it rebuilds that part of the queue in the form that the server understands.
+// translateHeld makes the held requests of c ready to be sent. If the server does not understand some
+// of them, translateHeld rebuilds the queue from the first held request on, in the form that the
+// server understands.
 func (c *Conn) translateHeld() {
 	e, first := c.Server.e, c.held
 	fits := true
@@ -142,7 +144,7 @@ func (c *Conn) translateHeld() {
 		c.holding = max(c.holding-1, 0)
 		e.Outstanding--
 	}
-	var refused []*Attempt // attempts that fail at the end of the function, because their receivers may send requests again
+	var refused []*Attempt // attempts that the server can't understand; they fail at the end of the function, because their receivers may send requests again
 	for a := first; a != nil; {
 		next, sentAt := a.Next, a.sentAt
 		a.Next = nil
@@ -174,7 +176,7 @@ func (c *Conn) translate(a *Attempt, line *link.Queue) bool {
 		return false
 	}
 	var text []byte
-	if w, ok := a.To.(*Collector); ok && w.pings() { // a keeper does not need the text, only any reply
+	if w, ok := a.To.(*Collector); ok && w.pings() { // a keeper needs only any reply, so version is sent in place of its request
 		text = AskVersion
 		a.Op, a.Dialect = wire.Version, wire.Text
 	} else {
@@ -192,7 +194,7 @@ func (c *Conn) translate(a *Attempt, line *link.Queue) bool {
 		m.op = e.Plain.Op
 		a.Op, a.Dialect = m.op, wire.Text
 		a.AsText = m
-		a.DropOpaque() // text replies do not contain it
+		a.DropOpaque() // a text reply does not contain an opaque
 	}
 	a.needs = 0
 	line.Drop(&e.Buffers)
@@ -202,9 +204,9 @@ func (c *Conn) translate(a *Attempt, line *link.Queue) bool {
 
 // textForm is a meta request that was sent as text.
 type textForm struct {
-	line   []byte       // the meta request
-	req    wire.Request // line, parsed
-	op     wire.Op      // of the text request
+	line   []byte       // bytes of the meta request
+	req    wire.Request // the parsed meta request
+	op     wire.Op      // command of the text request
 	answer []byte       // the server's reply to the text request so far
 }
 
@@ -227,9 +229,9 @@ func (c *Conn) refuse(a *Attempt) {
 	}
 }
 
-// toMeta appends b to the reply to the text request of the attempt a. When that reply is
-// complete, it returns the equivalent meta reply, parsed into e.rep. Before that it returns
-// nil.
+// toMeta handles b, the next bytes of the reply to a, which was sent as a text request in place of a
+// meta request. When the text reply is complete, toMeta returns the equivalent meta reply, and sets
+// e.rep to its parsed form. Before that it returns nil.
 func (c *Conn) toMeta(a *Attempt, b []byte) []byte {
 	e, m := c.Server.e, a.AsText
 	m.answer = append(m.answer, b...)

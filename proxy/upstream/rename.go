@@ -1,6 +1,6 @@
 package upstream
 
-// The key in the form that the client knows.
+// This file changes the key in a reply to the form that the client knows.
 
 import (
 	"bytes"
@@ -9,11 +9,12 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Renames reports whether a reply must be changed before it is sent to the client: the client
-// knows the key by another name, or has requested a key that the server did not return.
+// Renames reports whether the key in a reply must be changed before the reply is sent to the client:
+// the route has removed a prefix from the client's key, or the server does not return the key that
+// the client has requested.
 func (n *Names) Renames() bool { return n.Strip != "" || n.Echo != nil }
 
-// Rename appends the reply b to dst, with the key in the form that the client knows.
+// Rename appends to dst the reply b, parsed into r, with the key in the form that the client knows.
 func (n *Names) Rename(dst, b []byte, r *wire.Reply) []byte {
 	if n.Echo != nil {
 		if here, ok := n.Echo.At(b, r); ok {

@@ -1,6 +1,6 @@
 package upstream
 
-// Replies of servers, paired with requests by order.
+// This file pairs the replies of servers with requests, by their order.
 
 import (
 	"fmt"
@@ -12,7 +12,8 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Parse pairs the replies in the input with the requests at the head of the queue, one by one.
+// Parse pairs the replies in the input of c with the requests in the queue, one by one and in order. It
+// stops when the rest of the input is not a complete reply.
 func (c *Conn) Parse() {
 	e, first := c.Server.e, c.Head
 	for c.State == ConnUp {
@@ -53,7 +54,7 @@ func (c *Conn) Parse() {
 		case err != nil || a.Start+uint64(a.Size) > c.Taken && r.Kind < wire.Error:
 			c.desync("sent what is no answer to "+a.Op.String(), buf)
 			return
-		case !r.Awaited && (r.Kind == wire.Value || a.Dialect == wire.Meta) && !c.names(a, buf): // other text replies contain no key
+		case !r.Awaited && (r.Kind == wire.Value || a.Dialect == wire.Meta) && !c.names(a, buf): // only a VALUE and meta replies contain a key
 			c.desync(otherName, buf)
 			return
 		case a.Probe && r.Kind.Failed():
@@ -77,10 +78,10 @@ func (c *Conn) Parse() {
 				}
 			}
 			taken := c.reply(a, r, buf[:n])
-			e.Input.Start += n - taken // Input may have been replaced during the call
+			e.Input.Start += n - taken // the receiver may have moved bytes out of the input: e.Input is another chunk then, without the taken bytes
 		}
 	}
-	if c.Head != first { // the head was answered
+	if c.Head != first { // a reply is complete, so another request is the first in the queue now
 		c.headAt = e.Now
 	}
 	if a := c.Head; a != nil && a.Begun {
@@ -91,7 +92,8 @@ func (c *Conn) Parse() {
 	}
 }
 
-// short waits for the rest of the current reply to the attempt a.
+// short is called when the input has only a part of the current reply to the attempt a. Parse continues
+// when c.Need bytes have arrived.
 func (c *Conn) short(a *Attempt) {
 	c.Need = c.Server.e.rep.Size
 	c.flows(a)
@@ -102,16 +104,17 @@ const longAnswer = "sent more than 1 MiB in reply to a request of Ringside's own
 
 const otherName = "named another key or opaque than it was asked for"
 
-// endFollows reports whether END follows r directly and r is a VALUE. This is nearly always so
-// for the last VALUE. Parsing END as a separate reply would cost as much as the VALUE.
+// endFollows reports whether r is a VALUE, and rest, the input after r, begins with END. For the last
+// VALUE of a reply this is nearly always true. To parse END as a separate reply would cost as much as
+// to parse the VALUE.
 func endFollows(r *wire.Reply, rest []byte) bool {
 	return len(rest) >= len(wire.EndLine) && string(rest[:len(wire.EndLine)]) == wire.AnswerEnd && r.Kind == wire.Value && !r.Last
 }
 
-// desync aborts a connection on which replies can no longer be matched to requests. Otherwise
-// one client could get another client's value. The server is marked as down if this happens on
-// a new connection, or after_failures times within violationTime. Ringside then redials it at
-// growing intervals, as after a refused connection.
+// desync aborts a connection on which replies can no longer be paired with requests: one client could
+// get another client's value. what says what the server has sent. The server is marked as down if
+// this happens before its first reply on a connection, or after_failures times within a short time
+// (violationTime). Ringside then dials the server again at growing intervals.
 func (c *Conn) desync(what string, buf []byte) {
 	c.Server.e.Input.Start = c.Server.e.Input.End
 	c.broken(what, buf)
@@ -137,8 +140,8 @@ func (c *Conn) broken(what string, buf []byte) {
 	c.abort("server "+srv.Label()+": "+what, stats.Lost)
 }
 
-// violationTime is the minimum time without a protocol violation after which earlier violations
-// are forgotten.
+// violationTime is the minimum time without protocol violations of a server after which its earlier
+// violations no longer count.
 const violationTime = 10 * time.Second
 
 // violated counts a protocol violation of the server.
@@ -150,8 +153,9 @@ func (srv *Server) violated() {
 	srv.violatedBy = srv.e.Now + int64(max(violationTime, 2*srv.backoff.Max))
 }
 
-// backOff doubles the wait before the next dial for each violation after the one that first
-// marked the server as down. A successful greeting does not reset it.
+// backOff sets the wait before the next dial after a protocol violation. The wait doubles with each
+// recent violation after the one that first marked the server as down. A reply to the greeting in
+// between does not reset the wait.
 func (srv *Server) backOff() {
 	for n := srv.violations - srv.downAfter; n > 0 && srv.wait < int64(srv.backoff.Max); n-- {
 		srv.wait = min(2*srv.wait, int64(srv.backoff.Max))
@@ -160,7 +164,7 @@ func (srv *Server) backOff() {
 	srv.e.At(link.RequestTimer, srv.RedialAt)
 }
 
-// noteAnswer records that the server has answered, so it is not down.
+// noteAnswer records that the server has replied on c, so the server is not down.
 func (c *Conn) noteAnswer() {
 	c.answered, c.greeted = true, true
 	if c.Server.Down || c.Server.timeouts > 0 {
@@ -185,7 +189,7 @@ func (c *Conn) reply(a *Attempt, r *wire.Reply, b []byte) (taken int) {
 		taken = a.To.Reply(c, a, r, b)
 	case r.Kind == wire.VersionIs:
 		c.learnRelease(r.Line.Of(b))
-	case a.Op == wire.Version && c.Features == 0: // the server rejected the version command, which is not repeated on this connection
+	case a.Op == wire.Version && c.Features == 0: // the server has rejected the version command, so it counts as the oldest release on this connection
 		c.speaks(wire.Oldest.Features())
 	}
 	if r.Kind != wire.Value || a.Values && (last || !a.Many) {
@@ -197,7 +201,7 @@ func (c *Conn) reply(a *Attempt, r *wire.Reply, b []byte) (taken int) {
 	return taken
 }
 
-// flows records that a part of the reply to the attempt a has arrived, but not its end.
+// flows records that a part of the reply to the attempt a has arrived, but not the end of the reply.
 func (c *Conn) flows(a *Attempt) {
 	if !a.Begun {
 		a.Begun, a.begunAt = true, c.Server.e.Now
@@ -225,10 +229,11 @@ func (c *Conn) finished(a *Attempt) {
 // that recent replies count more.
 const meanOf = 512
 
-// startStream starts to pass a partly received value to the receiver of a in pieces, if the
-// receiver wants that. buf is its head and what has arrived. A value without a receiver is
-// discarded as it arrives. So is a value that its receiver needs whole, if it is larger than
-// limits.value and than an eighth of limits.memory: it would leave too little for other requests.
+// startStream starts to pass a value, of which only a part has arrived, to the receiver of a in
+// pieces. It returns false if the receiver does not accept that. buf is the head of the value and
+// the part that has arrived. If a has no receiver, the pieces are discarded as they arrive.
+// So are those of a value that its receiver needs whole, if it is larger than limits.value and than
+// an eighth of limits.memory, because it would leave too little memory for other requests.
 func (c *Conn) startStream(a *Attempt, buf []byte) bool {
 	e, r := c.Server.e, &c.Server.e.rep
 	to, ok := a.To.(Streamer)
@@ -243,7 +248,7 @@ func (c *Conn) startStream(a *Attempt, buf []byte) bool {
 		c.desync(otherName, buf)
 		return true
 	}
-	r.Awaited = false // Names has already moved past the key of this value
+	r.Awaited = false // c.names has already recorded that the key of this value has its VALUE
 	left, last, taken := r.Size-len(buf), r.Last, 0
 	if ok {
 		taken = to.Begin(c, a, r, buf)
@@ -251,12 +256,13 @@ func (c *Conn) startStream(a *Attempt, buf []byte) bool {
 	}
 	c.noteAnswer()
 	c.flows(a)
-	c.StreamLeft, c.streamLast = left, last && !a.Many // for a multi-key read, what follows shows which keys have missed
+	c.StreamLeft, c.streamLast = left, last && !a.Many // the reply to a multi-key read does not end here: the rest shows which keys are misses
 	e.Input.Start += len(buf) - taken
 	return true
 }
 
-// stream passes on the next part of the value at the head of the queue.
+// stream passes the next part of a value to the receiver of the first request in the queue. buf is the
+// input.
 func (c *Conn) stream(buf []byte) {
 	e, a := c.Server.e, c.Head
 	n := min(c.StreamLeft, len(buf))

@@ -1,6 +1,6 @@
 package upstream
 
-// One memcached server as one loop sees it: its settings, and whether it is down.
+// This file defines a memcached server as one loop sees it: its settings, and whether it is down.
 
 import (
 	"cmp"
@@ -25,33 +25,33 @@ import (
 type Server struct {
 	e      *Servers
 	Target table.Target
-	label  string // for logs and errors: its name, and its address if that differs
+	label  string // name of the server for logs and errors, with the address if that differs from the name
 	settings
 	outage
 	process
 
-	Conns     []*Conn          // for clients' requests: settings.Connections, one for bulky clients, and maybe more after a reload with a lower number
-	Dedicated map[uint32]*Conn // connections of Ringside's own tasks, by the number of the task
-	Lingering int              // connections that only wait for late replies: see latedelete.go
-	Asked     *Conn            // while a multi-key read is split: the connection of the part for this server; else nil
+	Conns     []*Conn          // connections for clients' requests: as many as configured, perhaps one for clients with large replies, and perhaps some that are superfluous since a reload
+	Dedicated map[uint32]*Conn // connections that Ringside uses for a single task of its own, by the number of the task
+	Lingering int              // number of connections that stay open only for late replies: see latedelete.go
+	Asked     *Conn            // while a multi-key read is divided among servers: the connection for the keys of this server; else nil
 
-	Retired   bool            // no table names the server any more: its connections close when nothing is in flight
-	override  health.Override // the mildest of the overrides in the pools that have the server
-	queueFull string          // the error line for a request beyond settings.queue
+	Retired   bool            // no table contains the server any more: its connections close when nothing is in flight
+	override  health.Override // the mildest override (Restore, Drain, Down) of this server in the pools that contain it
+	queueFull string          // the error line for a client's request when the queue is full: see settings.queue
 
-	Release wire.Release // the release assumed since the last version reply; zero: not known yet
-	Version string       // the version from that reply
-	Number  uint16       // for package missreason, the log of reasons for misses
+	Release wire.Release // the memcached release of the server, by its last reply to version; zero: not known yet
+	Version string       // the memcached version of the server as text, from its last reply to version
+	Number  uint16       // number by which package missreason, the log of reasons for misses, identifies the server
 	Count   stats.ServerCounters
 
-	lastError string // the last SERVER_ERROR to a client's command, truncated
+	lastError string // the last SERVER_ERROR reply to a client's command, cut to mostError bytes
 }
 
 // mostError is the maximum length of lastError.
 const mostError = 100
 
-// noteError counts a SERVER_ERROR to a client's command, and remembers its text. It
-// allocates only for a text that differs from the last one.
+// noteError counts a SERVER_ERROR reply to a client's command, and stores the text of the error. It
+// allocates memory only if the text differs from that of the last error.
 func (srv *Server) noteError(line []byte) {
 	srv.Count.Errors++
 	if line = line[:min(len(line), mostError)]; string(line) != srv.lastError {
@@ -61,49 +61,49 @@ func (srv *Server) noteError(line []byte) {
 
 // settings are the combined settings of all pools that have the server: see Server.configure.
 type settings struct {
-	Connections       int           // for clients' requests
+	Connections       int           // number of connections for clients' requests
 	queue             int           // maximum number of clients' requests that wait on one connection
-	joinGets          bool          // gets that are sent together share lines: see Line
+	joinGets          bool          // gets that are sent together share a command line: see Line
 	preconnect        bool          // connections are opened before requests need them
-	keepalive         time.Duration // how long a connection is idle before a ping; 0: no pings
-	Connect, Greeting time.Duration // timeouts: of the dial; of the first reply on a new connection
+	keepalive         time.Duration // how long a connection must be idle before Ringside sends a ping on it; 0: no pings
+	Connect, Greeting time.Duration // Connect: timeout of the dial; Greeting: timeout of the first reply on a new connection
 	backoff           table.Backoff
-	downAfter         int // number of unanswered requests in a row after which the server is down
+	downAfter         int // number of requests in a row without a reply in time after which the server is down
 }
 
-// outage is whether the server is down, as seen from this loop's own connections. Requests then
-// fail at once, and only Ringside dials, at RedialAt, until the server answers. Times are in
-// nanoseconds on the loop's clock.
+// outage says whether the server is down, by this loop's own connections. While the server is down,
+// requests fail at once, and Ringside dials at RedialAt, again and again until the server replies.
+// Times are in nanoseconds on the loop's clock.
 type outage struct {
 	Down     bool
-	Why      string // the error line for requests while it is down
-	RedialAt int64  // when Ringside dials without a request: while the server is down, or has closed an idle connection; 0: never yet
-	wait     int64  // time between the last two such dials
-	timeouts int    // number of requests in a row that timed out
+	Why      string // the error line for requests while the server is down
+	RedialAt int64  // when Ringside dials the server although no request waits: the server is down, or has closed an idle connection; 0: never yet
+	wait     int64  // while the server is down: time from the last failed dial to the next dial
+	timeouts int    // number of requests in a row that the server has not answered in time
 
-	violations int    // recent violations of the protocol
-	violatedBy int64  // when the recent violations are forgotten
-	changed    int64  // when the Server was created, or Down last changed
-	before     uint64 // number of requests that were refused or failed until the server went down
+	violations int    // number of recent violations of the protocol by the server
+	violatedBy int64  // until when the violations in the field violations count as recent
+	changed    int64  // when the server was last marked as down or as up, or when this Server was created
+	before     uint64 // number of requests that were refused or had failed before the server was marked as down
 }
 
-// process identifies the server process, so that a restart, which loses all data, is detected.
-// Where keys move or have replicas, it is queried on each new connection. All instances read the
-// same start time and process ID for the same process.
+// process identifies the server process, so that a restart, which loses all data, is detected. If a
+// pool moves its keys or keeps replicas, Ringside asks for the process on each new connection. All
+// instances read the same start time and process ID of the same process.
 type process struct {
-	StartedAt, Pid int64 // start time, in seconds of the server's clock; 0: not known; process id
-	Unidentified   bool  // there is a new connection, on which the process is not identified yet
-	Identifying    *Conn // the connection on which the query is in flight; else nil
+	StartedAt, Pid int64 // StartedAt: start time of the process, in seconds of the server's clock; 0: not known. Pid: ID of the process
+	Unidentified   bool  // a connection has ended or is new, and the process that replies now is not identified yet
+	Identifying    *Conn // the connection on which a request that identifies the process is in flight; nil: none
 }
 
-// defaultDownAfter is how many requests in a row must time out until a server is down, unless
-// its pools set another number.
+// defaultDownAfter is how many requests in a row must time out before a server is down, if its pools
+// do not set another number.
 const defaultDownAfter = 3
 
-// configure applies the settings of p. first means that p is the first pool of its table that
-// names the server. Pools that name the same address share its connections, with the highest
-// number of connections, the longest queue and the shortest timeouts of all of them. Request
-// timeouts are those of the pool that the request uses.
+// configure applies the settings of the pool p to srv. first means that p is the first pool of the
+// table that contains the server. Pools that contain the same server share its connections. The
+// highest number of connections, the longest queue and the shortest timeouts of these pools apply.
+// But the timeout of a request is that of the pool that the request uses.
 func (srv *Server) configure(p *table.Pool, t table.Target, first bool) {
 	if first {
 		srv.Retired = false
@@ -125,7 +125,7 @@ func (srv *Server) configure(p *table.Pool, t table.Target, first bool) {
 	if k := p.Keepalive; k > 0 && (srv.keepalive == 0 || k < srv.keepalive) {
 		srv.keepalive = k
 	}
-	srv.e.Soon(link.RequestTimer) // a ping may be due earlier now
+	srv.e.Soon(link.RequestTimer) // check the timers of srv soon, because a ping may be due earlier now
 	srv.Connect = min(srv.Connect, p.Timeouts.Connect)
 	srv.Greeting = min(srv.Greeting, p.Timeouts.Request)
 	srv.backoff.First = min(srv.backoff.First, p.RetryBackoff.First)
@@ -154,11 +154,11 @@ func (srv *Server) Loop() *Servers { return srv.e }
 // Label returns the name of the server for logs and errors.
 func (srv *Server) Label() string { return srv.label }
 
-// Pick returns the connection for the next request of the client with that number, or why there
-// is none. All requests of a client use the same connection, so that a get cannot overtake an
-// earlier set that the client has not waited for. Ringside's own requests (internal) have a
-// separate limit. If repairs, deletes and pings were rejected because the queue is full, they
-// would be missing after the overload.
+// Pick returns the connection for the next request of the client with that number, or the reason why
+// the request can't be sent (trouble). All requests of a client use the same connection, so that a
+// get cannot overtake an earlier set that the client has not waited for. Ringside's own requests
+// (internal), such as repairs, deletes and pings, have a separate limit, so that clients' requests
+// can't fill the queue for them.
 func (srv *Server) Pick(client uint64, internal bool) (c *Conn, trouble string, o stats.Outcome) {
 	if srv.Down {
 		srv.Count.Refused++
@@ -186,12 +186,12 @@ func (srv *Server) Pick(client uint64, internal bool) (c *Conn, trouble string, 
 	return c, "", 0
 }
 
-// Bulky is a bit in the number of a client. It means that the replies are so large that other
-// clients should not wait for them: see package client. Bulky clients share a separate connection, which is
-// created for the first such request.
+// Bulky is a bit in the number of a client. It means that the replies to the client are so large that
+// other clients should not wait for them: see package client. All clients with this bit share a
+// separate connection to each server, which is created for the first request.
 const Bulky = 1 << 63
 
-// connOf returns the connection for the requests of a client.
+// connOf returns the connection for the requests of the client with that number.
 func (srv *Server) connOf(client uint64) *Conn {
 	if client&Bulky == 0 {
 		return srv.Conns[client%uint64(srv.Connections)]
@@ -203,18 +203,19 @@ func (srv *Server) connOf(client uint64) *Conn {
 }
 
 const (
-	// maxInternal limits how many of Ringside's own requests wait on one connection. Late
-	// deletes do not count: each client request causes at most one.
+	// maxInternal is the number of Ringside's own requests in the queue of one connection from which
+	// on no more are accepted. Late deletes are added in any case: each request of a client causes at
+	// most one late delete.
 	maxInternal  = 1024
 	internalFull = "too many of Ringside's own requests wait for it"
 )
 
-// wantsConn reports whether connections are opened before requests need them.
+// wantsConn reports whether the server's connections are opened before requests need them.
 func (srv *Server) wantsConn() bool { return srv.preconnect && !srv.Down && !srv.Draining() }
 
-// goDown marks the server as down for the reason why. Its requests then fail at once, and only
-// Ringside's own dials, at growing intervals, try it until it answers. refused is passed on to
-// the Observer.
+// goDown marks the server as down, for the reason why. While it is down, its requests fail at once,
+// and Ringside dials the server at growing intervals until it replies. refused means that the server
+// has refused a connection; goDown passes it on to the Observer.
 func (srv *Server) goDown(why string, refused bool) {
 	e := srv.e
 	b := srv.backoff
@@ -243,7 +244,7 @@ func (srv *Server) goDown(why string, refused bool) {
 // Reject marks the server as down for the reason why, because of something that it has replied.
 func (srv *Server) Reject(why string) { srv.goDown(why, false) }
 
-// Heard returns when the last bytes arrived on its connections for clients.
+// Heard returns when the last bytes from the server arrived on its connections for clients' requests.
 func (srv *Server) Heard() (at int64) {
 	for _, c := range srv.Conns {
 		at = max(at, c.lastIn)
@@ -251,15 +252,16 @@ func (srv *Server) Heard() (at int64) {
 	return at
 }
 
-// Keeps reports whether c is one of the connections for clients' requests.
+// Keeps reports whether c is one of the server's connections for clients' requests, and does not
+// linger.
 func (srv *Server) Keeps(c *Conn) bool { return slices.Contains(srv.Conns, c) }
 
 func (srv *Server) whyDown(why string) string {
 	return fmt.Sprintf("server %s is down: %s", srv.Label(), why)
 }
 
-// comeUp ends an outage of the server, or resets its count of timeouts. A late reply on a
-// lingering connection does neither.
+// comeUp is called when the server has replied on c. It marks the server as up, and resets its count
+// of timeouts. A late reply on a lingering connection has no such effect.
 func (c *Conn) comeUp() {
 	srv := c.Server
 	if c.Lingering {
@@ -275,8 +277,8 @@ func (c *Conn) comeUp() {
 	}
 }
 
-// reason returns the innermost error as text, without the address, which the log line has
-// already.
+// reason returns the innermost error in err as text. That text has no address: the address is already
+// in the log line.
 func reason(err error) string {
 	for {
 		inner := errors.Unwrap(err)
@@ -287,7 +289,8 @@ func reason(err error) string {
 	}
 }
 
-// Apply sets o, the mildest override in all pools that name the server.
+// Apply sets the override of the server to o, the mildest override of the server in all pools that
+// contain it.
 func (srv *Server) Apply(o health.Override) {
 	if srv.override == o {
 		return
@@ -299,18 +302,18 @@ func (srv *Server) Apply(o health.Override) {
 		}
 		srv.e.Mark(&c.Link) // so that Flush closes the connection, or opens it in advance
 	}
-	if o == health.Restore && srv.Down { // the server is dialed at once
+	if o == health.Restore && srv.Down { // dial the server at once, although it is marked as down
 		srv.RedialAt = srv.e.Now
 		srv.e.At(link.RequestTimer, srv.e.Now)
 	}
 }
 
-// Draining reports whether the server gets no new requests, because no table names it any more
-// or an operator has drained it. Its connections close when no reply is due.
+// Draining reports whether the server gets no new requests, because no table contains it any more
+// or because of an operator's override. Its connections close when no reply is due.
 func (srv *Server) Draining() bool { return srv.Retired || srv.override != health.Restore }
 
-// DedicatedConn returns the connection for Ringside's own task with the number n. It creates
-// the connection if needed.
+// DedicatedConn returns the connection to the server that only Ringside's own task with the number n
+// uses. It creates the connection if needed.
 func (srv *Server) DedicatedConn(n uint32) *Conn {
 	c := srv.Dedicated[n]
 	if c == nil {
@@ -323,7 +326,8 @@ func (srv *Server) DedicatedConn(n uint32) *Conn {
 	return c
 }
 
-// CloseDedicated closes the connection of the task with the number n.
+// CloseDedicated closes the connection to the server that only Ringside's own task with the number n
+// uses.
 func (srv *Server) CloseDedicated(n uint32) {
 	c := srv.Dedicated[n]
 	if c == nil {
@@ -333,7 +337,7 @@ func (srv *Server) CloseDedicated(n uint32) {
 	if c.State != ConnIdle {
 		c.disconnect(link.Close)
 	} else {
-		c.reset() // queued requests must not make the connection dial again
+		c.reset() // drop what waits to be sent, so that the connection is not dialed again
 	}
 	c.failAll("the errand is done", stats.Lost)
 }

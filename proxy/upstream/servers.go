@@ -1,6 +1,6 @@
 package upstream
 
-// All memcached servers of one loop.
+// This file defines the collection of all memcached servers of one loop.
 
 import (
 	"ringside/proxy/link"
@@ -14,52 +14,54 @@ type Servers struct {
 	*link.IO
 	Observer Observer
 
-	// If Prompt is set, requests wait for a larger batch only if the queue is so long that it was
-	// filled by pipelines or multi-key reads. Otherwise they wait from Tune.HoldDue requests on.
-	// The driver sets Prompt.
+	// Prompt reduces how often requests wait for a larger batch. If it is set, they wait only if so
+	// many replies are due that the requests must be from pipelines or multi-key reads. Otherwise
+	// they wait if Tune.HoldDue replies are due. The driver sets Prompt.
 	Prompt bool
 
 	WholeValue int64 // limits.value: see Conn.startStream
 
 	ByAddress   map[string]*Server // by network and address; survives reloads of the table
 	List        []*Server          // the servers of the table, in its order
-	Closing     []*Conn            // connections of servers that no table names any more
-	Lingering   []*Conn            // connections that only wait for late replies
-	ToTranslate []*Conn            // connections whose server's memcached version is now known, with requests that waited for that
+	Closing     []*Conn            // connections to servers that no table contains any more
+	Lingering   []*Conn            // connections that accept no new requests, and stay open only for late replies
+	ToTranslate []*Conn            // connections with requests that have waited for the server's memcached version, which is known now
 
 	LateDeletes int    // number of late deletes in the queues of all connections
-	Outstanding int    // requests in the queues without a complete reply
-	Requests    uint64 // requests added to connections so far
+	Outstanding int    // number of requests in the queues of all connections
+	Requests    uint64 // number of requests that were added to connections so far
 	opaque      uint64 // number in the last opaque that Ringside added
 
-	FreeAttempts *Attempt     // kept for reuse, linked by Next
-	Plain        wire.Request // scratch: the parsed form of a request that Ringside makes itself
-	rep          wire.Reply   // scratch: the current reply
+	FreeAttempts *Attempt     // unused attempts, kept for reuse, linked by their field Next
+	Plain        wire.Request // buffer for the parsed form of a request that Ringside itself makes
+	rep          wire.Reply   // buffer for the parsed form of the current reply
 }
 
-// Observer is notified of events on servers. It is called while these are being handled, so it
-// must not close or open connections.
+// Observer is notified of events on servers. Its methods are called while an event is being handled,
+// so they must not close or open connections.
 type Observer interface {
-	// Down reports that a server does not answer any more, and why. refused means that nothing
-	// listens at the address: the server process has ended.
+	// Down reports that a server was marked as down, or that a server that is down has failed
+	// again, and why. refused means that nothing listens at the address: the server process has
+	// ended.
 	Down(srv *Server, why string, refused bool)
 
-	// Up reports that a server answers again.
+	// Up reports that a server that was down replies again.
 	Up(srv *Server)
 
 	// Connected reports a new connection to a server.
 	Connected(c *Conn)
 
-	// LateDeleted reports that the request sent after a mutation that timed out has deleted the
-	// value, or replaced it by a placeholder. key is in the form that the server knows.
+	// LateDeleted reports that a request that was sent after a mutation that timed out has deleted
+	// the value of key, or has stored a tombstone in its place. key is in the form for the server.
 	LateDeleted(srv *Server, key []byte)
 
-	// Observe reports a reply of a server. A VALUE is only reported if Attempt.Values is set, and
-	// of a multi-key read only the last one.
+	// Observe reports the reply r of a server to the attempt a. A VALUE is only reported if
+	// Attempt.Values is set. Of the VALUEs of a multi-key read, only the last is reported.
 	Observe(c *Conn, a *Attempt, r *wire.Reply)
 }
 
-// Server returns the server of target, and creates it if there is none.
+// Server returns the Server of the address in target, with the settings of the pool p applied. It
+// creates the Server if there is none.
 func (e *Servers) Server(target table.Target, p *table.Pool) *Server {
 	key := target.Network + " " + target.Address
 	srv := e.ByAddress[key]
@@ -74,7 +76,7 @@ func (e *Servers) Server(target table.Target, p *table.Pool) *Server {
 	return srv
 }
 
-// AddTo adds the servers to the snapshot of all loops.
+// AddTo adds the counters and states of this loop's servers to the snapshot of all loops.
 func (e *Servers) AddTo(into *stats.Snapshot) {
 	for a := e.FreeAttempts; a != nil; a = a.Next {
 		into.Kept += AttemptSize

@@ -1,6 +1,6 @@
 package upstream
 
-// What clients wait for at servers, for display.
+// This file determines what clients wait for at servers, for display.
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	"ringside/proxy/stats"
 )
 
-// Waits calls tell for each client that waits on a connection, with what its first request
-// there waits for.
+// Waits calls tell for each client that waits for replies on a connection. It passes to tell what the
+// client's first request on the connection waits for.
 func (e *Servers) Waits(tell func(client uint64, w stats.Wait)) {
 	for _, srv := range e.ByAddress {
 		for _, c := range srv.Conns {
@@ -37,15 +37,15 @@ func (c *Conn) waits(tell func(client uint64, w stats.Wait)) {
 	}
 }
 
-// phase returns what the attempt a waits for now, and why. The parameter `before` is the number
-// of attempts before it in the queue.
+// phase returns what the attempt a waits for now (one of the phases in package stats), and a text
+// that explains it. The parameter `before` is the number of attempts before a in the queue.
 func (c *Conn) phase(a *Attempt, before int) (phase, why string) {
 	switch {
 	case c.State != ConnUp:
 		return stats.Connect, "a connection to the server"
 	case a.Start+uint64(a.Size) > c.Taken && c.Full:
 		return stats.Send, fmt.Sprintf("the server to take the request, behind %d bytes", max(0, int64(a.Start)-int64(c.Taken)))
-	case a != c.Head: // the request may not be sent yet: see Conn.Flush
+	case a != c.Head: // other requests are before a in the queue; a may not be sent yet: see Conn.Flush
 		return stats.Queue, fmt.Sprintf("the server to answer %d requests before it", before)
 	case a.Begun || c.StreamLeft > 0:
 		return stats.Value, "the rest of the server's answer"
@@ -53,8 +53,8 @@ func (c *Conn) phase(a *Attempt, before int) (phase, why string) {
 	return stats.Answer, "the server's answer"
 }
 
-// Slowest returns the phase of the attempt a that lasted longest. The reply to a has just
-// become complete.
+// Slowest returns in which phase (see package stats) the attempt a has spent most of its time. The
+// reply to a must just have become complete.
 func (c *Conn) Slowest(a *Attempt) string {
 	connected := max(a.sentAt, c.upAt)
 	first := max(connected, c.headAt)
@@ -74,7 +74,7 @@ func (c *Conn) Slowest(a *Attempt) string {
 	return phase
 }
 
-// FailedIn returns the phase in which the attempt a has failed.
+// FailedIn returns the phase (see package stats) in which the attempt a has failed.
 func (c *Conn) FailedIn(a *Attempt, f Failure) string {
 	switch {
 	case f.Unsent && c.State != ConnUp:

@@ -1,24 +1,27 @@
 // Package barrier coordinates a handover: all proxies of a pool switch to a new
 // placement of replicated keys together.
 //
-// A placement is called an arrangement. The progress of a handover is one number, which
-// the view records contain next to the hash of the server list. It only grows, and its
-// value mod 4 is the stage of all proxies with that list:
+// A placement is called an arrangement. The progress of a handover is one number n, which
+// the view records contain next to the hash of the server list. It only grows, and n mod 4
+// is the stage of all proxies with that list. A WAIT is the time in which all proxies learn
+// what one of them has published (package health).
 //
 //	n mod 4  stage    keys are served                         the next stage begins
 //	1        Waiting  by the old arrangement                  when a proxy has waited long enough and has seen no other server list
 //	                                                          recently
-//	2        Pausing  by the old arrangement; keys that       when the number has been on all servers for a WAIT; but a proxy
-//	                  move are not written                    that has recently seen another list starts with Waiting again (5)
-//	3        Decided  as in Pausing                           when the number has been there for a WAIT, and all earlier writes
-//	                                                          have ended
+//	2        Pausing  by the old arrangement; keys that       when n has been in the records of all servers for a WAIT; but a proxy
+//	                  move are not written                    that has recently seen another server list starts again with Waiting
+//	3        Decided  as in Pausing                           when n has been in the records of all servers for a WAIT, and all
+//	                                                          earlier writes have ended
 //	0        Done     by the new arrangement                  with the next arrangement
 //
-// A proxy that reads a higher number for its server list adopts it at once. So all
-// proxies are within one stage of each other, whatever each of them sees. Two proxies
-// may see a third one with another list at different times. But if that proxy has
-// written a record, perhaps before its server hung, the first proxy that reads and
-// overwrites the record sees it.
+// A proxy that reads a higher number for its server list adopts that number at once. So all
+// proxies are within one stage of each other, whatever each of them sees.
+//
+// Proxies may notice a proxy with another server list at different times. But that proxy
+// writes its list to the view records. The first proxy that overwrites such a record has
+// read the other list in it, even if the server has hung in between. If the stage is Pausing
+// then, that proxy returns to Waiting, and all others follow.
 package barrier
 
 import (
@@ -29,7 +32,7 @@ import (
 // Stage is the progress of a handover.
 type Stage uint8
 
-// The stages. The stage of a handover number N is N mod 4.
+// The stages of a handover. The stage of a handover number N is N mod 4.
 const (
 	Done Stage = iota
 	Waiting
@@ -39,35 +42,37 @@ const (
 	stages = 4
 )
 
-// Of returns the stage of the number n.
+// Of returns the stage of a handover with the handover number n.
 func Of(n uint32) Stage { return Stage(n % stages) }
 
-// waitPings is the duration of Waiting, in pings. The last proxy to reload may see no other server
-// list in the records. But its former list still has an effect on the other proxies, for about
-// twenty pings. So the last proxy must wait nearly as long, although it sees no difference.
+// waitPings is the minimum duration of stage Waiting, in intervals between two pings. The last proxy
+// that reloads sees no other server list in the view records. But other proxies have read its former
+// list there, and do not let a handover proceed for about twenty pings after that. So the last
+// proxy waits nearly as long as the others.
 const waitPings = 18
 
-// patience is how long, in pings, a further handover waits for proxies that have not completed the
-// current one. It is limited because an unreachable proxy must not block reloads.
+// patience is how long, in intervals between two pings, a new handover waits for proxies that have
+// not completed the current handover. It is limited, because an unreachable proxy must not block
+// reloads.
 const patience = 60
 
 // Status is the published state of a handover.
 type Status struct {
 	Arrangement uint64 // hash of the arrangement that the configuration of this process requires; 0: no key has replicas
-	N           uint32 // number of the handover and its stage: see Of
-	Settled     bool   // all proxies are done, or the time limit has passed
-	top         uint32 // the highest N seen in any view record
+	N           uint32 // handover number: it grows by one with each stage, and N mod 4 is the stage (Of)
+	Settled     bool   // all proxies have completed the handover, or the time limit (patience) has passed
+	top         uint32 // the highest handover number in any view record that was read
 	list        uint64 // hash of the server list in the record that had the highest number (top)
 }
 
-// Open reports whether a handover to a new arrangement may start. It must not start while proxies
-// change to the arrangement of an earlier handover (Pausing, Decided, and Done until all proxies are
-// Done): one proxy could then still serve by the arrangement before that, and another by the new
-// one. It may start while keys still move after that. s may be nil.
+// Open reports whether a new handover may start. It must not start while proxies still switch to the
+// arrangement of the current handover: in Pausing, in Decided, and in Done until all proxies are
+// Done. Otherwise one proxy could serve by the oldest of three arrangements, and another by the
+// newest. A new handover may start while keys are still copied for the current one. s may be nil.
 func (s *Status) Open() bool { return s == nil || s.Settled || Of(s.N) == Waiting }
 
-// Stage returns the stage of a process whose configuration requires arrangement. It is Waiting
-// until the keeper knows the arrangement. s may be nil.
+// Stage returns the stage of the handover to an arrangement, which the configuration of this process
+// requires. It is Waiting until the keeper knows the arrangement. s may be nil.
 func (s *Status) Stage(arrangement uint64) Stage {
 	if s == nil || s.Arrangement != arrangement {
 		return Waiting
@@ -75,23 +80,24 @@ func (s *Status) Stage(arrangement uint64) Stage {
 	return Of(s.N)
 }
 
-// Barrier is what a keeper knows about a handover. Times are on the keeper's clock.
+// Barrier is what a keeper knows about a handover. Times are in nanoseconds on the keeper's clock.
 type Barrier struct {
 	Status
-	Since    int64   // when this process adopted N; 0 in a new keeper, until its first Step
-	Held     []int64 // for each server with a view record: the time from which its record has contained N without interruption; 0: it does not contain N
+	Since    int64   // when this process adopted the handover number N; 0 in a new keeper, until its first Step
+	Held     []int64 // for each view server: the time from which its record has contained the handover number N without interruption; 0: the record does not contain N
 	deadline int64   // maximum duration of this process's commands, in nanoseconds
 }
 
-// New returns the barrier of a pool. servers is the number of its servers with a view record.
+// New returns the Barrier of a pool without a handover so far. servers is the number of the pool's
+// view servers.
 func New(servers int) Barrier {
 	return Barrier{Status: Status{Settled: true}, Held: make([]int64, servers)}
 }
 
-// Begin sets the arrangement that the configuration of this process requires; list is the hash of
-// its server list. The first arrangement is in effect at once. Any other one starts a handover with
-// Waiting. If other proxies with the same list have started it already, the process adopts their
-// stage.
+// Begin sets the arrangement that the configuration of this process requires. list is the hash of
+// its server list. The first arrangement is in effect at once, and so is an arrangement without
+// replicas (0). Any other arrangement starts a handover with stage Waiting. If other proxies with
+// the same server list have already started that handover, this process adopts their stage.
 func (b *Barrier) Begin(arrangement, list uint64, now int64) {
 	switch before := b.Arrangement; {
 	case before == arrangement:
@@ -105,7 +111,7 @@ func (b *Barrier) Begin(arrangement, list uint64, now int64) {
 	b.Arrangement = arrangement
 }
 
-// again returns the number with which the handover starts again in stage Waiting.
+// again returns the next handover number with stage Waiting: the handover starts again with it.
 func (b *Barrier) again() uint32 { return (max(b.N, b.top)+stages-1)/stages*stages + 1 }
 
 func (b *Barrier) set(n uint32, list uint64, now int64) {
@@ -116,9 +122,9 @@ func (b *Barrier) set(n uint32, list uint64, now int64) {
 	}
 }
 
-// Read handles the handover number n from the record of a server. The parameter list is
+// Read handles the handover number n from the view record of a server. The parameter list is
 // the hash of the server list in that record; same means that this proxy has the same
-// server list. Read reports whether the stage may have changed.
+// server list. Read reports whether this proxy has adopted n.
 func (b *Barrier) Read(n uint32, list uint64, same bool, now int64) bool {
 	if n > b.top || n == b.top && same {
 		b.top, b.list = n, list
@@ -130,7 +136,7 @@ func (b *Barrier) Read(n uint32, list uint64, same bool, now int64) bool {
 	return true
 }
 
-// Hold records whether the view record of a server contains N.
+// Hold records whether the view record of a server contains the current handover number (says).
 func (b *Barrier) Hold(server int, says bool, now int64) {
 	switch {
 	case !says:
@@ -140,14 +146,16 @@ func (b *Barrier) Hold(server int, says bool, now int64) {
 	}
 }
 
-// Step moves to the next stage if it is time, and reports whether it did. The parameter agreed
-// means that no record with another server list was read recently. The function replicated reports
-// whether N has been in enough records for as long as the keeper's waits last. A process whose
-// routes keep no replicas takes no step by itself, because it does not know how long commands on
-// replicas last. It only adopts the numbers of other processes. But if it reads a record with
-// another server list, it returns to Waiting, because it may be the only process that has read it.
+// Step moves the handover to its next stage if that is due, and reports whether it did. The
+// parameter agreed means that no view record with another server list was read recently. The
+// function replicated reports whether all proxies must know the current handover number by now.
+//
+// A process without replicated keys does not know how long commands on replicas last. So it starts
+// no stage itself, and only adopts the handover numbers of other processes. There is one exception:
+// if it reads a view record with another server list in Pausing, it returns to Waiting, because no
+// other process may have read that record.
 func (b *Barrier) Step(list uint64, now int64, agreed bool, replicated func() bool, ping time.Duration) bool {
-	if b.Since == 0 { // a new keeper continues the handover at the stage that N says, but does not know yet whether another instance has another server list
+	if b.Since == 0 { // a new keeper continues at the stage of its handover number, but waits, because it does not know yet whether another instance has another server list
 		b.Since = now
 	}
 	next := b.N + 1
@@ -186,7 +194,7 @@ type Published struct {
 	status atomic.Pointer[Status]
 }
 
-// wanted is what the loops of this process have set by Published.Arrange.
+// wanted has the values that the loops of this process have set with Published.Arrange.
 type wanted struct {
 	arrangement uint64
 	deadline    int64
@@ -201,8 +209,8 @@ func (o *Published) Arrange(arrangement uint64, deadline time.Duration) {
 // Status returns the state that the keeper has published; nil: none yet.
 func (o *Published) Status() *Status { return o.status.Load() }
 
-// Tell passes the values set by Arrange to b, the Barrier of the keeper, and reports whether they
-// are new.
+// Tell passes the values that Arrange has set to b, the Barrier of the keeper, and reports whether
+// they are new. list is the hash of the keeper's server list.
 func (o *Published) Tell(b *Barrier, list uint64, now int64) bool {
 	w := o.wanted.Load()
 	if w == nil || w.arrangement == b.Arrangement && w.deadline == b.deadline {
@@ -213,7 +221,7 @@ func (o *Published) Tell(b *Barrier, list uint64, now int64) bool {
 	return true
 }
 
-// Publish publishes the state of b to the loops.
+// Publish makes the state of b visible to the loops, as the result of Status.
 func (o *Published) Publish(b *Barrier) {
 	if was := o.status.Load(); was == nil || *was != b.Status {
 		is := b.Status

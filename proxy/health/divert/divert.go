@@ -6,9 +6,9 @@
 //	cas         c               c with 7 in its 12 highest bits
 //	exptime     as requested    at most the pool's limit
 //
-// So values that an earlier outage left on the substitute server are never read, and a cas token of
-// one server is not accepted on another. The number is the epoch of the outage: package health
-// determines it (Generation).
+// The number (7 in this example) is the epoch of the outage, which health.Generation determines. So
+// values that an earlier outage left on the substitute server are never read, and a cas token of
+// one server is not accepted on another.
 package divert
 
 import (
@@ -38,11 +38,11 @@ const (
 	divertedLimit = 186
 )
 
-// AppendKey appends the name under which a substitute server stores key. The parameter number
-// identifies the outage of the key's own server; 0 means the key's own server. The name is
-// `__rs~<number in base 36>~<key>`, or the plain key for 0. If that would be too long, it is
-// `__rs=<number>~<SHA-256 of the key>`. The key can't be derived from such a name, so such keys are
-// skipped when keys are copied back from the substitute server.
+// AppendKey appends to dst the name under which a server stores key. The parameter number is the
+// epoch of the outage in which a substitute server has the key; 0: the key's own server, where the
+// name is the plain key. On a substitute server it is `__rs~<number in base 36>~<key>`. If that is
+// too long, the name is `__rs=<number>~<SHA-256 of the key>`. A key can't be derived from its hashed
+// name, so keys with hashed names are not copied back from the substitute server.
 func AppendKey(dst []byte, number uint64, key []byte) []byte {
 	if number == 0 {
 		return append(dst, key...)
@@ -72,8 +72,8 @@ func IsNameOf(name, key []byte) bool {
 	return bytes.Equal(hash, text[:])
 }
 
-// Undivert removes the prefix that AppendKey added to a key. A key without that prefix,
-// or with a hashed name, is returned unchanged.
+// Undivert returns the key of a name that AppendKey has made, without the prefix `__rs~<number>~`.
+// A name without that prefix, or a hashed name, is returned unchanged.
 func Undivert(key []byte) []byte {
 	rest, ok := bytes.CutPrefix(key, []byte(divertedPrefix))
 	if !ok {
@@ -91,22 +91,23 @@ func Undivert(key []byte) []byte {
 	return rest[i+1:]
 }
 
-// Two servers may use the same cas values. So the cas token that a client gets contains the number
-// of the outage (see AppendKey; 0 on the key's own server) in its 12 highest bits. memcached counts
-// cas values up from 1. At a million writes a second they would reach these bits after 142 years.
+// Two servers may use the same cas values. So the cas token that a client gets contains the epoch
+// of the outage in its 12 highest bits, or 0 for the key's own server. memcached counts cas values
+// up from 1. At a million writes a second, cas values would reach these bits after 142 years.
 const (
 	casBits = 52
 	tagMask = 1<<(64-casBits) - 1
 )
 
-// TagCas returns the cas value for the client.
+// TagCas returns the cas token for the client: the server's cas value, with the epoch of the outage
+// (number) in its 12 highest bits. number is 0 for the key's own server.
 func TagCas(cas, number uint64) uint64 {
 	return cas | (number&tagMask)<<casBits
 }
 
-// UntagCas returns the server's cas value for a client's token. It returns false if the token is
-// from another server or another outage. The caller then replies EXISTS without a request to the
-// server.
+// UntagCas returns the server's cas value for a client's cas token. number is the epoch of the
+// outage; 0: the key's own server. UntagCas returns false if the token is from another server or
+// another outage. The caller then replies EXISTS without a request to the server.
 func UntagCas(token, number uint64) (cas uint64, ok bool) {
 	if number == 0 {
 		return token, true // a token of another server or outage is larger than any cas value of this server, so the server finds no match

@@ -17,11 +17,11 @@
 //
 // The item is stored next to the view record, on two servers of the pool. These are the
 // first two, in an order by hash of the name, of the servers that are in, reply, and
-// support meta commands. With two servers, instances find a common one even if their
-// lists differ by a server, or if they disagree about the state of one. The placement
-// depends only on the names of the pool and the servers, because an instance with another
-// list must find the item, too. Numbers are in base 36, names are escaped as in the view
-// record.
+// support meta commands. With two servers, instances find a common server even if their
+// server lists differ by a server, or if they disagree about the state of a server. The
+// location depends only on the names of the pool and the servers, because an instance with
+// another server list must find the item, too. Numbers are in base 36, names are escaped as
+// in the view record.
 //
 // A round lasts 5 s, plus a tenth of a second for each instance beyond 50. In each round an
 // instance reads the item (mg k v c), merges its own knowledge, and writes the item back with ten
@@ -34,11 +34,11 @@
 // # Expiry of entries
 //
 // An entry contains the time of its writer's clock in seconds, which grows with each
-// round. A reader compares it only with the earlier value of the same entry. If it has
-// not grown for three rounds of the reader, the instance is gone: it is not shown any
-// more, and the reader omits it when it writes. The reader remembers it for ten more
-// rounds, so that an instance that has not noticed yet does not bring it back. A
-// restarted process has another ID.
+// round. A reader compares this time only with the earlier time in the same entry. If the
+// time has not grown for three rounds of the reader, the instance is gone: the reader does
+// not show it any more, and omits its entry when it writes. The reader remembers the entry
+// for ten more rounds. So an instance that has not noticed yet and still writes the entry
+// does not bring it back. A restarted process has another ID.
 //
 // # Many instances
 //
@@ -71,7 +71,7 @@
 //
 // The process itself asks each server of its table (Proxy.AskPools), not the keepers,
 // because a pool in mode fail_fast has no keeper. It asks once a minute, first one
-// minute after the start. It skips servers that are not up or whose release has no meta
+// minute after the start. It skips servers that are not up, and servers without meta
 // commands. If it ejects the server by a pool, it adds one to the number of that pool's
 // entry and writes the item back. The servers of a pool's gutter count, too. If another
 // instance was faster it reads again, three times in all. All instances with a pool of

@@ -8,16 +8,16 @@ import (
 	"strconv"
 )
 
-// Limits of the item of pools.
+// Limits of the item that lists the pools which eject a server.
 const (
-	MostPools     = 50 // maximum number of entries
+	MostPools     = 50 // maximum number of pools in the item
 	mostPoolBytes = 16 << 10
 )
 
 const poolsMagic = "rp1"
 
-// Keeps is the prefix of an entry for a pool that has the server but does not eject it.
-// No pool name begins with it.
+// Keeps is the prefix of the pool's name in an entry for a pool that has the server but does not
+// eject it. No name of a pool begins with this prefix.
 const Keeps = "!"
 
 // Pools is the list of the pools that have one server and may eject it, or have it without ejecting
@@ -27,16 +27,16 @@ type Pools struct {
 	others map[string]*poolEntry // by name: entries of pools that this instance does not have, or treats differently
 }
 
-// poolEntry is the entry of one pool.
+// poolEntry is the entry of one pool in the item that lists the pools which eject a server.
 type poolEntry struct {
 	name   string
-	number uint64 // each instance that writes the entry adds one
-	grows  bool   // the number has changed since the first read
-	silent int    // number of the reader's rounds without a change
+	number uint64 // counts the writes of this entry: each instance that writes the entry adds one
+	grows  bool   // number has changed since this instance first read the entry: another instance still writes the entry
+	silent int    // for how many reads of the item number has not changed
 }
 
-// NextRound starts the next round of reading and writing the item. The item must have been read in
-// the current round.
+// NextRound starts the next round, in which this instance reads and writes the item. The caller must
+// not call it for a round in which the item could not be read.
 func (p *Pools) NextRound() {
 	for name, e := range p.others {
 		if e.silent++; e.silent > silent+remembered {
@@ -45,9 +45,9 @@ func (p *Pools) NextRound() {
 	}
 }
 
-// Hear parses the item and updates p. value is nil if there is none. The parameter `own` contains
-// the names of this instance's pools that have the server. Those that do not eject it have the
-// prefix Keeps.
+// Hear parses value, the item that was read from the server, and updates p. value is nil if the
+// server has no item. The parameter `own` contains the names of this instance's pools that have the
+// server. The names of pools that do not eject the server have the prefix Keeps.
 func (p *Pools) Hear(value []byte, own []string) {
 	p.read = parsePools(value)
 	for _, name := range own {
@@ -68,10 +68,10 @@ func (p *Pools) Hear(value []byte, own []string) {
 	}
 }
 
-// Others returns the sorted names of pools of other instances that treat the server differently.
-// These pools eject the server, or, with the prefix Keeps, do not eject it although this instance
-// does. An entry counts only if its number has grown since the first read: then another instance
-// still writes it.
+// Others returns the sorted names of pools of other instances that treat the server differently than
+// this instance. Such a pool ejects the server. If its name has the prefix Keeps, the pool does not
+// eject the server, but this instance does. An entry counts only if its number has changed since the
+// first read, because another instance still writes the entry then.
 func (p *Pools) Others() (names []string) {
 	for name, e := range p.others {
 		if e.grows && e.silent <= silent {
@@ -85,8 +85,8 @@ func (p *Pools) Others() (names []string) {
 // Empty reports whether p remembers no entries of other instances.
 func (p *Pools) Empty() bool { return len(p.others) == 0 }
 
-// Item returns the item that replaces the one read last. It contains own, and the other
-// entries that are not gone.
+// Item returns the item to write in place of the item that was read last. It contains the entries of
+// own, the names of this instance's pools, and the entries that other instances still write.
 func (p *Pools) Item(own []string) []byte {
 	b := []byte(poolsMagic)
 	own = own[:min(len(own), MostPools)]
@@ -119,7 +119,7 @@ func has(own []string, name string) bool {
 	return slices.ContainsFunc(own, func(o string) bool { return cut(o) == name })
 }
 
-// parsePools parses the result of Item and skips invalid entries.
+// parsePools parses an item in the format of Pools.Item. It skips invalid entries.
 func parsePools(value []byte) (list []poolEntry) {
 	fields := bytes.Split(value, []byte{' '})
 	if len(value) > mostPoolBytes || string(fields[0]) != poolsMagic {

@@ -14,31 +14,31 @@ import (
 
 // Instance describes one instance.
 type Instance struct {
-	ID       uint64 // ID of the process, different for each one
-	Name     string // for display
+	ID       uint64 // random number of the process: a restarted instance has another ID
+	Name     string // name of the instance, for display
 	Version  string
 	Config   uint64 // hash of the instance's pools and routes
 	Copies   uint64 // hash of the instance's placement of replicas; 0: keys have no replicas
 	Suspects string // names of the servers that the instance suspects, separated by spaces; truncated if too long
 	Lacks    string // names of the servers that lack replicas, in the format of Suspects
-	Round    uint64 // grows with each round
-	Silent   int    // number of the reader's rounds in which Round has not grown; not in the item
+	Round    uint64 // when the instance wrote its entry, in seconds on a clock of its own that only grows
+	Silent   int    // for how many rounds of this process Round has not grown; not stored on servers
 }
 
 // Limits of the list of instances. Some are numbers of rounds: in a round an instance reads and
 // writes the list once.
 const (
-	Homes     = 2   // number of servers that have the item, which is the list of instances
-	Tries     = 3   // attempts to write the item in a round, if other instances write it in between
-	Most      = 200 // maximum entries of an item
-	Life      = 600 // expiry of an item in seconds
+	Homes     = 2   // number of servers that store the list of instances
+	Tries     = 3   // maximum attempts to write the list of instances in a round, if other instances write the list in between
+	Most      = 200 // maximum number of instances in the list
+	Life      = 600 // TTL of the list of instances, in seconds
 	MostBytes = 64 << 10
 
 	usual      = 50 // up to this number of instances, rounds have their shortest length, 5 s
 	mostName   = 64
-	mostText   = 24 // maximum length of a version
-	mostNames  = 96 // maximum length of the list of suspects, and of the servers that lack replicas
-	silent     = 3  // an instance counts as gone if its Round has not grown for this many rounds
+	mostText   = 24 // maximum length of an instance's version
+	mostNames  = 96 // maximum length of Instance.Suspects and of Instance.Lacks
+	silent     = 3  // number of rounds without a change of its entry after which an instance counts as gone
 	remembered = 10 // number of rounds for which an instance that is gone is remembered
 )
 
@@ -61,10 +61,11 @@ func Place(server string) uint64 {
 type Call struct {
 	Bad   int // items and entries that could not be parsed, so far
 	heard map[uint64]*Instance
-	full  bool // the item that was read last was full, without an entry of this instance
+	full  bool // the list that was read last had the maximum length, and did not contain this instance
 }
 
-// Hear evaluates an item. self is the ID of this instance.
+// Hear adds to c the instances in value, a list that was read from a server. self is the ID of this
+// instance.
 func (c *Call) Hear(value []byte, self uint64) {
 	fields := bytes.Split(value, []byte{' '})
 	c.full = false
@@ -109,7 +110,8 @@ func (c *Call) NextRound() {
 	}
 }
 
-// Here returns the entries of the instances that still write their entries, sorted by name.
+// Here returns the instances that still write their entries, sorted by name. This instance is not
+// among them.
 func (c *Call) Here() (list []Instance) {
 	for _, e := range c.heard {
 		if e.Silent <= silent {
@@ -120,8 +122,8 @@ func (c *Call) Here() (list []Instance) {
 	return list
 }
 
-// Apart returns the name of an instance whose hash of the placement of replicas differs from
-// copies, or "" if there is none.
+// Apart returns the name of an instance with another placement of replicas than this instance, or
+// "" if there is none. copies is the hash of this instance's placement.
 func (c *Call) Apart(copies uint64) string {
 	for _, e := range c.Here() {
 		if e.Copies != copies {
@@ -133,9 +135,9 @@ func (c *Call) Apart(copies uint64) string {
 
 const magic = "rc1"
 
-// Item returns the item to write: self and all instances that are not gone. It returns
-// false if nothing is to be written, because the item is full. chance is a random
-// number.
+// Item returns the list of instances to write: self, which is the entry of this instance, and all
+// instances that still write their entries. It returns false if this instance must not write in this
+// round, because the list is full. chance is a random number.
 func (c *Call) Item(self Instance, chance uint64) ([]byte, bool) {
 	list := c.Here()
 	if len(list) >= Most {
@@ -158,7 +160,7 @@ func appendText(b []byte, text string, most int) []byte {
 	return AppendText(b, text[:min(len(text), most)], "=,")
 }
 
-// Shortened returns e with its name and version as other instances read them.
+// Shortened returns e with its name and version cut to their maximum length in the list of instances.
 func (e Instance) Shortened() Instance {
 	e.Name, e.Version = e.Name[:min(len(e.Name), mostName)], e.Version[:min(len(e.Version), mostText)]
 	return e
@@ -182,8 +184,8 @@ func (e *Instance) append(b []byte) []byte {
 	return b
 }
 
-// SaysLacks reports whether e says that a server lacks replicas. It also returns true
-// if the list may be truncated.
+// SaysLacks reports whether the instance e has published that a server lacks replicas. It also
+// returns true if the published list of such servers may be truncated.
 func (e *Instance) SaysLacks(server string) bool {
 	return len(e.Lacks) >= mostNames || slices.Contains(strings.Fields(e.Lacks), server)
 }
@@ -202,7 +204,7 @@ func AppendText(b []byte, text, signs string) []byte {
 	return b
 }
 
-// parse parses the result of append.
+// parse parses one entry of the list of instances, in the format of Instance.append.
 func parse(f []byte) (e Instance, ok bool) {
 	id, rest, ok := bytes.Cut(f, []byte{'='})
 	parts := bytes.Split(rest, []byte{','})
