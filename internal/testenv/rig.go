@@ -1,12 +1,11 @@
 package testenv
 
 // This file starts the servers for the tests of recipes: Debian's memcached, and
-// the ringside binary as a proxy for it, on random loopback addresses.
+// the ringside binary as a proxy for it, on random loopback addresses. It also
+// queries their states.
 //
 // The end of a test stops the processes that it started. If a program is not
 // installed, the test fails.
-
-// The file also queries the states of the processes that it has started.
 
 import (
 	"bytes"
