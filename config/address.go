@@ -197,8 +197,9 @@ func printable(s string) bool {
 	return true
 }
 
-// serverName is the label of a server. It cannot have spaces, which are easy to get wrong in a
-// text that is hashed byte by byte, or control characters, which break logs and metrics.
+// serverName describes a setting that is the name of a server. A name cannot have spaces, which are
+// easy to get wrong in a text that is hashed byte by byte. It cannot have control characters, which
+// break logs and metrics.
 func serverName() value[string] { return visible("a name", maxName) }
 
 func prefixText() value[string] { return visible("the beginning of keys", maxName) }
@@ -252,7 +253,7 @@ func (a Address) text() string {
 	return a.Address
 }
 
-// label returns the name of the server for people: Name, or the address.
+// label returns the name of the server for people: the field Name, or the address if Name is empty.
 func (s *Server) label() string {
 	switch {
 	case s.Name != "":

@@ -13,10 +13,10 @@ import (
 	"ringside/ring"
 )
 
-// Build builds the table of a file that Parse or Load returned. It is deterministic: equal files
-// give equal tables, except for the hash functions in them, which Go cannot compare. Build returns
-// an error that names the pool if the placement of a pool cannot be built. This does not happen
-// after Parse or Load, which reject such a file.
+// Build builds the table of a file that Parse or Load returned. It is deterministic: the tables
+// of equal files are equal, except for the hash functions in them, which Go cannot compare. If
+// the placement of a pool cannot be built, Build returns an error with the name of the pool. This
+// does not happen after Parse or Load, which reject such a file.
 func (f *File) Build() (*table.Table, error) {
 	t := &table.Table{Limits: f.Limits, LogSlow: f.Log.Slow, TagCommand: f.Tags.Command, NoHotKeys: !f.Admin.Hot, Misses: f.Admin.Misses}
 	pools := map[string]*table.Pool{}

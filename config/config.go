@@ -89,7 +89,7 @@ type File struct {
 	Limits table.Limits
 	Engine Engine
 	Log    Log
-	Watch  bool // reload the file when it changes
+	Watch  bool // whether the file is reloaded when it changes
 
 	Warnings []string // settings that are valid but probably not intended, each with its position
 }
@@ -115,11 +115,11 @@ type Listener struct {
 type Admin struct {
 	Address Address
 	Pprof   string   // which clients can take profiles: "loopback", "on" (all) or "off" (none)
-	Control string   // which clients can drain servers and inject faults; values as for Pprof
+	Control string   // which clients can drain servers and inject faults: "loopback", "on" (all) or "off" (none)
 	Faults  bool     // allow operators to inject faults
-	Page    string   // which clients can see the dashboard; values as for Pprof
-	Hot     bool     // find hot keys
-	Misses  bool     // record why keys miss
+	Page    string   // which clients can see the dashboard: "loopback", "on" (all) or "off" (none)
+	Hot     bool     // whether the instance looks for hot keys
+	Misses  bool     // whether the instance records why keys miss
 	Names   []string // host names under which browsers can open the dashboard
 }
 
@@ -139,8 +139,8 @@ type Pool struct {
 	Servers      []Server
 	GetErrors    bool   // a read gets SERVER_ERROR, not a miss, if its server cannot reply
 	Multiget     string // order of a multi-get's values: "arrival" or "request"; empty: what the clients of the distribution need
-	JoinGets     bool   // combine gets that are sent to a server together into one get with several keys
-	DenyFlush    bool   // reject flush_all
+	JoinGets     bool   // whether gets that are sent to a server together are combined into one get with several keys
+	DenyFlush    bool   // whether flush_all from clients is rejected
 	Connections  int    // number of connections that each loop has to each server
 	Queue        int    // client requests that can wait for one server, in each loop
 	Timeouts     table.Timeouts
@@ -158,8 +158,8 @@ type Server struct {
 	Zone    string // zone in which the server runs; empty: none
 }
 
-// Engine holds the settings of the event loops and the network driver. engineValue documents
-// each.
+// Engine holds the settings of the event loops and the network driver. The function engineValue
+// documents each setting.
 type Engine struct {
 	Driver         string // network driver: "auto", "epoll" or "portable"
 	Loops          int
@@ -169,22 +169,23 @@ type Engine struct {
 	Moderation     Moderation
 }
 
-// CoalesceServer delays requests to a busy server, so that one send carries several.
+// CoalesceServer holds the settings for delaying requests to a busy server, so that one send
+// carries several requests.
 type CoalesceServer struct {
 	On      bool
 	MinDue  int // replies that the server must owe before its requests are delayed
 	MaxHeld int // maximum number of delayed requests
 }
 
-// CoalesceClient delays replies, so that one send carries the replies to requests that were
-// read together.
+// CoalesceClient holds the settings for delaying replies, so that one send carries the replies to
+// requests that were read together.
 type CoalesceClient struct {
 	On       bool
 	MaxDelay time.Duration
 	MaxBytes int
 }
 
-// Moderation makes a loop wait under high load.
+// Moderation holds the settings with which a loop waits for events under high load.
 type Moderation struct {
 	On    bool
 	Above int // requests per second of one loop to servers, above which it can wait
@@ -244,7 +245,7 @@ type TagSpace struct {
 // Tags holds the tag settings of a route. The zero Tags is off.
 type Tags struct {
 	On        bool
-	Read      bool   // understand values that other instances have stored with tags, but store none
+	Read      bool   // whether values with tags of other instances are understood, but no values with tags are stored
 	Suffix    string // separates a key from the tags that the client names; empty: clients cannot name tags
 	Patterns  []TagPattern
 	PrefixTag bool // all keys of the route have a tag with the name of its prefix

@@ -1,6 +1,6 @@
 package config
 
-// Parsing of YAML into a tree of bounded size, in which aliases and merges are resolved.
+// This file parses YAML into a tree of bounded size, in which aliases and merges are resolved.
 
 import (
 	"errors"
@@ -14,11 +14,11 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Bounds on a file. They are far above any real file, and low enough to reject a file that was
-// made to exhaust memory.
+// These are bounds on a configuration file. They are far above any real file. They are low enough
+// to reject a file that was made to exhaust memory.
 const (
-	maxBytes = 4 << 20 // size of the file
-	maxNodes = 200_000 // values in the file; each repetition by an alias counts
+	maxBytes = 4 << 20 // maximum size of a file in bytes
+	maxNodes = 200_000 // maximum number of values in a file; each repetition by an alias counts
 )
 
 type kind int
@@ -29,7 +29,7 @@ const (
 	mapping
 )
 
-// A node is one value of the file.
+// A node is one value of a YAML file: a scalar, a sequence or a mapping.
 type node struct {
 	line, column int
 	kind         kind
@@ -65,9 +65,9 @@ func (n *node) is() string {
 // empty reports whether the node has no value, as in "key:".
 func (n *node) empty() bool { return n.kind == scalar && n.tag == "!!null" }
 
-// A document is one file while it is read, with the errors found so far.
+// A document is a file while it is read, with the errors found so far.
 type document struct {
-	others    bool // also read the files that this file names
+	others    bool // whether to read the files that this file names, too
 	name      string
 	isKey     func(name string) bool // reports whether this kind of file (Ringside or twemproxy) has a key with that name
 	isPoolKey func(name string) bool // reports whether a pool of this kind of file has a key with that name; nil in files of other programs
@@ -97,8 +97,8 @@ func (d *document) warn(n *node, format string, args ...any) {
 	d.warnings = append(d.warnings, &Error{d.name, n.line, n.column, fmt.Sprintf(format, args...)})
 }
 
-// parse returns the root of the file. It returns nil if the syntax is wrong or the file is too
-// large, and records the error.
+// parse parses data as YAML and returns the root of the tree. If the syntax is wrong or the file is
+// too large, it records the error and returns nil.
 func (d *document) parse(data []byte) *node {
 	if len(data) > maxBytes {
 		d.fail(1, 1, "the file has %d bytes; at most %d are read", len(data), maxBytes)
@@ -315,7 +315,8 @@ func (d *document) expandPairs(from *yaml.Node, to *node) {
 	}
 }
 
-// mergeable returns the mappings that n, the value of <<, consists of.
+// mergeable returns the mappings that a key << merges. n is the value of that key: a mapping or a
+// list of mappings.
 func (d *document) mergeable(n *node) []*node {
 	from := n.items
 	if n.kind != sequence {

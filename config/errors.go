@@ -26,7 +26,7 @@ func (e *Error) Error() string {
 // Errors holds all mistakes of a file, sorted by position.
 type Errors []*Error
 
-// Error returns one line per error.
+// Error returns the text of all errors, one per line.
 func (e Errors) Error() string {
 	var b strings.Builder
 	for i, err := range e {
@@ -38,7 +38,7 @@ func (e Errors) Error() string {
 	return b.String()
 }
 
-// Unwrap lets errors.As find a single *Error.
+// Unwrap returns the errors one by one, so that errors.As finds a single *Error.
 func (e Errors) Unwrap() []error {
 	all := make([]error, len(e))
 	for i, err := range e {
@@ -86,8 +86,8 @@ func didYouMean(word string, known []string) string {
 	return fmt.Sprintf(" (did you mean %q?)", best)
 }
 
-// glued matches a colon with a word on both sides, at the beginning of a line or of an item of
-// a mapping in braces.
+// glued matches a key, a colon and a value without a space between them. The key is at the
+// beginning of a line, of a list item, or of an entry in braces.
 var glued = regexp.MustCompile(`(?:^|[{,])[ \t]*(?:- +)?([a-z_]+):([A-Za-z0-9_."'-]+)`)
 
 // unspaced returns a hint if a space is missing after the colon of a key in text, or if text has a
@@ -137,7 +137,7 @@ func quote(s string) string {
 	return fmt.Sprintf("%q", s)
 }
 
-// list joins words in the form "a, b or c".
+// list joins words with commas and "or", as in "a, b or c".
 func list(words []string) string {
 	if len(words) < 2 {
 		return strings.Join(words, "")

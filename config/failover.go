@@ -33,7 +33,7 @@ const (
 	lastingPing     = 250 * time.Millisecond
 	lastingDeadline = 5 * time.Second       // deadline that is long enough for a write to wait until a lost replica is ejected
 	lastingEject    = 50 * time.Millisecond // time until a suspect server is ejected; short, because writes wait for that, and because the other replica restores what the flush of the server removes
-	month           = 30 * 24 * time.Hour   // memcached interprets a larger expiry as a Unix time
+	month           = 30 * 24 * time.Hour   // largest expiry in seconds: memcached interprets a larger number as a Unix time
 )
 
 func failoverValue() value[Failover] {
@@ -139,9 +139,9 @@ func (f *File) served() (names []string) {
 	return names
 }
 
-// usualMode returns the default mode of a pool, and why it is the default. If the distribution
-// is that of an existing client, other applications may use the servers through that client.
-// So no server is flushed unless the file asks for it.
+// usualMode returns the default mode of a pool, and why it is the default. If the distribution is
+// that of an existing client, other applications may use the servers through that client. With such
+// a distribution, the default mode flushes no server.
 func (p *Pool) usualMode() (table.Mode, string) {
 	preset, _ := FindPreset(p.Distribution)
 	switch {
@@ -294,7 +294,8 @@ func (d *document) checkFailover(f *File) {
 	}
 }
 
-// idle returns the reason why a setting that needs n has no effect.
+// idle returns the reason why a setting has no effect in this pool. The setting needs the behaviour
+// n of the pool.
 func (f *Failover) idle(n need) string {
 	mode := fmt.Sprintf("in mode %s (%s)", f.Mode, f.WhyMode)
 	switch n {

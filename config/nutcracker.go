@@ -68,13 +68,13 @@ type twemproxyPool struct {
 }
 
 type twemproxyListen struct {
-	text string // address in the syntax of Ringside
+	text string // address to listen on, in the syntax of Ringside
 	mode uint64
 }
 
 type twemproxyServer struct {
-	text   string // address in the syntax of Ringside
-	label  string // text that twemproxy hashes
+	text   string // address of the server, in the syntax of Ringside
+	label  string // text that twemproxy hashes for the server
 	named  bool   // whether the label must be written as the server's name, because the distribution would derive another one from the address
 	weight int
 }

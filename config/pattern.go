@@ -32,7 +32,7 @@ func mayMeet(p, q table.Pattern) bool {
 	return (bytes.HasPrefix(a, b) || bytes.HasPrefix(b, a)) && (bytes.HasSuffix(c, d) || bytes.HasSuffix(d, c))
 }
 
-// anything is the token for zero or more bytes of any value.
+// anything is the token for a *, which matches zero or more bytes of any value.
 const anything = -1
 
 // tokensOf returns the pattern p as tokens: one token for each literal byte, and the token anything

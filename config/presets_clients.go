@@ -1,6 +1,6 @@
 package config
 
-// The list of presets, with one entry for each client and mode.
+// This file contains the list of presets, with one entry for each client and mode.
 
 import (
 	"slices"

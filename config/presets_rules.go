@@ -22,8 +22,8 @@ const (
 	WeightsRefused           // the client has no weights, so the preset rejects them
 )
 
-// DeadRule is what a client with failover enabled does with the keys of a server that it
-// considers dead.
+// DeadRule is what a client does with the keys of a server that it considers dead, if its failover
+// is enabled.
 type DeadRule uint8
 
 const (

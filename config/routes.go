@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	maxCounterTTL  = 30 * 24 * time.Hour // memcached interprets a larger expiry as a Unix time
+	maxCounterTTL  = 30 * 24 * time.Hour // longest lifetime of a counter: memcached interprets a larger expiry as a Unix time
 	presetCache    = "cache"             // preset of a route with data that can be lost
 	presetCounters = "counters"          // preset of a route with data that should not be lost
 	presetSessions = "sessions"          // preset of a route with data that must not be lost
@@ -115,7 +115,7 @@ func (r *Route) keys() string {
 	return fmt.Sprintf("the prefix %q", r.Prefix)
 }
 
-// pool returns the pool of that name, or nil if there is none.
+// pool returns the pool with that name, or nil if the file has none.
 func (f *File) pool(name string) *Pool {
 	if i := slices.IndexFunc(f.Pools, func(p Pool) bool { return p.Name == name }); i >= 0 {
 		return &f.Pools[i]
