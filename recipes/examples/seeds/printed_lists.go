@@ -130,7 +130,8 @@ func (c Tags) Set(key, value string, tags ...string) error {
 	return c.MC.Set(item(key, value, 0))
 }
 
-// Get returns a value if the versions of its tags are unchanged.
+// Get returns the value of key if the versions of its tags are unchanged since the value was
+// stored.
 func (c Tags) Get(key string, tags ...string) (string, bool) {
 	i, err := c.MC.Get(key)
 	if err != nil {
