@@ -46,7 +46,7 @@ type Doer interface {
 // Client implements recipes.Client and recipes.Sizer with a Doer.
 type Client struct{ d Doer }
 
-// New returns a client that sends its commands with d.
+// New returns a Client that sends its commands with the Doer d.
 func New(d Doer) *Client { return &Client{d} }
 
 // do sends one command. It returns an error if the server rejects the command: errs has
