@@ -17,9 +17,9 @@ import (
 
 // Array is a list of strings. Its value is a sequence of marks: "+1 +3 +4 -3 +5 "
 // is the list 1, 4, 5. Add and Remove append marks. Update reads, changes and
-// writes by cas. An append changes the cas id too, so both kinds of write may run
-// at once. If a key has more dead marks than elements, the next Fetch rewrites it
-// by cas.
+// writes the value by cas. An append changes the cas id too, so appends and Updates
+// may run at once. A mark is dead if its element was removed. If a key has more dead
+// marks than elements, the next Fetch rewrites the key by cas.
 //
 // Guarantee: while no key is lost, a successful Add, Remove or Update is neither
 // lost nor executed twice, whatever other processes write. A Remove removes all
@@ -31,12 +31,12 @@ import (
 //
 // Cost in round trips: Add and Remove 1 for each shard that they change (2 for the
 // first write), Fetch 1 and sometimes 2, Update 2 per try. A full array costs 5
-// before ErrFull, plus a read of the whole value without a Sizer.
+// before ErrFull, plus a read of the whole value if the client is no Sizer.
 //
 // With one copy, each shard is lost as a whole with its server, and starts empty
 // during an ejection. With two copies, the array survives the loss of one server.
-// Ringside's docs/failover.md describes the limits of copies; this type cannot
-// detect elements that are lost because of them.
+// Ringside's docs/failover.md describes the limits of copies. This type cannot
+// detect the loss of elements.
 type Array struct {
 	s      *Store
 	name   string

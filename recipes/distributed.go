@@ -114,8 +114,7 @@ func (c *DistributedCounter) Visit(ctx context.Context, visitor string) (bool, e
 	return first, err
 }
 
-// endInterval starts a new interval if the current one has passed. The caller
-// holds mu.
+// endInterval starts a new interval if the current one is over. The caller must hold the mutex mu.
 func (c *DistributedCounter) endInterval() {
 	now := c.number()
 	if now == c.interval {
