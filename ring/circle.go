@@ -27,7 +27,7 @@ type Point struct {
 // bits of a hash.
 type Circle struct {
 	points  []uint32 // the positions of all points, sorted
-	owners  []int32  // owners[i] is the server of points[i]
+	owners  []int32  // by index of a point in points: index of the server to which the point belongs
 	guide   []int32  // by the leading bits of a hash: index of the first point with at least these leading bits
 	shift   uint     // number of low bits of a hash that are dropped to get an index into guide
 	servers int
