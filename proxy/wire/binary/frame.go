@@ -2,8 +2,8 @@
 // back to frames.
 //
 // Next parses a frame. Spell translates it to a text or meta request, which is then
-// handled like any other. AppendFrame translates the reply to a frame. So no other
-// package has to support the binary protocol. Requests to servers are never quiet.
+// handled like any other. AppendFrame translates the reply to a frame. No other package
+// therefore has to support the binary protocol. Requests to servers are never quiet.
 // AppendFrame hides the replies to quiet frames, so the result of each command is
 // always known.
 //
@@ -22,21 +22,21 @@
 //   - A body of 2 GiB or more is too large, like any other large body. memcached
 //     reads its length as negative.
 //   - A key with spaces or control characters is sent to servers in base64, which
-//     limits it to 186 bytes. A longer one is Invalid. memcached limits the encoded
-//     key to 250 bytes: 186 bytes become 248, and it accepts no base64 without
-//     padding. Servers before 1.6.10 don't understand base64. There a key with a
-//     space, a line end or a zero byte is Unsupported.
+//     limits it to 186 bytes. The reply to a longer key has the status Invalid.
+//     memcached limits the encoded key to 250 bytes: 186 bytes become 248, and it
+//     accepts no base64 without padding. Servers before 1.6.10 don't understand base64.
+//     With these, the reply to a key with a space, a line end or a zero byte has the
+//     status Unsupported.
 //   - An expiry of 2^31 or more, a time after January 2038, is replaced by 2^31-1.
 //   - If a server finds a value too large, the old value is removed for add,
 //     replace, append and prepend too. memcached removes it only for set.
 //   - With servers before 1.6.10, the cas id in the reply to a write is
-//     wire.NoMatch. A counter can't be created with an initial value. A delete or
-//     append with a cas is Unsupported.
+//     wire.NoMatch. A counter can't be created with an initial value. The reply to a
+//     delete or append with a cas has the status Unsupported.
 //   - The cas id of a value read from several replicas is sealed (package
-//     replicate). It is wire.NoMatch, which matches no item, if the replica doesn't
-//     decide a cas, or if the guard serves an old value or a value of the
-//     substitute server. It is also wire.NoMatch for a write that the guard did not
-//     store.
+//     replicate). The cas id is wire.NoMatch, which matches no item, in three cases:
+//     the replica doesn't decide a cas; the guard serves a stale value or a value of
+//     the substitute server; the guard did not store a write.
 //   - stats covers all servers. stats conns and stats cachedump also work.
 //   - Before a client has authenticated (auth_file), version is refused too. PLAIN
 //     is the only mechanism.
