@@ -23,7 +23,7 @@ const TooOld = "too old for this command"
 // TombstoneFlags are the client flags of a tombstone, in decimal. A tombstone is an empty
 // item in place of a key's value. It means that this server does not know the value. An
 // item with these client flags is a tombstone; nothing else of the item is checked.
-const TombstoneFlags = "1381191169" // 0x52534e01
+const TombstoneFlags = "1381191169" // the number 0x52534e01 in decimal
 
 // These are memcached's replies to malformed requests, and the ends of replies and lines.
 var (

@@ -1,6 +1,6 @@
 // Package wire parses and builds memcached's text and meta protocols.
 //
-// It parses in place. A Request or Reply contains spans of the caller's buffer and
+// The package parses in place. A Request or Reply contains spans of the caller's buffer and
 // never copies, so a request that needs no change is forwarded byte for byte. Text
 // and meta commands are both represented by an Op. Only this package knows how the
 // two dialects spell commands and replies.
@@ -18,7 +18,7 @@
 // 1.6.18, byte for byte, except where 1.6.45 is safer: once 1.6.45 has read the
 // length of a data block, it never executes the block as commands. The tests compare
 // the streams in wiretest/testdata/streams.txt with both releases. If the releases
-// differ, the file marks which one is followed. The tests run 1.6.18; the replies of
+// differ, the file says which of them this package follows. The tests run 1.6.18; the replies of
 // 1.6.45 are recorded. As in 1.6.45, and unlike 1.6.18:
 //
 //   - These storage commands are refused and their data block is discarded: a key
@@ -30,11 +30,11 @@
 //     its low 32 bits, so it stores 4294967297 bytes as 1.
 //   - An unknown command closes the connection if its last word begins with HTTP/.
 //
-// As in 1.6.18: spaces before the command, a length like +5 or 007, and a tab or NUL
-// after the length are accepted. An ms with a flag like { is refused and its data
-// block is discarded. 1.6.45 refuses all of these and executes the data block as
-// commands. If both releases are equally safe, 1.6.18 is followed too. Most of these
-// cases only differ in which error is reported.
+// As in 1.6.18, this package accepts spaces before the command, a length like +5 or 007,
+// and a tab or NUL after the length. It refuses an ms with a flag like { and discards its
+// data block. 1.6.45 refuses all of these and executes the data block as
+// commands. If both releases are equally safe, this package also replies like 1.6.18.
+// Most of these cases differ only in which error is reported.
 //
 // If the length cannot be read, the end of the data block is unknown. Both releases
 // continue at the next line, and so does this package.
@@ -69,11 +69,11 @@
 // # Servers without meta commands
 //
 // AppendAsText and AppendAsMeta translate a meta request to text, and the reply back.
-// The two functions do so only if the text command has the same meaning and its reply contains all
-// that the meta reply needs:
+// The two functions do so only if the text command has the same meaning, and if its
+// reply contains all that the meta reply needs:
 //
 //	mg k [v f s c]            get, with c gets
-//	mg k T [v f s c]          gat, with c gats; touch if the reply shows nothing of the item
+//	mg k T [v f s c]          gat, with c gats; touch if the reply contains nothing of the item
 //	ms k n [F T MS]           set; with ME add, MR replace, MA append, MP prepend
 //	ms k n C [F T MS MR]      cas
 //	md k                      delete
@@ -280,7 +280,7 @@ var errReply = errors.New("wire: not a memcached reply")
 // Kind is the kind of a reply, such as Stored or NotFound.
 type Kind uint8
 
-// The kinds of reply.
+// These are the kinds of replies.
 const (
 	NoReply     Kind = iota // zero value: there is no reply
 	Value                   // the line VALUE or VA, with a data block
@@ -319,7 +319,7 @@ type Reply struct {
 	Kind Kind
 	Last bool // whether the reply to the request ends with this Reply
 
-	Line Span // the first line without its line ending
+	Line Span // the first line of the reply, without its line ending
 	Key  Span // key of a VALUE line, of a meta reply with the flag k, or of a line of a dump
 	Body Span // the data block without its line ending; with ErrShort, it may end after the buffer
 
