@@ -278,7 +278,7 @@ type routeSummary struct {
 	Tags        string `json:"tags,omitempty"`       // what the route does with tags; empty: its values have no tags
 	Lost        string `json:"lost"`                 // which data of the route is lost when one server dies
 
-	Doubts []string `json:"doubts,omitempty"` // guarantees that the route cannot give, and settings that do not fit its preset
+	Doubts []string `json:"doubts,omitempty"` // guarantees that do not hold for this route, and settings that do not fit its preset
 }
 
 // classes maps the name of each preset to a description of its data.
