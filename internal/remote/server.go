@@ -1,7 +1,7 @@
 package remote
 
-// This file implements the command `ringside server`. Its subcommands list servers and give an
-// operator's orders: drain, down, restore.
+// This file implements the command `ringside server`. Its subcommands list servers and send the
+// orders of an operator: drain, down, restore.
 
 import (
 	"cmp"
