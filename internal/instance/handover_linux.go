@@ -112,7 +112,7 @@ func (h *handoverSocket) gave(taken bool) {
 // sockets. When that process has connected, offer calls open, which returns the listening
 // sockets with their names. Connections of other users are closed, and the socket stays
 // open. After the next process has taken over, offer calls handed once, with a function.
-// That function tells the next process that this one has stopped accepting. Without a
+// That function informs the next process that this one has stopped accepting. Without a
 // take-over, nothing changes.
 func (h *handoverSocket) offer(open func() (names []string, files []*os.File, err error), handed func(done func())) (socket string, err error) {
 	h.mu.Lock()

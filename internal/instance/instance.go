@@ -63,7 +63,7 @@ type Instance struct {
 	stopping atomic.Bool
 	asked    chan chan<- reloadAnswer // requests for a reload, each with a channel for the result; received by Serve
 	askers   []chan<- reloadAnswer    // channels for the results of reloads that were requested but have to wait
-	handed   chan func()              // receives a function when another process has taken over; the function tells that process that this one has stopped accepting
+	handed   chan func()              // receives a function when another process has taken over; calling the function informs that process that this one has stopped accepting
 	ended    chan struct{}            // closed when Serve does not receive from the channel asked any more
 	closed   chan struct{}            // closed when this process has stopped accepting, and does not receive from the channel handed any more
 
