@@ -67,7 +67,7 @@ func (n *node) empty() bool { return n.kind == scalar && n.tag == "!!null" }
 
 // A document is a file while it is read, with the errors found so far.
 type document struct {
-	others    bool // whether to read the files that this file names, too
+	others    bool // whether to read also the files that a configuration names, such as auth_file
 	name      string
 	isKey     func(name string) bool // reports whether this kind of file (Ringside or twemproxy) has a key with that name
 	isPoolKey func(name string) bool // reports whether a pool of this kind of file has a key with that name; nil in files of other programs

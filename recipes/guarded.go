@@ -1,6 +1,6 @@
 package recipes
 
-// This file contains GuardedCache, a cache that builds each value only once at a time.
+// This file contains GuardedCache, a cache in which one caller at a time builds a value.
 
 import (
 	"bytes"

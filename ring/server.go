@@ -21,7 +21,7 @@ type Server struct {
 	Weight int    // the server's weight; 0 counts as 1
 }
 
-// Share returns the server's weight as its share of keys. It is 1 if no weight is configured.
+// Share returns the server's weight, or 1 if no weight is configured.
 func (s Server) Share() int { return max(s.Weight, 1) }
 
 // Address returns host:port, with brackets around an IPv6 address, or the path of the

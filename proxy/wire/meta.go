@@ -130,8 +130,8 @@ func (p *parser) metaStore(at uint32) (int, error) {
 	switch {
 	case wrong != nil:
 	case r.Letters&^knownFlags != 0:
-		// Some server may know this flag. A server that does not know it discards the
-		// data block without a look at its end.
+		// The ms has a flag that memcached 1.6.18 does not know, but a newer server may
+		// know it. Another server discards the data block and does not check its end.
 		badChunk = answerFlagUnknown
 		if size > p.limits.MaxValue() {
 			wrong = answerFlagUnknown
