@@ -1,6 +1,6 @@
 package config
 
-// The settings of tags, and checks that other settings fit them.
+// This file contains the settings of tags, and the checks that other settings fit them.
 
 import (
 	"slices"
@@ -106,8 +106,8 @@ func (d *document) checkTags(f *File, r *Route) {
 // begins reports whether all keys of r begin with text.
 func (r *Route) begins(text string) bool { return strings.HasPrefix(string(r.pattern()[0]), text) }
 
-// checkTagCommand rejects routes without tags that only match keys beginning with tags.command.
-// It checks the lists that also have routes with tags.
+// checkTagCommand rejects a route without tags if all its keys begin with tags.command, because
+// such keys name tags. It checks only lists in which another route has tags.
 func (d *document) checkTagCommand(f *File, lists [][]Route) {
 	for _, list := range lists {
 		if !slices.ContainsFunc(list, func(r Route) bool { return r.Tags.On }) {
@@ -121,8 +121,8 @@ func (d *document) checkTagCommand(f *File, lists [][]Route) {
 	}
 }
 
-// checkSameTags rejects two routes to the same key of a server if only one has tags. The other
-// would return the head of such a value, the list of its tags, as a part of the value.
+// checkSameTags rejects two routes to the same key of a server if only one of them has tags. A read
+// by the route without tags would return the header of a tagged value as a part of the value.
 func (d *document) checkSameTags(listA, listB []Route, a, b *Route) {
 	shared := slices.ContainsFunc(a.to(), func(p string) bool { return p != "" && slices.Contains(b.to(), p) })
 	if !shared || a.Tags.On == b.Tags.On || a.guarded() != b.guarded() {
