@@ -2,7 +2,8 @@
 
 package bench
 
-// Ringside's admin interface: metrics, failures, and pages that are read during a load.
+// This file reads Ringside's admin interface: its metrics, its failures, and pages that stay open
+// during a load.
 
 import (
 	"context"
@@ -17,7 +18,7 @@ import (
 	"time"
 )
 
-// troubles lists the failures that a Ringside instance has counted.
+// troubles returns a list of the failures that the Ringside process target has counted.
 func troubles(target *child) string {
 	m, err := readMetrics(context.Background(), target)
 	if err != nil {
@@ -113,9 +114,9 @@ func fetch(ctx context.Context, target *child, path string) ([]byte, error) {
 	return body, err
 }
 
-// LookedAt reads the given pages of the child's admin interface until end is called. The pages are
-// endless streams. end returns an error if one of them ended earlier, because the load was then not
-// monitored.
+// LookedAt reads the given pages of the child's admin interface until the function end is called.
+// The pages are endless streams. If one of the streams ended earlier, end returns an error, because
+// Ringside was then not monitored during the whole load.
 func (c *child) LookedAt(ctx context.Context, paths []string) (end func() error, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	var readers sync.WaitGroup

@@ -37,7 +37,8 @@
 // killed and restarted.
 package bench
 
-// The whole measurement, from finding versions to measuring memory.
+// This file runs the whole measurement. It finds the versions of the programs, runs the scenarios
+// and measures memory.
 
 import (
 	"context"
@@ -57,20 +58,20 @@ import (
 
 // Config says what to measure, with which programs, and on which CPUs.
 type Config struct {
-	Command string // the command line, for the report
+	Command string // command line of ringbench; the report shows it
 	Self    string // path of the ringbench binary, which is also the load generator
 	Binaries
 	NoFloor bool // do not run the scenarios on plain memcached, without a proxy
 
 	Scenarios string        // letters of the scenarios to run
 	Rounds    int           // rounds of each scenario
-	Window    time.Duration // measured time of a run
-	Warm      time.Duration // time of the load before the window
+	Window    time.Duration // length of the measured time of a run
+	Warm      time.Duration // how long the load runs before the measured time begins
 	Memory    bool          // also measure memory
 	Tries     int           // maximum number of attempts of a run that is disturbed
 	Disturbed float64       // share of a CPU that other processes may use before a run counts as disturbed
-	ProxyCPU  int           // CPU of the proxy under test; -1: the last one
-	LoadCPUs  []int         // CPUs of the load and the servers; empty: the first one
+	ProxyCPU  int           // number of the CPU on which the proxy under test runs; -1: the last CPU
+	LoadCPUs  []int         // numbers of the CPUs for the load and the servers; empty: the first CPU
 	Log       *slog.Logger
 }
 
@@ -130,7 +131,8 @@ func (c Config) begin(ctx context.Context) (b *bench, scenarios []scenario, r *R
 	return b, scenarios, r, err
 }
 
-// open finds the peers with these names, or all peers, and starts the servers.
+// open finds the peers with the given names, or all peers if there are no names. It also starts the
+// memcached servers.
 func (c Config) open(ctx context.Context, names ...string) (*bench, error) {
 	b := &bench{Config: c, loops: 1, timeout: replyTimeout}
 	if err := b.pickCPUs(); err != nil {
@@ -194,7 +196,8 @@ func (b *bench) newReport() *Report {
 	return r
 }
 
-// finish adds the values that are known only at the end.
+// finish adds to the report r what is known only after all runs: the number of repeated runs and
+// the total time.
 func (b *bench) finish(r *Report) *Report {
 	r.Repeated = b.repeated
 	r.Seconds = time.Since(r.Date).Seconds()

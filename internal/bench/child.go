@@ -2,7 +2,8 @@
 
 package bench
 
-// Child processes. They are pinned to their CPUs from the start and never outlive this process.
+// This file starts child processes. They are pinned to their CPUs from the start, and they are
+// killed when this process ends.
 
 import (
 	"bytes"
@@ -64,7 +65,7 @@ type child struct {
 	Name   string
 	Port   int
 	admin  int    // port of the admin interface of Ringside
-	Socket string // path of the unix socket for the load; empty: it uses Port
+	Socket string // path of the unix socket for the load; empty: the load connects to the TCP port
 	Cmd    *exec.Cmd
 	output lastWords
 	Ended  chan struct{} // closed when the process has ended
@@ -86,8 +87,8 @@ func (c *child) Alive() bool {
 	}
 }
 
-// Blame adds to an error the state and the last output of the process, for instance a timeout that
-// it reported.
+// Blame returns err together with the state and the last output of the process. The output often
+// shows the cause, for instance a timeout.
 func (c *child) Blame(err error) error {
 	how := "it still ran"
 	if !c.Alive() {
@@ -99,7 +100,8 @@ func (c *child) Blame(err error) error {
 	return fmt.Errorf("%s: %w (%s; %s)", c.Name, err, how, &c.output)
 }
 
-// Stop kills the process. A graceful stop would save nothing.
+// Stop kills the process and waits for its end. A graceful end is not necessary, because the
+// process has no data to save.
 func (c *child) Stop() {
 	_ = c.Cmd.Process.Kill() // the process may have ended already
 	<-c.Ended
@@ -130,8 +132,8 @@ func (w *lastWords) String() string {
 	return "it printed: " + string(bytes.TrimSpace(w.text))
 }
 
-// descriptors is enough for 5,000 clients with a proxy that opens a server connection for each,
-// like haproxy.
+// descriptors is the limit of open files. It is enough for 5,000 clients of a proxy that opens a
+// server connection for each client, as haproxy does.
 const descriptors = 16384
 
 // raiseDescriptors raises the descriptor limit, which the children inherit. It uses package

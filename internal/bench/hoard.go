@@ -2,7 +2,8 @@
 
 package bench
 
-// Clients that request much and read nothing, in addition to a load.
+// This file has clients that send large requests and do not read the replies, while an ordinary
+// load runs.
 
 import (
 	"bufio"
@@ -21,15 +22,15 @@ import (
 
 const (
 	hoarders    = 200       // number of clients
-	hoardKeys   = 20        // keys that each requests at once
+	hoardKeys   = 20        // number of keys that each client requests at once
 	hoardValue  = 1_000_000 // size of each value, in bytes
 	hoardReturn = 100 * time.Millisecond
 	hoardFill   = 30 * time.Second // timeout for writing the values
-	hoardTimes  = 20               // the window is this many times as long, because few replies may arrive
+	hoardTimes  = 20               // the measured time is this many times as long as usual, because few replies may arrive
 )
 
-// hoard is the sockets of clients that do not read. A client that Ringside closes reconnects within
-// hoardReturn and sends its request again.
+// hoard has the sockets of clients that do not read their replies. If Ringside closes the
+// connection of a client, the client reconnects within hoardReturn and sends its request again.
 type hoard struct {
 	to      unix.SockaddrInet4
 	request []byte
@@ -40,7 +41,8 @@ type hoard struct {
 	err     error
 }
 
-// startHoard writes the values through addr and starts the clients.
+// startHoard writes the large values through the proxy at addr. It then starts the clients that
+// request the values and do not read them.
 func startHoard(ctx context.Context, addr netip.AddrPort) (*hoard, error) {
 	if err := fillHoard(ctx, addr.String()); err != nil {
 		return nil, fmt.Errorf("write the large values: %w", err)

@@ -2,7 +2,8 @@
 
 package bench
 
-// Outages: the replies of closed-loop clients while one of three servers is down.
+// This file measures the replies that clients get while one of three servers is down. Each client
+// waits for a reply before it sends the next request.
 
 import (
 	"bufio"
@@ -25,7 +26,7 @@ import (
 const (
 	outageClients = 14
 	outageKeys    = 300
-	outageStep    = 100 * time.Millisecond // resolution of the time line from which an outage is judged
+	outageStep    = 100 * time.Millisecond // length of the steps in which replies are counted during an outage
 )
 
 // Outages removes one of three servers in each of three ways, with each proxy in turn: Ringside

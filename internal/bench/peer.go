@@ -5,7 +5,7 @@ package bench
 // This part of the package starts the programs that are compared, each in its usual configuration, their
 // memcached servers, and the programs that count system calls.
 
-// The peers: their list, configuration and start.
+// This file has the list of the peers, their configuration and their start.
 
 import (
 	"context"
@@ -28,9 +28,9 @@ type Peer struct {
 	Name         string
 	binary       string
 	Version      string
-	Note         string // what a reader of the setup's figures must know
+	Note         string // what a reader of the report must know about the figures of this peer
 	SpeaksMeta   bool
-	SpeaksBinary bool // the binary protocol
+	SpeaksBinary bool // the peer supports the binary protocol
 	Proxy        bool // the peer is a proxy in front of the servers; false for plain memcached and for direct
 	Direct       bool // there is no program: the load connects to the servers
 	Sockets      bool // the peer can also listen on a unix socket
@@ -65,7 +65,7 @@ type Place struct {
 	Servers []string
 	Loops   int           // number of Ringside's loops
 	Timeout time.Duration // request timeout of Ringside; 0: its default
-	Routes  string        // routes of Ringside; empty: one without settings
+	Routes  string        // routes of Ringside's configuration; empty: one route without settings
 	socket  string        // path of an additional unix socket, for peers that support it; empty: none
 
 	engine, AdminMore string // additional settings of Ringside's sections engine and admin, in YAML's flow style
@@ -75,7 +75,7 @@ type Place struct {
 // a fault of the proxy.
 const replyTimeout = 30 * time.Second
 
-// ringsideNote is the note of Ringside's figures. See Peer.Note.
+// ringsideNote is the note on Ringside's figures in the report.
 const ringsideNote = "least configuration, ketama, and nutcracker's timeout: a machine that stands still for half a second is no fault of either"
 
 // candidate is a peer that may be installed.
@@ -152,8 +152,8 @@ func lookPath(name string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// firstLine returns the version that a program prints. It reads standard error, too, which some
-// programs use.
+// firstLine returns the first line that a program prints when it is called with flag. It also reads
+// standard error, because some programs print their version there.
 func firstLine(path, flag string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -307,14 +307,14 @@ func freePorts(n int) ([]int, error) {
 			}
 			continue
 		}
-		defer l.Close() // not earlier, so that no port is returned twice
+		defer l.Close() // closed only when all ports are chosen, so that no port is chosen twice
 		ports = append(ports, port)
 	}
 	return ports, nil
 }
 
-// StartPeer starts a peer in the given environment and waits until it listens. With socket, it also
-// listens on a unix socket.
+// StartPeer starts the peer p in the environment `at` and waits until it listens. If socket is
+// true, the peer also listens on a unix socket.
 func (s *Starter) StartPeer(ctx context.Context, p *Peer, at Place, socket bool, cpus []int) (*child, error) {
 	dir, err := os.MkdirTemp(s.dir, "peer")
 	if err != nil {
@@ -340,7 +340,7 @@ func (s *Starter) StartPeer(ctx context.Context, p *Peer, at Place, socket bool,
 	return c, nil
 }
 
-// Spawn starts a program and waits until it listens on port.
+// Spawn starts a program and waits until it listens on the given port.
 func (s *Starter) Spawn(ctx context.Context, name, binary string, args []string, port int, cpus []int) (*child, error) {
 	c := &child{Name: name, Port: port, Cmd: exec.Command(binary, args...), Ended: make(chan struct{})}
 	c.Cmd.Stdout, c.Cmd.Stderr = &c.output, &c.output
@@ -348,7 +348,7 @@ func (s *Starter) Spawn(ctx context.Context, name, binary string, args []string,
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	go func() {
-		_ = c.Cmd.Wait() // the caller that needs the process reports the error
+		_ = c.Cmd.Wait() // the error is not returned here: Blame reports how the process ended
 		close(c.Ended)
 	}()
 	limit := time.After(10 * time.Second)

@@ -2,7 +2,8 @@
 
 package bench
 
-// Rounds of runs: each peer in turn, each run with a fresh process, disturbed runs repeated.
+// This file runs the rounds. In each round every peer runs in turn, with a fresh process. Disturbed
+// runs are repeated.
 
 import (
 	"bytes"
@@ -88,8 +89,8 @@ func (b *bench) scenario(ctx context.Context, s scenario) (*Result, error) {
 	return result, nil
 }
 
-// undisturbed repeats a run until it is not disturbed, up to the limit, and returns the least
-// disturbed run.
+// undisturbed runs the scenario s on the peer p. It repeats a disturbed run, up to a configured
+// number of attempts, and returns the least disturbed one.
 func (b *bench) undisturbed(ctx context.Context, p *Peer, s scenario) (Run, error) {
 	var best Run
 	for try := 1; ; try++ {
@@ -158,9 +159,8 @@ func (b *bench) once(ctx context.Context, p *Peer, s scenario, window time.Durat
 	return result, nil
 }
 
-// besideHoard is like the method once, for a scenario with clients that do not read their replies.
-// These clients start when the keys of the load have been written. The result includes the cost of
-// their start.
+// besideHoard runs a scenario with additional clients that do not read their replies. These clients
+// start when the keys of the load have been written. The result includes the cost of their start.
 func (b *bench) besideHoard(ctx context.Context, target *child, s scenario, window time.Duration) (load.Result, error) {
 	fill := s
 	fill.Work.Reads, fill.Work.Rate, fill.Work.Lossy = 100, 0, false
@@ -182,9 +182,9 @@ func (b *bench) besideHoard(ctx context.Context, target *child, s scenario, wind
 	return result, nil
 }
 
-// aside returns a copy of b with separate servers on the CPU of the proxy. On the load's CPU the
-// servers would need fewer wakeups than behind a network or a proxy. For clients that wait for each
-// reply (scenario b) that reduces the servers' cost to a third.
+// aside returns a copy of b with separate servers, which run on the CPU of the proxy. It is for the
+// peer direct, which has no proxy. On the load's CPU, the servers would need fewer wakeups than
+// behind a network or a proxy, and their cost would be too low.
 func (b *bench) aside(ctx context.Context) (*bench, error) {
 	own := *b
 	var err error
@@ -192,7 +192,8 @@ func (b *bench) aside(ctx context.Context) (*bench, error) {
 	return &own, err
 }
 
-// slowed returns a copy of b with the delays of s before its first server, until stop is called.
+// slowed returns a copy of b in which a forwarder in front of the first server delays replies as s
+// says. stop ends the forwarder.
 func (b *bench) slowed(ctx context.Context, s Server) (before *bench, stop func(), err error) {
 	ports, err := freePorts(1)
 	if err != nil {
@@ -209,8 +210,8 @@ func (b *bench) slowed(ctx context.Context, s Server) (before *bench, stop func(
 	return &own, c.Stop, nil
 }
 
-// load runs ringbench's load on the load's CPUs, against target, or against the servers if target
-// is nil. It measures the CPU time of the target and of the running servers.
+// load runs ringbench's load on the load's CPUs. The load connects to target, or directly to the
+// servers if target is nil. The result includes the CPU time of the target and of the servers.
 func (b *bench) load(ctx context.Context, target *child, s scenario, window time.Duration) (load.Result, error) {
 	w := s.Work
 	var pids, to []string
@@ -233,7 +234,7 @@ func (b *bench) load(ctx context.Context, target *child, s scenario, window time
 			pids = append(pids, strconv.Itoa(server.PID()))
 		}
 	}
-	// The window, and generous time before and after it.
+	// The limit is the measured time, plus ample time for what happens before and after it.
 	ctx, cancel := context.WithTimeout(ctx, window+b.Warm+2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, b.Self, append([]string{"load", "-watch", strings.Join(pids, ","),
