@@ -8,7 +8,7 @@ package load
 // for all its threads. /proc/PID/stat has only ticks of ten milliseconds. The usage of the machine
 // is read from /proc/stat, in ticks. It shows whether other processes disturbed a measurement.
 
-// One process: CPU time, context switches, memory, descriptors.
+// This part reads the values of one process: CPU time, context switches, memory, open files.
 
 import (
 	"bufio"
@@ -22,11 +22,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CPU returns the CPU time of all threads of process pid, including ended ones. If the kernel
-// accounts for interrupts separately (see SoftirqApart), it lacks the time of network interrupts.
+// CPU returns the CPU time of all threads of process pid, including threads that have ended. If the
+// kernel accounts for interrupts separately (see SoftirqApart), the time of network interrupts is
+// missing.
 func CPU(pid int) (time.Duration, error) {
-	// The kernel's encoding of a process's clock id: the complement of the pid, then
-	// CPUCLOCK_SCHED.
+	// The clock id of a process, in the kernel's encoding: the complement of the pid, shifted by
+	// three bits, plus the constant CPUCLOCK_SCHED, which is 2.
 	clock := int32(^pid<<3 | 2)
 	if pid == os.Getpid() {
 		clock = unix.CLOCK_PROCESS_CPUTIME_ID
@@ -83,8 +84,8 @@ func Descriptors(pid int) (int, error) {
 	return len(open), err
 }
 
-// Switches returns how often the running threads of process pid went to sleep. That is close to its
-// number of wakeups.
+// Switches returns how often the threads of process pid that still run have gone to sleep. That is
+// close to their number of wakeups.
 func Switches(pid int) (int64, error) {
 	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	if err != nil {
@@ -94,14 +95,14 @@ func Switches(pid int) (int64, error) {
 	for _, task := range tasks {
 		fields, err := status(fmt.Sprintf("/proc/%d/task/%s/status", pid, task.Name()))
 		if err != nil {
-			continue // the thread ended between the two reads
+			continue // the thread ended after the directory was read
 		}
 		sum += fields["voluntary_ctxt_switches"]
 	}
 	return sum, nil
 }
 
-// status returns the numbers in a /proc status file by name.
+// status returns the numbers in a file such as /proc/PID/status, by name.
 func status(path string) (map[string]int64, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
