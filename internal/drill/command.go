@@ -33,7 +33,7 @@ type drillFlags struct {
 	fault       string
 	yes, asJSON bool
 	table       bool
-	maxFailed   int // milliseconds
+	maxFailed   int // longest time with failed requests that is acceptable, in milliseconds
 	delay       time.Duration
 	percent     int
 	moves       bool // keys of the server move to other servers when it is ejected
@@ -171,7 +171,8 @@ func (f *drillFlags) run(cmd *cobra.Command) error {
 	return f.drill(ctx, cmd)
 }
 
-// aim determines the instances, the server and the duration of the faults.
+// aim determines the instances, the server to break and the duration of the faults. The caller must
+// call release to close the connection to the admin interface.
 func (f *drillFlags) aim(ctx context.Context, file *config.File) (release func(), err error) {
 	o := &f.Options
 	network, address, err := f.Endpoint(file)
@@ -200,7 +201,7 @@ func (f *drillFlags) aim(ctx context.Context, file *config.File) (release func()
 	return control.Close, nil
 }
 
-// drill runs the drills and prints the results.
+// drill runs one drill for each fault and prints the results.
 func (f *drillFlags) drill(ctx context.Context, cmd *cobra.Command) error {
 	errs := cmd.ErrOrStderr()
 	done := f.showProgress(errs)
@@ -341,7 +342,8 @@ func progressLine(p Progress) string {
 	return line
 }
 
-// pick determines the server.
+// pick chooses the server to break: the one that the user named, or the first one. It also finds
+// out whether the pool moves keys of an ejected server.
 func (f *drillFlags) pick(ctx context.Context) error {
 	list, err := f.Control[0].Servers(ctx)
 	if err != nil {
@@ -367,7 +369,8 @@ func (f *drillFlags) pick(ctx context.Context) error {
 	return cli.Usage(fmt.Errorf("no server %q; there are %s", f.Server, strings.Join(names, ", ")))
 }
 
-// onlyHere reports whether only this machine can reach an address.
+// onlyHere reports whether an address is reachable only from this machine: a unix socket, or a
+// loopback address.
 func onlyHere(network, address string) bool {
 	if network == "unix" {
 		return true
