@@ -1,11 +1,11 @@
 package memnode
 
-// line.go: clients without a socket, for simulations with a simulated network and
-// clock.
+// This file has clients without a socket. They are for simulations of a network and a clock.
 
 import "io"
 
-// New returns a Node without a listener. Its clients are Lines. It needs no Close.
+// New returns a Node without a listener. Its clients are created with the method Line. The Node
+// need not be closed.
 func New(options Options) (*Node, error) { return newNode(options) }
 
 // Keys returns all keys of n, the most recently used last.
@@ -37,7 +37,7 @@ func (l *Line) Do(requests []byte) []byte {
 	return l.out
 }
 
-// Read is called by the node.
+// Read makes Line an io.Reader. The node reads the requests with it.
 func (l *Line) Read(p []byte) (int, error) {
 	if len(l.in) == 0 {
 		return 0, io.EOF
@@ -47,7 +47,7 @@ func (l *Line) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Write is called by the node.
+// Write makes Line an io.Writer. The node writes the replies with it.
 func (l *Line) Write(p []byte) (int, error) {
 	l.out = append(l.out, p...)
 	return len(p), nil
