@@ -1,6 +1,6 @@
 package top
 
-// The lines of a screen.
+// This file draws the lines of a screen.
 
 import (
 	"cmp"
@@ -15,10 +15,10 @@ import (
 	"ringside/proxy/live"
 )
 
-// Style is the style of a line.
+// Style is the style of a line: a color, or another way to highlight text.
 type Style uint8
 
-// The styles.
+// The styles of lines. Good, Warn and Bad are colors for states.
 const (
 	Plain Style = iota
 	Good
@@ -40,10 +40,10 @@ type Line struct {
 
 var levels = map[string]Style{live.Good: Good, live.Warn: Warn, live.Bad: Bad}
 
-// levelSigns distinguish the levels without colors.
+// levelSigns are symbols for good, warning and bad states, which differ even without colors.
 var levelSigns = map[Style]string{Good: "●", Warn: "△", Bad: "✗"}
 
-// Sizes of the terminal from which more is shown.
+// Sizes of the terminal, in columns and lines, from which more is shown.
 const (
 	leastWidth, leastHeight = 60, 10
 	wideWidth               = 112
@@ -51,7 +51,8 @@ const (
 	keysHeight              = 20
 )
 
-// Draw returns the lines of a screen of this size, at most height of them.
+// Draw returns the lines of a screen with the given size in characters. It returns at most height
+// lines.
 func (v *View) Draw(width, height int) []Line {
 	title, text, level := "Looking…", "Waiting for the first figures.", Plain
 	now := v.Now()
@@ -94,7 +95,7 @@ func (v *View) Draw(width, height int) []Line {
 	return d.lines
 }
 
-// all draws the screen with all sections, each as far as it fits.
+// all draws the screen with all sections. It shortens or omits sections for which there is no room.
 func (d *drawing) all(height int) {
 	most := height - len(d.lines) - 7
 	if height >= keysHeight {
@@ -131,8 +132,8 @@ func (d *drawing) all(height int) {
 	}
 }
 
-// Print writes one screen of 120 columns, as high as needed, in color if colours
-// is set.
+// Print writes one screen with 120 columns and as many lines as needed. It uses colors if colours
+// is set, and only ASCII characters if ascii is set.
 func Print(to io.Writer, now *live.Now, colours, ascii bool) error {
 	d := drawing{width: 120, View: &View{}, now: now}
 	name := ""
@@ -184,7 +185,7 @@ func PrintHealth(to io.Writer, h *live.Health, colours bool) error {
 	return err
 }
 
-// drawing is a screen that is being drawn.
+// drawing is a screen that is being drawn: its width, and the lines so far.
 type drawing struct {
 	*View
 	now   *live.Now
@@ -265,10 +266,10 @@ func orDash(v *float64, say func(float64) string) string {
 // column is a column of the table of servers.
 type column struct {
 	head  string
-	sort  byte // the key that sorts by it; 0 is none
+	sort  byte // key that sorts the table by this column; 0: none
 	width int
 	left  bool
-	wide  bool // on wide screens only
+	wide  bool // the column is shown only on wide screens
 	say   func(*live.NowServer) string
 }
 
@@ -306,7 +307,7 @@ func (d *drawing) columns() []column {
 	if d.width < wideWidth {
 		all = slices.DeleteFunc(all, func(c column) bool { return c.wide })
 	}
-	for { // drop columns from the right until the rest fits
+	for { // drops columns from the right until the other columns fit
 		sum := 0
 		for _, c := range all {
 			sum += c.width + 1
@@ -318,8 +319,7 @@ func (d *drawing) columns() []column {
 	}
 }
 
-// servers adds the table of servers and returns the number of its rows. The parameter
-// `most` limits that number.
+// servers adds the table of servers and returns the number of its rows, which is at most `most`.
 func (d *drawing) servers(most int) int {
 	columns := d.columns()
 	var head strings.Builder
@@ -359,8 +359,8 @@ func (d *drawing) servers(most int) int {
 	return len(shown)
 }
 
-// Rows returns the servers that match the filter, in the chosen order. Without
-// one, servers that are not up are first.
+// Rows returns the servers that match the filter, in the order that the user has chosen. If the
+// user has chosen no order, servers that are not up are first.
 func (v *View) Rows() []*live.NowServer {
 	return v.rows(v.Now())
 }
@@ -430,8 +430,8 @@ func signOf(state string) string {
 	return "✗"
 }
 
-// slabs adds the chart of memory by item size. Each class is a bar: data at the
-// bottom, then rounding, then free memory.
+// slabs adds the chart of memory by item size. Each size class is a bar. From the bottom, the bar
+// shows data, memory lost by rounding up, and free memory.
 func (d *drawing) slabs(title string, classes []live.Class) {
 	const bars = 6
 	var held, asked, top float64
@@ -482,8 +482,8 @@ func (d *drawing) slabs(title string, classes []live.Class) {
 	d.rule()
 }
 
-// hot adds the keys with the most requests. The parameter `most` limits their number.
-// Wide screens also have the prefixes. It returns the number of lines.
+// hot adds the keys with the most requests, at most `most` keys. On wide screens it also adds the
+// prefixes with the most requests. It returns the number of lines.
 func (d *drawing) hot(most int) int {
 	hot := d.now.Hot
 	switch {
@@ -557,7 +557,8 @@ func bar(part float64, width int) string {
 	return text + strings.Repeat("░", width-utf8.RuneCountInString(text))
 }
 
-// spark draws the last numbers in braille: two per cell, four levels.
+// spark draws the last numbers of list as a chart of braille characters. Each character shows two
+// numbers, in four levels.
 func spark(list []float64, width int) string {
 	left, right := [...]rune{0x40, 0x44, 0x46, 0x47}, [...]rune{0x80, 0xa0, 0xb0, 0xb8}
 	most := 1e-9
@@ -586,7 +587,7 @@ func pad(text string, width int, left bool) string {
 	return gap + text
 }
 
-// cut shortens text to width characters.
+// cut shortens text to width characters if it is longer.
 func cut(text string, width int) string {
 	if utf8.RuneCountInString(text) <= width {
 		return text
