@@ -1,6 +1,6 @@
 package admin
 
-// The files of the dashboard, which are embedded in the program.
+// This part of the package has the files of the dashboard, which are embedded in the program.
 //
 //	page/index.html   /, which names the other files by a hash of their content, so browsers may cache those forever
 //	page/app.css      the style
@@ -27,7 +27,7 @@ func readPage() (string, map[string]pagePart) {
 	text := func(name string) string {
 		b, err := files.ReadFile("page/" + name)
 		if err != nil {
-			panic(err) // it is embedded in the program
+			panic(err) // the file is embedded in the program, so it can always be read
 		}
 		return string(b)
 	}
