@@ -44,10 +44,10 @@ var troubleMetrics = []string{
 	"ringside_server_outages_total", "ringside_desyncs_total",
 }
 
-// Metrics are the samples of a Prometheus page: values by name with labels.
+// Metrics has the values of a Prometheus page. The key is the name of a metric with its labels.
 type Metrics map[string]float64
 
-// Sum adds up all series of a metric with labels that contain each of the given texts.
+// Sum adds up the values of a metric whose labels contain each of the given texts.
 func (m Metrics) Sum(name string, labels ...string) float64 {
 	total := 0.0
 series:
@@ -92,7 +92,7 @@ func parseMetrics(text string) (Metrics, error) {
 	return m, nil
 }
 
-// fetch returns a page of Ringside's admin address.
+// fetch returns the page at the given path of Ringside's admin interface.
 func fetch(ctx context.Context, target *child, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -101,7 +101,7 @@ func fetch(ctx context.Context, target *child, path string) ([]byte, error) {
 		return nil, err
 	}
 	request.Close = true                              // close the connection after the reply, so that Ringside's metrics do not count a connection of ringbench
-	request.Header.Set("Accept-Encoding", "identity") // no compressor, whose memory would be measured too
+	request.Header.Set("Accept-Encoding", "identity") // asks for no compression, because the memory of the compressor would be measured, too
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return nil, err

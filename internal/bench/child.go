@@ -16,19 +16,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Starter starts processes from one thread that exists as long as the Starter. A child inherits the
-// CPUs of the thread that forks it. It gets its parent-death signal when that thread ends, not when
-// the process ends.
+// Starter starts processes from one thread, which exists as long as the Starter. A child process
+// inherits the CPUs of the thread that starts it. It is killed when that thread ends (parent-death
+// signal).
 type Starter struct {
 	jobs chan func()
-	dir  string // directory for the files of the processes
+	dir  string // directory for the files of the processes that this Starter starts
 }
 
-// newStarter returns a Starter. Its processes have their files below dir.
+// newStarter returns a Starter whose processes have their files below dir.
 func newStarter(dir string) *Starter {
 	s := &Starter{make(chan func()), dir}
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked, so that the thread ends when this goroutine ends
 		for job := range s.jobs {
 			job()
 		}
@@ -36,12 +36,13 @@ func newStarter(dir string) *Starter {
 	return s
 }
 
-// Close ends the thread, which kills the children that still run.
+// Close ends the thread of the Starter. The kernel then kills the child processes that still run.
 func (s *Starter) Close() { close(s.jobs) }
 
 // Start starts cmd on the given CPUs.
 func (s *Starter) Start(cmd *exec.Cmd, cpus []int) (err error) {
-	// A separate process group: a Ctrl-C reaches only this process, which then stops its children.
+	// The child gets a process group of its own, so that a Ctrl-C does not reach it. This process
+	// gets the Ctrl-C and then stops its children.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	done := make(chan struct{})
 	s.jobs <- func() {
@@ -64,7 +65,7 @@ func (s *Starter) Start(cmd *exec.Cmd, cpus []int) (err error) {
 type child struct {
 	Name   string
 	Port   int
-	admin  int    // port of the admin interface of Ringside
+	admin  int    // port of the admin interface, if the child is Ringside
 	Socket string // path of the unix socket for the load; empty: the load connects to the TCP port
 	Cmd    *exec.Cmd
 	output lastWords
@@ -77,7 +78,7 @@ func (c *child) PID() int { return c.Cmd.Process.Pid }
 // Addr returns the TCP address on which the process listens.
 func (c *child) Addr() string { return fmt.Sprintf("127.0.0.1:%d", c.Port) }
 
-// Alive reports whether the process has not ended.
+// Alive reports whether the process still runs.
 func (c *child) Alive() bool {
 	select {
 	case <-c.Ended:
@@ -107,7 +108,7 @@ func (c *child) Stop() {
 	<-c.Ended
 }
 
-// lastWords keeps the last bytes of a child's output.
+// lastWords is an io.Writer that keeps the last bytes of a child's output.
 type lastWords struct {
 	mu   sync.Mutex
 	text []byte

@@ -9,8 +9,8 @@ import (
 	"math"
 )
 
-// Limits of a cliff: a row of a curve is a cliff if its figure is this many times that of the row
-// before. Both limits are larger than the differences between equal runs.
+// Limits of a cliff. A row of a curve is a cliff if one of its figures is more than this many times
+// the figure of the row before. Differences between equal runs are smaller than both limits.
 const (
 	// cliffCost applies to CPU per request, and to the reciprocal of throughput.
 	cliffCost = 1.6
@@ -18,7 +18,8 @@ const (
 	cliffTail = 4
 )
 
-// cliffAgain is how often a suspected cliff is measured again before the report calls it one.
+// cliffAgain is how often a row that looks like a cliff is measured again before the report calls
+// it one.
 const cliffAgain = 2
 
 // cliffs names the figures of row that are worse than in the row before by more than the additional

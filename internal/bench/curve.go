@@ -34,8 +34,8 @@ type point struct {
 	prepare func(context.Context, *bench, *scenario) (Pool, error)
 }
 
-// Curves measures the named curves, or all of them: Ringside and its variants, and nutcracker if it
-// supports them.
+// Curves measures the named curves, or all curves if there are no names. It measures Ringside and
+// its variants, and nutcracker where it supports the load.
 func Curves(ctx context.Context, c Config, ids []string) (*Report, error) {
 	names := []string{"ringside", "nutcracker"}
 	for _, v := range c.Also {
@@ -81,8 +81,8 @@ func (b *bench) curve(ctx context.Context, c curve) (*Curve, error) {
 		}
 		out.Rows = append(out.Rows, &Point{X: p.x, Label: p.label, Result: *result})
 	}
-	// A cliff counts only if it is still there after its row and the row before it were measured
-	// again.
+	// A row counts as a cliff only if it is one again after new measurements of this row and the
+	// row before it.
 	for again := range cliffAgain + 1 {
 		for i := 1; i < len(out.Rows); i++ {
 			out.Rows[i].Cliffs = cliffs(out.Rows[i-1], out.Rows[i], c.share)

@@ -2,7 +2,7 @@
 
 package bench
 
-// The curves: which quantity varies, over which range, and what is constant.
+// This file lists the curves: which quantity varies, over which range, and what is constant.
 
 import (
 	"bufio"
@@ -61,7 +61,8 @@ func curveNames() string {
 	return strings.Join(names, ", ")
 }
 
-// vary returns points of scenario a, with one quantity at each of the values.
+// vary returns one point of a curve for each of the values. The function set puts the value into
+// the workload of scenario a.
 func vary(values []int, set func(*load.Workload, int)) []point {
 	var points []point
 	for _, n := range values {
@@ -72,7 +73,7 @@ func vary(values []int, set func(*load.Workload, int)) []point {
 	return points
 }
 
-// quantity formats n, with multiples of 1024 as Ki or Mi.
+// quantity formats n. Multiples of 1024 have the unit Ki or Mi.
 func quantity(n int) string {
 	switch {
 	case n > 0 && n%(1<<20) == 0:

@@ -37,7 +37,7 @@ type hoard struct {
 	sockets []unix.PollFd
 	stop    context.CancelFunc
 	ended   sync.WaitGroup
-	back    int // number of reconnects of all clients
+	back    int // number of times that a client has connected again
 	err     error
 }
 
@@ -62,7 +62,7 @@ func startHoard(ctx context.Context, addr netip.AddrPort) (*hoard, error) {
 	return h, nil
 }
 
-// end closes the clients.
+// end closes all clients that do not read their replies.
 func (h *hoard) end() error {
 	h.stop()
 	h.ended.Wait()
@@ -74,7 +74,7 @@ func (h *hoard) end() error {
 	return h.err
 }
 
-// ask connects the clients that are not connected, and sends their requests.
+// ask connects the clients that are not connected. It sends the request of each of them.
 func (h *hoard) ask() error {
 	for i := range h.sockets {
 		if h.sockets[i].Fd >= 0 {
@@ -95,7 +95,7 @@ func (h *hoard) ask() error {
 	return nil
 }
 
-// watch sleeps for hoardReturn and reconnects the clients that were closed.
+// watch waits for hoardReturn. Clients that were closed in that time then connect again.
 func (h *hoard) watch() error {
 	time.Sleep(hoardReturn)
 	if _, err := unix.Poll(h.sockets, 0); err != nil && !errors.Is(err, unix.EINTR) {
@@ -119,7 +119,7 @@ func hoardedKeys() []string {
 	return keys
 }
 
-// fillHoard writes the large values.
+// fillHoard writes the large values through the proxy at addr.
 func fillHoard(ctx context.Context, addr string) error {
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {

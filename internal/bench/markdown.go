@@ -370,7 +370,8 @@ func (s *Soak) markdown(m *strings.Builder) {
 	}
 }
 
-// known formats the median and, in brackets, its interval, or the range if there is no interval.
+// known formats the median and, in brackets, its 95 % interval. If there is no interval, the
+// brackets have the range.
 func (s *Spread) known() string {
 	if s == nil || s.Interval == nil {
 		return s.String()
@@ -418,7 +419,8 @@ func (r *Report) memoryTable(m *strings.Builder) {
 	})
 }
 
-// table writes a Markdown table. rows calls its argument once for each row.
+// table writes a Markdown table. The function rows gets a function that writes one row, and calls
+// it once for each row.
 func table(m *strings.Builder, header []string, rows func(row func(cells ...string))) {
 	row := func(cells ...string) {
 		for i := range cells {

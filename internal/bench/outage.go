@@ -84,7 +84,8 @@ func ejectingArgs(at Place) ([]string, error) {
 	return args, os.WriteFile(file, []byte(changed), 0o600)
 }
 
-// outage measures one peer with separate servers, of which the last one fails.
+// outage measures one peer with three servers of its own. After a while, the last server fails in
+// the way that how names.
 func (b *bench) outage(ctx context.Context, p *Peer, how string, each time.Duration) (*Outage, error) {
 	own := *b
 	var err error
@@ -118,7 +119,8 @@ func (b *bench) outage(ctx context.Context, p *Peer, how string, each time.Durat
 	return o, end()
 }
 
-// watch counts the replies in each step of the given time.
+// watch counts the replies of all clients for the duration `each`. The result has the number of
+// replies in each step of outageStep.
 func watch(each time.Duration, answers *atomic.Int64) (steps []int64) {
 	ticks := time.NewTicker(outageStep)
 	defer ticks.Stop()
@@ -199,7 +201,8 @@ func askFrom(ctx context.Context, addr string, client int, answers, troubles *at
 	}
 }
 
-// vanish makes a server unavailable until end is called.
+// vanish makes a server unavailable until the returned function end is called. how names the way:
+// SIGSTOP, SIGKILL, or a port that accepts no connections.
 func vanish(server *child, how string) (end func() error, err error) {
 	nothing := func() error { return nil }
 	switch how {
@@ -213,7 +216,8 @@ func vanish(server *child, how string) (end func() error, err error) {
 	return fillQueue(server.Port)
 }
 
-// fillQueue listens on a port with a full accept queue: connection attempts get no answer.
+// fillQueue listens on a port whose accept queue is full, so that attempts to connect get no
+// answer.
 func fillQueue(port int) (end func() error, err error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -22,9 +22,9 @@ import (
 //	<!-- end -->
 var placeOnPage = regexp.MustCompile(`(?s)(<!-- ([\w.-]+): ([a-z ]+) -->\n).*?(<!-- end -->)`)
 
-// FillPage replaces the placeholders of a page with parts of reports. read returns a report by
-// name. If read returns nil or the report has no such part, the placeholder is unchanged and left
-// lists it.
+// FillPage replaces the placeholders of a page with parts of reports. The function read returns the
+// report with a given name. A placeholder stays as it is if there is no such report or if the
+// report lacks the part. `left` lists the placeholders that stay.
 func FillPage(page string, read func(name string) (*Report, error)) (filled string, left []string, err error) {
 	found := false
 	filled = placeOnPage.ReplaceAllStringFunc(page, func(text string) string {

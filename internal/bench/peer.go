@@ -41,27 +41,27 @@ type Peer struct {
 
 // Binaries are the names or paths of the programs.
 type Binaries struct {
-	Ringside       string // empty: not measured
+	Ringside       string // path of Ringside's binary; empty: Ringside is not measured
 	Nutcracker     string
-	Also           []Variant // other variants of Ringside
-	Haproxy        string    // skipped if it does not exist
+	Also           []Variant // other variants of Ringside to measure
+	Haproxy        string    // path of haproxy's binary; haproxy is not measured if the file does not exist
 	Memcached      string
-	MemcachedProxy string // a memcached built with its proxy; empty: not measured
+	MemcachedProxy string // path of a memcached that was built with its proxy; empty: the proxy is not measured
 }
 
-// Variant is another Ringside to compare with: another build or other settings, to measure the
-// effect of a change.
+// Variant is another Ringside that is measured to see the effect of a change: another build, or
+// other settings.
 type Variant struct {
 	Name   string
 	Binary string
-	Engine string // settings of the section engine, in YAML's flow style; empty: none
+	Engine string // settings of the section engine of Ringside's configuration, in YAML's flow style; empty: none
 }
 
 // Place is the environment of a peer: its files, ports, servers and settings.
 type Place struct {
 	Dir     string
 	port    int
-	admin   int // port for metrics and statistics
+	admin   int // port of the peer's metrics and statistics
 	Servers []string
 	Loops   int           // number of Ringside's loops
 	Timeout time.Duration // request timeout of Ringside; 0: its default
@@ -71,22 +71,22 @@ type Place struct {
 	engine, AdminMore string // additional settings of Ringside's sections engine and admin, in YAML's flow style
 }
 
-// replyTimeout is when a reply counts as lost. It is long because a busy machine must not count as
-// a fault of the proxy.
+// replyTimeout is the time after which a reply counts as lost. It is long, so that a busy machine
+// does not look like a fault of the proxy.
 const replyTimeout = 30 * time.Second
 
 // ringsideNote is the note on Ringside's figures in the report.
 const ringsideNote = "least configuration, ketama, and nutcracker's timeout: a machine that stands still for half a second is no fault of either"
 
-// candidate is a peer that may be installed.
+// candidate is a peer, together with how to find out its version and whether it must be installed.
 type candidate struct {
 	Peer
 	versionFlag string
 	needed      bool
 }
 
-// findPeers returns the installed peers with these names, or all of them, in the order of the
-// report. It also returns the version of memcached.
+// findPeers returns the installed peers with the given names, or all installed peers if there are
+// no names. They are in the order of the report. findPeers also returns the version of memcached.
 func findPeers(c Binaries, names []string) (found []*Peer, server string, err error) {
 	all := []candidate{
 		{Peer{Name: "ringside", binary: c.Ringside, SpeaksMeta: true, SpeaksBinary: true, Proxy: true, Sockets: true, Configure: ringsideArgs, Note: ringsideNote}, "version", false},
@@ -135,7 +135,8 @@ func findPeers(c Binaries, names []string) (found []*Peer, server string, err er
 	return found, server, nil
 }
 
-// lookPath also searches /usr/sbin, where Debian installs daemons and which a user's PATH lacks.
+// lookPath finds a program. It also searches /usr/sbin, where Debian installs daemons and which is
+// not in a user's PATH.
 func lookPath(name string) (string, error) {
 	if name == "" {
 		return "", errors.New("no program is named")
@@ -166,7 +167,7 @@ func firstLine(path, flag string) (string, error) {
 }
 
 func ringsideArgs(at Place) ([]string, error) {
-	sections := "" // sections that only some scenarios need
+	sections := "" // parts of the configuration that only some scenarios need
 	if at.Timeout > 0 {
 		sections = fmt.Sprintf("defaults: {timeouts: {request: %[1]v, deadline: %[1]v}}\n", at.Timeout)
 	}
@@ -192,7 +193,7 @@ engine: {loops: %d, %s}
 // nutcrackerArgs returns the usual configuration of nutcracker.
 func nutcrackerArgs(at Place) ([]string, error) {
 	pools := nutcrackerPool("bench", fmt.Sprintf("127.0.0.1:%d", at.port), at.Servers)
-	if at.socket != "" { // a pool can listen on only one address
+	if at.socket != "" { // a pool of nutcracker can listen on only one address
 		pools += nutcrackerPool("socket", at.socket, at.Servers)
 	}
 	file, err := write(at.Dir, "nutcracker.yml", pools)
@@ -264,7 +265,7 @@ end
 
 func floorArgs(at Place) ([]string, error) { return memcachedArgs(at.port), nil }
 
-// memcachedArgs returns the arguments for the servers, the floor and memcached's proxy.
+// memcachedArgs returns the arguments of a memcached that listens on the given ports.
 func memcachedArgs(ports ...int) []string {
 	var listen []string
 	for _, port := range ports {
@@ -288,7 +289,7 @@ func write(dir, name, text string) (string, error) {
 // itself, and prevent the server's restart.
 func freePorts(n int) ([]int, error) {
 	const lowest = 20000
-	below := 32768 // the kernel's default
+	below := 32768 // the kernel's default for the lowest port that it assigns to clients
 	if text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range"); err == nil {
 		if _, err := fmt.Sscan(string(text), &below); err != nil {
 			return nil, fmt.Errorf("the ports of clients: %w", err)

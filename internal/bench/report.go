@@ -14,8 +14,8 @@ import (
 	"ringside/internal/bench/load"
 )
 
-// Direct is the name of the measurement without a proxy: the load generator sends its requests to
-// the servers.
+// Direct is the name of the peer without a proxy: the load generator connects to the servers
+// itself.
 const Direct = "direct"
 
 // OverSocket is the suffix of the name of a proxy in results that were measured over a unix socket.
@@ -31,20 +31,20 @@ const OneSlow = ", one slow"
 // than this time.
 const lateLimit = 25 * time.Millisecond
 
-// rareCall is the number of calls per request below which a system call is not listed. Most calls
-// for opening and closing connections are below it.
+// rareCall is the number of calls per request below which the report does not list a system call.
+// Most calls that open and close connections are so rare.
 const rareCall = 0.001
 
 // Report contains all results of a measurement.
 type Report struct {
 	Date      time.Time `json:"date"`
-	Command   string    `json:"command"` // command line, without binaries and output files
+	Command   string    `json:"command"` // command line of ringbench, without the names of binaries and output files
 	Seconds   float64   `json:"seconds"`
 	Machine   Machine   `json:"machine"`
 	Programs  []Program `json:"programs"`
 	Settings  Settings  `json:"settings"`
 	Placement string    `json:"placement"` // whether nutcracker and Ringside place keys equally
-	Repeated  int       `json:"repeated"`  // disturbed runs that were repeated
+	Repeated  int       `json:"repeated"`  // number of disturbed runs that were repeated
 	Scenarios []*Result `json:"scenarios"`
 	Memory    []Memory  `json:"memory"`
 	Curves    []*Curve  `json:"curves,omitempty"`
@@ -99,7 +99,7 @@ type Measured struct {
 	Peer    string  `json:"peer"`
 	Failure string  `json:"failure,omitempty"` // why this peer has no further runs; empty: no failure
 	CPU     Figure  `json:"cpu_us"`
-	Total   Figure  `json:"total_us"`                  // CPU time per request, of the program and its servers
+	Total   Figure  `json:"total_us"`                  // CPU time per request of the peer and its servers together, in microseconds
 	Direct  *Spread `json:"total_to_direct,omitempty"` // ratio of the total CPU time per request to that of clients without a proxy; nil: not measured
 	Rate    Figure  `json:"rate"`
 	P50     Figure  `json:"p50_us"`
@@ -130,16 +130,16 @@ type Run struct {
 	Round    int         `json:"round"`
 	CPU      float64     `json:"cpu_us"`      // CPU time of the peer, in microseconds per request
 	Servers  float64     `json:"servers_us"`  // CPU time of the peer's servers, in microseconds per request
-	CoreBusy float64     `json:"core_us"`     // busy time of the proxy's CPU, microseconds per request
+	CoreBusy float64     `json:"core_us"`     // time in which the proxy's CPU was busy, in microseconds per request
 	Switches float64     `json:"switches"`    // how often threads of the peer went to sleep, per request
-	Rate     float64     `json:"rate"`        // requests a second
+	Rate     float64     `json:"rate"`        // requests per second
 	P50      float64     `json:"p50_us"`      //
 	P99      float64     `json:"p99_us"`      //
 	P999     float64     `json:"p999_us"`     //
 	LoadCPU  float64     `json:"load_cpu_us"` // CPU time of the load generator, in microseconds per request
 	Requests int64       `json:"requests"`
 	Apart    *load.Apart `json:"apart,omitempty"`    // latency of the reads of one server's keys, and of all other reads; nil: not separated
-	Good     []int64     `json:"good,omitempty"`     // only in scenarios with clients that read no replies: for each connection of the other clients, the replies without a miss or an error
+	Good     []int64     `json:"good,omitempty"`     // for each connection of the load, the number of replies without a miss or an error; only if other clients read no replies
 	GivenUp  int         `json:"given_up,omitempty"` // requests without a reply at the end of the run
 	Seconds  float64     `json:"seconds"`
 	Tries    int         `json:"tries"` // number of attempts of this run, of which the least disturbed is in the report
@@ -170,9 +170,9 @@ type Memory struct {
 	ID       string `json:"id"`
 	Name     string `json:"name"`
 	Peer     string `json:"peer"`
-	Anon     int64  `json:"anon"`      // RssAnon at the end of the window
-	AnonPeak int64  `json:"anon_peak"` // greatest RssAnon in the window, sampled every 20 ms
-	Peak     int64  `json:"peak"`      // VmHWM: peak resident memory, including files
+	Anon     int64  `json:"anon"`      // anonymous resident memory (RssAnon) at the end of the measured time, in bytes
+	AnonPeak int64  `json:"anon_peak"` // greatest anonymous resident memory (RssAnon) in the measured time, in bytes, sampled every 20 ms
+	Peak     int64  `json:"peak"`      // greatest resident memory since the start, including files (VmHWM), in bytes
 	Failure  string `json:"failure,omitempty"`
 }
 
@@ -184,14 +184,14 @@ type Curve struct {
 	X    string   `json:"x"`              // the quantity that varies
 	Rows []*Point `json:"rows"`
 
-	Growth string `json:"growth,omitempty"` // how much cost may grow with X without being a cliff
+	Growth string `json:"growth,omitempty"` // how much the cost may grow with X before a row counts as a cliff, in words
 }
 
 // Point is one row of a curve: the results at one value of the quantity that varies.
 type Point struct {
 	X      float64  `json:"x"`
 	Label  string   `json:"label"`
-	Cliffs []string `json:"cliffs,omitempty"` // programs and figures that are much worse than in the row before: see cliffs.go
+	Cliffs []string `json:"cliffs,omitempty"` // peers and figures of this row that are much worse than in the row before, in words
 	Result
 }
 
@@ -201,19 +201,19 @@ type Where struct {
 	Name    string        `json:"name"`
 	Work    load.Workload `json:"work"`
 	Peers   []*Spent      `json:"peers"`
-	Profile string        `json:"profile,omitempty"` // file with Ringside's top functions
+	Profile string        `json:"profile,omitempty"` // name of the file with the functions in which Ringside spends most time; empty: none
 }
 
-// Spent is the cost of a request in one peer.
+// Spent is what a request costs in one peer, and how the CPU time is spent.
 type Spent struct {
 	Peer       string  `json:"peer"`
-	CPU        float64 `json:"cpu_us"`      // microseconds per request
-	Kernel     float64 `json:"kernel"`      // share of the CPU time in the kernel, sampled at its ticks
-	Rate       float64 `json:"rate"`        // requests a second
+	CPU        float64 `json:"cpu_us"`      // CPU time of the peer in microseconds per request
+	Kernel     float64 `json:"kernel"`      // share of the CPU time that is spent in the kernel, 0 to 1; the kernel samples it at its ticks
+	Rate       float64 `json:"rate"`        // requests per second
 	Switches   float64 `json:"switches"`    // how often threads of the peer went to sleep, per request
-	Other      float64 `json:"other"`       // share of the CPUs used by other processes
-	TracedRate float64 `json:"traced_rate"` // requests a second while system calls were counted
-	Calls      []Calls `json:"calls"`       // most frequent first; nil: not counted
+	Other      float64 `json:"other"`       // share of the measured CPUs that other processes used, 0 to 1
+	TracedRate float64 `json:"traced_rate"` // requests per second while system calls were counted
+	Calls      []Calls `json:"calls"`       // system calls per request, the most frequent first; nil: they were not counted
 	Loop       *Loop   `json:"loop,omitempty"`
 	Failure    string  `json:"failure,omitempty"`
 }
@@ -231,7 +231,7 @@ type Loop struct {
 	Writes  float64 `json:"writes"`
 }
 
-// Soak is the result of a soak.
+// Soak is the result of a soak: a mixed load for a long time, while servers are killed.
 type Soak struct {
 	Length  time.Duration `json:"length_ns"`
 	Leg     time.Duration `json:"leg_ns"`    // length of a leg: in each, all loads but one run once and one server is killed
@@ -258,8 +258,8 @@ type Soaked struct {
 type Sample struct {
 	At          time.Duration `json:"at_ns"`
 	Rest        bool          `json:"rest"`           // the sample was taken between two legs of the soak, when only one steady load runs
-	Anon        int64         `json:"anon"`           // RssAnon, bytes
-	Heap        int64         `json:"heap,omitempty"` // live part of Go's heap, in bytes; only at rest
+	Anon        int64         `json:"anon"`           // anonymous resident memory (RssAnon) of Ringside, in bytes
+	Heap        int64         `json:"heap,omitempty"` // live part of Go's heap, in bytes; measured only when most loads do not run
 	Goroutines  int           `json:"goroutines"`
 	Descriptors int           `json:"descriptors"`
 	Clients     int           `json:"clients"`
@@ -303,7 +303,8 @@ func (r *Report) NameMissing() {
 	}
 }
 
-// results returns the results of the scenarios, of the tails and of all points of the curves.
+// results returns all results of the report: those of the scenarios, of the tails, and of the
+// points of the curves.
 func (r *Report) results() []*Result {
 	all := slices.Concat(r.Scenarios, r.Tails)
 	for _, c := range r.Curves {

@@ -21,14 +21,14 @@ import (
 	"ringside/internal/bench/load"
 )
 
-// scenario runs all rounds of a scenario.
+// scenario measures all rounds of the scenario s.
 func (b *bench) scenario(ctx context.Context, s scenario) (*Result, error) {
 	result := &Result{ID: s.ID, Name: s.Name, Base: s.Base, Work: s.Work}
 	type entry struct {
 		*Peer
 		scenario
 	}
-	var entries []entry // entry i is measured as result.Peers[i]
+	var entries []entry // entries of one round; the result of entries[i] is in result.Peers[i]
 	enter := func(p *Peer, s scenario, behind string) {
 		entries = append(entries, entry{p, s})
 		result.Peers = append(result.Peers, &Measured{Peer: p.Name + behind})
@@ -112,8 +112,8 @@ func (b *bench) undisturbed(ctx context.Context, p *Peer, s scenario) (Run, erro
 
 func badness(d Disturbance) float64 { return d.Other + d.Steal + d.Late/1e6 }
 
-// once starts the peer, runs the scenario's load, and stops the peer. The first process of the
-// result is the peer; the others are its servers.
+// once starts the peer, runs the scenario's load on it, and stops the peer. The first process in
+// the result is the peer, and the others are its servers.
 func (b *bench) once(ctx context.Context, p *Peer, s scenario, window time.Duration) (load.Result, error) {
 	if p.Direct {
 		own, err := b.aside(ctx)
@@ -133,7 +133,7 @@ func (b *bench) once(ctx context.Context, p *Peer, s scenario, window time.Durat
 	}
 	if p.Direct {
 		result, err := b.load(ctx, nil, s, window)
-		result.Processes = slices.Insert(result.Processes, 0, load.Process{}) // direct has no proxy process, so its cost is 0
+		result.Processes = slices.Insert(result.Processes, 0, load.Process{}) // direct has no proxy process, so an entry with the cost 0 is inserted
 		return result, err
 	}
 	target, err := b.start(ctx, p, s)
@@ -260,7 +260,7 @@ func (b *bench) load(ctx context.Context, target *child, s scenario, window time
 	return result, nil
 }
 
-// figures converts the load's result to a run and decides whether it was disturbed.
+// figures converts the result of a load to a Run, and decides whether the run was disturbed.
 func (b *bench) figures(r load.Result) Run {
 	each := func(d time.Duration) float64 {
 		if r.Requests == 0 {
@@ -310,8 +310,8 @@ func (b *bench) figures(r load.Result) Run {
 	return run
 }
 
-// start starts a peer on the proxy's CPUs, with the pool as its servers, and waits until it
-// listens.
+// start starts the peer p on the CPUs of the proxy, with the servers of the pool. It waits until
+// the peer listens.
 func (b *bench) start(ctx context.Context, p *Peer, s scenario) (*child, error) {
 	at := Place{Servers: b.pool.Addrs, Loops: b.loops, Timeout: b.timeout, Routes: s.routes, AdminMore: s.admin}
 	return b.starter.StartPeer(ctx, p, at, s.socket, b.proxyCPUs)

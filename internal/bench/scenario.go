@@ -22,13 +22,13 @@ type scenario struct {
 	routes    string                  // routes of Ringside's configuration; empty: one route without settings
 	socket    bool                    // the load connects to the proxy over a unix socket
 	slow      *Server                 // the server whose replies are delayed, with the delays; nil: no delays
-	hoard     bool                    // other clients send large requests and read no replies
-	cut       bool                    // the measurement ends after the planned time, even if some requests have no reply yet
+	hoard     bool                    // true if other clients send large requests at the same time and read no replies
+	cut       bool                    // true if the measurement ends at the planned time, even if some requests have no reply yet
 	only      string                  // name of the only peer that runs the scenario; empty: all peers run it
-	floor     bool                    // if only is set: run the scenario on plain memcached, too
+	floor     bool                    // true if the scenario also runs on plain memcached although only is set
 	filled    bool                    // the keys are already written, so the load does not write them first
 	check     func(load.Result) error // additional check of the result; nil: none
-	monitored bool                    // the scenario runs once with each kind of monitoring in monitors
+	monitored bool                    // true if the scenario runs once with each kind of monitoring in the list monitors
 	monitor
 }
 
@@ -68,9 +68,9 @@ const (
 
 // monitor is a way in which users monitor Ringside while a load runs.
 type monitor struct {
-	behind string   // suffix of the name of the peer
+	behind string   // suffix of the name of the peer in the report
 	admin  string   // settings of Ringside's admin interface, in YAML; empty: the defaults
-	asks   []string // paths of the admin interface that are read during the load
+	asks   []string // paths of the admin interface that stay open for reading during the load
 }
 
 // blind is the suffix of a peer's name for runs in which Ringside records neither hot keys nor miss

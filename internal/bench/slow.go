@@ -86,8 +86,8 @@ func (s Server) answers(client io.Writer, server io.Reader) error {
 	return cmp.Or(failed, <-ended)
 }
 
-// cut splits the server's output into pieces. A piece contains all bytes that have arrived, but
-// ends before a reply that is delayed.
+// cut splits the server's output into pieces. A piece has all bytes that have arrived, up to a
+// reply that is delayed. The delayed reply begins the next piece.
 func (s Server) cut(server io.Reader, pieces chan<- piece) error {
 	in := bufio.NewReaderSize(server, 64<<10)
 	var now piece

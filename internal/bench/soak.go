@@ -238,8 +238,8 @@ func (s *soak) next(ctx context.Context, alarm <-chan time.Time) (rang bool, err
 
 func (s *soak) sample(ctx context.Context, rest bool) error {
 	if rest {
-		// Force a garbage collection, so that only live memory remains. The profile itself is not
-		// used.
+		// A request for this page forces a garbage collection, so that only live memory is left.
+		// The profile on the page is not used.
 		if _, err := fetch(ctx, s.target, "/debug/pprof/heap?gc=1"); err != nil {
 			return err
 		}

@@ -73,7 +73,7 @@ func (m *Measured) to(others map[int]Run, of func(Run) float64) *Spread {
 	return &s
 }
 
-// mean returns the mean of one quantity over the runs.
+// mean returns the mean of one quantity over all runs of the peer.
 func (m *Measured) mean(of func(Run) float64) float64 {
 	sum := 0.0
 	for _, run := range m.Runs {
@@ -82,7 +82,7 @@ func (m *Measured) mean(of func(Run) float64) float64 {
 	return sum / float64(max(1, len(m.Runs)))
 }
 
-// median returns the median of one quantity over the runs.
+// median returns the median of one quantity over all runs of the peer.
 func (m *Measured) median(of func(Run) float64) float64 {
 	var values []float64
 	for _, run := range m.Runs {
@@ -102,9 +102,9 @@ func spreadOf(values []float64) Spread {
 	return s
 }
 
-// outside returns the greatest k for which, with 95 % confidence, the true median lies between the
-// k-th smallest and the k-th largest of n values. It returns 0 if there is no such k. Each value is
-// below the median with probability 1/2.
+// outside returns the greatest k with this property: the true median lies between the k-th smallest
+// and the k-th largest of n values with 95 % confidence. It returns 0 if no k has this property. A
+// value is below the true median with probability 1/2.
 func outside(n int) int {
 	tail, term := 0.0, math.Pow(0.5, float64(n)) // term: the probability that exactly k values are below the median
 	for k := 0; ; k++ {
@@ -116,7 +116,7 @@ func outside(n int) int {
 	}
 }
 
-// Add appends the runs of a later measurement of the same scenario.
+// Add appends to r the runs of a later measurement of the same scenario.
 func (r *Result) Add(later *Result) {
 	rounds := 0
 	for _, m := range r.Peers {

@@ -10,8 +10,9 @@ import (
 	"fmt"
 )
 
-// tailConns is the number of connections of the paced load. It is large enough that some are free
-// while others wait for the slow server. Otherwise reads from the other servers would wait, too.
+// tailConns is the number of connections of a load with a fixed rate. It is so large that some
+// connections are free while others wait for the slow server. Otherwise reads from the other
+// servers would wait, too.
 const tailConns = 500
 
 // Tails measures scenarios a (single keys) and h (multi-gets) at the given rate, in requests a

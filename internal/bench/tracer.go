@@ -69,7 +69,7 @@ func (t *Tracer) Trace(pid int, work func() error) (map[string]int64, error) {
 	err = errors.Join(worked, cmd.Process.Signal(syscall.SIGINT))
 	ended := make(chan struct{})
 	go func() {
-		_ = cmd.Wait() // Wait returns an error because of the interrupt; whether the program has counted is visible in its output file
+		_ = cmd.Wait() // Wait returns an error because of the interrupt signal; whether the counts are complete is visible in the output file
 		close(ended)
 	}()
 	select {
@@ -144,7 +144,7 @@ func parsePerf(text string) (map[string]int64, error) {
 	for line := range strings.Lines(text) {
 		fields := strings.Split(line, ";")
 		if len(fields) < 3 {
-			continue // a comment
+			continue // the line is empty or a comment
 		}
 		n, err := strconv.ParseInt(fields[0], 10, 64)
 		if err != nil {
@@ -216,7 +216,8 @@ func parseStrace(text string) (map[string]int64, error) {
 	return counts, nil
 }
 
-// abandon ends a tracer that did not start counting.
+// abandon ends a tracer that did not start to count. It returns err together with the output of the
+// tracer.
 func abandon(cmd *exec.Cmd, err error, said *lastWords) error {
 	_ = cmd.Process.Kill() // the process may have ended already
 	_ = cmd.Wait()

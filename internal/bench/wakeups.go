@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Wakeups are the costs of some operations on this machine, in CPU time of the thread that performs
-// them.
+// Wakeups has the costs of some operations on this machine. A cost is the CPU time of the thread
+// that performs the operation.
 type Wakeups struct {
-	Call   time.Duration // a system call without work
+	Call   time.Duration // cost of a system call that does no work
 	Waker  time.Duration // cost of waking a thread that sleeps on another, idle CPU
 	Woken  time.Duration // cost for a thread of falling asleep and being woken by another thread
 	Nap    time.Duration // cost of sleeping until a timer ends the sleep
@@ -25,7 +25,7 @@ type Wakeups struct {
 	Napped time.Duration // real length of a sleep that a timer ends
 }
 
-// MeasureWakeups measures each operation n times, on two CPUs.
+// MeasureWakeups performs each operation n times and returns the average costs. It uses two CPUs.
 func MeasureWakeups(n, cpu, other int) (Wakeups, error) {
 	w := Wakeups{NapFor: 80 * time.Microsecond}
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)

@@ -20,7 +20,7 @@ import (
 
 // WhereTo says how Ringside is profiled, and where the profiles are stored.
 type WhereTo struct {
-	Profiles string        // a directory; empty: no profiles
+	Profiles string        // directory for the profiles; empty: no profiles are taken
 	Time     time.Duration // length of a profile, in whole seconds
 }
 
@@ -128,8 +128,8 @@ func perRequest(counts map[string]int64, requests int64) []Calls {
 	return calls
 }
 
-// profile takes a CPU profile under the scenario's load and returns the file with its top
-// functions.
+// profile runs the scenario's load on Ringside and takes a CPU profile. It returns the name of a
+// file with the functions that use most time.
 func (b *bench) profile(ctx context.Context, target *child, s scenario, to WhereTo) (string, error) {
 	raw := filepath.Join(to.Profiles, "where-"+s.ID+".pprof")
 	taken := make(chan error, 1)
