@@ -2,14 +2,16 @@
 
 package bench
 
-// Slow is a proxy for one memcached server that delays some of its replies.
+// This file implements ringbench slow: a forwarder in front of one memcached server that delays
+// some of its replies.
 //
-// It forwards bytes in both directions and detects the replies: a get's reply ends with END, a meta
-// reply is a line and its value, and any other line is a reply. Each reply is delayed with a given
-// probability by a given time, which counts from when it arrived from memcached. Later replies on
-// the same connection wait for it; other connections do not. So delays do not add up. Late network
-// packets have the same effect. A server that stalls has a different effect: it delays the replies
-// on all its connections.
+// The forwarder passes on bytes in both directions, and detects the replies. A reply to get ends
+// with END, a meta reply is a line with its value, and any other line is a reply. Each reply but MN
+// is delayed with a given probability. The delay is a given time from the arrival of the reply at
+// the forwarder. Later replies on the same connection wait until the delayed reply is sent, and
+// other connections do not wait. So delays do not add up. Network packets that arrive late have the
+// same effect. A server that stalls has a different effect: it delays the replies on all its
+// connections.
 
 // This file accepts clients of the forwarder, detects replies of the memcached, and delays some of
 // them.
