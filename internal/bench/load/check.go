@@ -26,7 +26,7 @@ const (
 type request struct {
 	kind  kind
 	first int   // number of the first key of the request
-	n     int   // number of keys
+	n     int   // number of keys of the request
 	start int64 // time when the request was due or was sent, in nanoseconds since the loop began
 }
 
@@ -99,7 +99,7 @@ func (c *checker) consume(b []byte) (n int, whole bool, err error) {
 				return n, false, err
 			}
 			n += took
-			if c.body < 0 && c.data.binary && c.first().kind == get { // a binary reply has no line end after the value
+			if c.body < 0 && c.data.binary && c.first().kind == get { // in the binary protocol, the reply ends with the value, without a line end
 				return n, true, nil
 			}
 			continue
@@ -130,7 +130,7 @@ func (c *checker) consume(b []byte) (n int, whole bool, err error) {
 	return n, false, nil
 }
 
-// line checks one line and reports whether it ends the reply.
+// line checks one line of a reply and reports whether the reply ends with it.
 func (c *checker) line(line []byte) (whole bool, err error) {
 	r := c.first()
 	var last []byte

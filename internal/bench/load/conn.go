@@ -21,7 +21,7 @@ type client struct {
 	due        int   // number of requests without a reply, on all connections of the client
 	unanswered int   // if a multi-get is split by server: the number of parts without a reply; if connections are closed after some requests: the number of requests left on this one; otherwise 0
 	start      int64 // time when the client's current request began, in nanoseconds since the loop began
-	hits       int   // keys found by the current request
+	hits       int   // number of keys that the client's current request has found so far
 	bad        bool  // the current request had a miss or an error
 	served     int64 // number of requests of the client with a reply
 	good       int64 // number of requests of the client with a reply in the measured window, without a miss or an error
@@ -30,10 +30,10 @@ type client struct {
 type conn struct {
 	id, fd int // index of the connection, and its file descriptor; fd -1: not connected
 	check  checker
-	out    []byte // bytes to send
-	sent   int    // number of bytes of out that were sent
+	out    []byte // bytes of requests that are to be sent
+	sent   int    // number of bytes of out that were sent already
 	part   []byte // incomplete line that was read; its end is not read yet
-	full   bool   // the socket is full; epoll reports when it accepts more
+	full   bool   // true if the socket accepts no more bytes now; epoll reports when it does
 }
 
 // dial connects to the address a. It fails after the timeout.
@@ -90,7 +90,7 @@ func connect(a at, from unix.Sockaddr) (fd int, err error) {
 	return fd, nil
 }
 
-// flush sends as much as the socket accepts.
+// flush sends bytes of c.out until the socket accepts no more.
 func (c *conn) flush() error {
 	for c.sent < len(c.out) {
 		n, err := unix.Write(c.fd, c.out[c.sent:])

@@ -16,19 +16,19 @@ const (
 	maxCount = 10_000_000
 )
 
-// data contains the keys and values, ready to be sent and compared.
+// data contains the keys and values of the load, in the form in which they are sent and compared.
 type data struct {
 	count, size, keySize int
 	binary               bool
 	behind               int // number of bytes that follow a value in a reply: its line end, or 0 in the binary protocol
 
-	// heads are the first lines of the hits, one for each key: "VALUE k 7 100\r\n", or "VA 100 kk
-	// f7\r\n" for meta. They contain the key.
+	// heads has the first line of a hit for each key, with the key in it. Examples: "VALUE k 7
+	// 100\r\n", or "VA 100 kk f7\r\n" for the meta protocol.
 	heads [][]byte
 	keyAt int // offset of the key in each first line of a hit (heads)
 
-	// noise contains all values: that of key i begins at byte i. Two values differ nearly
-	// everywhere, and all values together fit the CPU's cache.
+	// noise contains all values: the value of key i begins at byte i. Two values differ nearly
+	// everywhere. All values together fit into the CPU's cache.
 	noise []byte
 
 	setLength []byte // part of a text set after the flags: no expiration, and the length of the value

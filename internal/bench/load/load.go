@@ -39,25 +39,25 @@ import (
 
 // Workload is what the load sends. A zero field means zero, not a default.
 type Workload struct {
-	Conns   int     `json:"conns"`   // connections, 1 to 20,000
-	Depth   int     `json:"depth"`   // requests in flight on a connection
-	Keys    int     `json:"keys"`    // keys of one read; more than 1 is a multi-get
-	Quiet   int     `json:"quiet"`   // keys of one quiet meta batch, for reads and writes; 0: text protocol
-	Binary  bool    `json:"binary"`  // use the binary protocol: a multi-get is quiet gets with a noop
-	Value   int     `json:"value"`   // bytes of a value
-	KeySize int     `json:"keysize"` // bytes of a key, 10 to 250
+	Conns   int     `json:"conns"`   // number of connections, 1 to 20,000
+	Depth   int     `json:"depth"`   // number of requests in flight on a connection
+	Keys    int     `json:"keys"`    // number of keys of one read; more than 1: a multi-get
+	Quiet   int     `json:"quiet"`   // number of keys of one quiet meta batch, for reads and writes; 0: the text protocol is used
+	Binary  bool    `json:"binary"`  // true for the binary protocol, in which a multi-get is quiet gets and a noop
+	Value   int     `json:"value"`   // length of a value in bytes
+	KeySize int     `json:"keysize"` // length of a key in bytes, 10 to 250
 	Count   int     `json:"count"`   // number of keys
 	Reads   int     `json:"reads"`   // per cent of requests that are reads
-	Rate    float64 `json:"rate"`    // requests a second; 0: closed loop
-	Sliding bool    `json:"sliding"` // refill a pipeline at each reply, not only when it is empty
+	Rate    float64 `json:"rate"`    // requests per second in an open loop; 0: closed loop
+	Sliding bool    `json:"sliding"` // true if each reply triggers the next request; false if the next batch is sent when all replies have arrived
 	Visit   int     `json:"visit"`   // number of requests on a connection, one after the other, before it is closed; 0: connections stay open
-	Idle    bool    `json:"idle"`    // after one read on each connection, send nothing
-	Lossy   bool    `json:"lossy"`   // count misses and SERVER_ERROR replies instead of ending the run
+	Idle    bool    `json:"idle"`    // true if nothing is sent after one read on each connection
+	Lossy   bool    `json:"lossy"`   // true if misses and SERVER_ERROR replies are counted and do not end the run
 }
 
 // Bounds limits the time of a run.
 type Bounds struct {
-	NoFill   bool          // the keys are already written
+	NoFill   bool          // true if the keys are already written, so that they are not written first
 	Cut      bool          // the run ends when the measured window ends; requests without a reply are given up, and their wait so far counts as their latency
 	Warm     time.Duration // how long the load runs before the measured window
 	Window   time.Duration // length of the measured window; the window is extended if it has no reply yet
@@ -80,15 +80,15 @@ type Process struct {
 	CPU      time.Duration `json:"cpu_ns"`
 	User     time.Duration `json:"user_ns"`      // CPU time in user mode; the kernel estimates it from samples at its ticks
 	Kernel   time.Duration `json:"kernel_ns"`    // CPU time in the kernel; the kernel estimates it from samples at its ticks
-	Switches int64         `json:"switches"`     // how often its threads went to sleep
+	Switches int64         `json:"switches"`     // how often threads of the process went to sleep
 	Memory   Memory        `json:"memory"`       // memory at the end of the measured window
 	AnonPeak int64         `json:"anon_sampled"` // greatest amount of anonymous memory in the samples of the measured window, in bytes; only for the first process
 }
 
 // Lost counts the misses and errors of a lossy load, from the fill to the end of the run.
 type Lost struct {
-	Misses     int64 `json:"misses"`      // keys read without a value in the reply
-	Errors     int64 `json:"errors"`      // SERVER_ERROR replies
+	Misses     int64 `json:"misses"`      // number of keys that were read and had no value in the reply
+	Errors     int64 `json:"errors"`      // number of SERVER_ERROR replies
 	KeysHit    int   `json:"keys_hit"`    // number of keys that hit in every read
 	KeysMissed int   `json:"keys_missed"` // number of keys that missed in every read
 	KeysBoth   int   `json:"keys_both"`   // number of keys that hit in some reads and missed in others
@@ -99,8 +99,8 @@ type Result struct {
 	Seconds   float64       `json:"seconds"`
 	Requests  int64         `json:"requests"`
 	Reads     int64         `json:"reads"`
-	Hits      int64         `json:"hits"` // keys read with the right value
-	Rate      float64       `json:"rate"` // requests a second
+	Hits      int64         `json:"hits"` // number of keys that were read with the right value
+	Rate      float64       `json:"rate"` // requests per second
 	Latency   Latency       `json:"latency_us"`
 	CPU       time.Duration `json:"load_cpu_ns"`  // CPU time of the load generator itself
 	Late      float64       `json:"late_us"`      // greatest delay of the load generator's own timer of 20 ms, in microseconds
@@ -114,7 +114,7 @@ type Result struct {
 	Good      []int64       `json:"good"` // for each client, the number of replies without a miss or an error; only if the measured window is cut
 }
 
-// Apart is the latency of reads of one server's keys, and that of all other reads.
+// Apart has two latencies: that of reads of one server's keys, and that of all other reads.
 type Apart struct {
 	Its    Latency `json:"its_us"`
 	Others Latency `json:"others_us"`

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// phase is the phase of a run. See the package comment.
+// phase is a phase of a run: it connects, writes the keys, warms up, measures, and ends.
 type phase uint8
 
 const (
@@ -40,7 +40,7 @@ type loop struct {
 	work   Workload
 	bounds Bounds
 	data   *data
-	lost   *losses // nil if the load is not lossy
+	lost   *losses // counts of misses and errors; nil: the load is not lossy, so they are errors
 	window window
 
 	epoll, ticker int
@@ -52,11 +52,11 @@ type loop struct {
 
 	phase    phase
 	due      int    // requests without a reply, on all connections
-	filled   int    // keys written in the phase filling
+	filled   int    // number of keys that were written in the phase filling
 	random   uint64 // state of the random number generator splitmix
 	phaseEnd int64  // time at which the warm-up or the measured window ends, in nanoseconds since the loop began
-	checked  int64  // keys read with the right value
-	replies  int64  // requests with a reply in all phases
+	checked  int64  // number of keys that were read with the right value
+	replies  int64  // number of requests with a reply, in all phases
 
 	// State of an open loop, in which requests have fixed times. free contains the clients that may
 	// send a request. A client is in it once for each request that it may still have in flight.

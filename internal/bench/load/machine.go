@@ -24,8 +24,8 @@ const tick = 10 * time.Millisecond
 type Core struct {
 	ID    int           `json:"id"`
 	Wall  time.Duration `json:"wall_ns"`  // elapsed time between the two readings; in one reading: the time since this program started
-	Idle  time.Duration `json:"idle_ns"`  // waiting for work or for a disk
-	Steal time.Duration `json:"steal_ns"` // used by the hypervisor for other machines
+	Idle  time.Duration `json:"idle_ns"`  // time in which the CPU waited for work or for a disk
+	Steal time.Duration `json:"steal_ns"` // time in which the hypervisor used the CPU for other machines
 }
 
 // Busy returns the time in which the CPU worked: for processes, for interrupts, and for falling

@@ -4,8 +4,8 @@ package load
 
 // This file has the phases of a run, and the schedule of an open loop.
 
-// advance starts the next phase if the current one has ended, and sends the due requests of an open
-// loop.
+// advance starts the next phase if the current phase has ended. In an open loop it also sends the
+// requests that are due.
 func (l *loop) advance() error {
 	now := l.clock()
 	switch l.phase {
@@ -121,8 +121,9 @@ func (l *loop) paced() bool {
 	return l.work.Rate > 0 && (l.phase == warming || l.phase == measuring)
 }
 
-// startPacing fills l.free with one entry for each request that a client may have in flight. The
-// clients take turns, so that consecutive requests use different connections.
+// startPacing fills l.free, the list of clients that may send a request. A client is in it once for
+// each request that it may have in flight. The clients take turns, so that consecutive requests use
+// different connections.
 func (l *loop) startPacing(now int64) {
 	l.gap, l.nextDue = 1e9/l.work.Rate, float64(now)
 	l.free = make([]int32, l.work.Conns*l.work.Depth)

@@ -39,7 +39,8 @@ func CPU(pid int) (time.Duration, error) {
 	return time.Duration(ts.Nano()), nil
 }
 
-// Times returns the user and kernel time of process pid. The kernel samples them at its ticks.
+// Times returns the CPU time of process pid in user mode and in the kernel. The kernel estimates
+// both from samples at its ticks.
 func Times(pid int) (user, kernel time.Duration, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -49,7 +50,8 @@ func Times(pid int) (user, kernel time.Duration, err error) {
 }
 
 func parseTimes(text string) (user, kernel time.Duration, err error) {
-	// The second field is the program's name in parentheses. It may contain spaces and parentheses.
+	// The second field of the file is the program's name in parentheses. The name may contain
+	// spaces and parentheses, so the other fields begin after the last parenthesis.
 	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
 	if len(fields) < 13 {
 		return 0, 0, fmt.Errorf("%q is no /proc/PID/stat", text)
@@ -65,8 +67,8 @@ func parseTimes(text string) (user, kernel time.Duration, err error) {
 
 // Memory is the memory of a process, in bytes.
 type Memory struct {
-	Anon int64 `json:"anon"` // resident anonymous memory now (RssAnon)
-	Peak int64 `json:"peak"` // peak resident memory, including files (VmHWM)
+	Anon int64 `json:"anon"` // anonymous memory that is resident now (RssAnon), in bytes
+	Peak int64 `json:"peak"` // greatest resident memory since the start, including files (VmHWM), in bytes
 }
 
 // ReadMemory returns the memory of process pid.

@@ -20,9 +20,9 @@ import (
 
 // Target says where the load sends its requests.
 type Target struct {
-	Addr    string   // IP:PORT or unix:/path; empty: the load sends each request to the server of its key
-	Servers []string // IP:PORT; keys are placed with ketama, like libmemcached and nutcracker do
-	Apart   string   // one of Servers: reads of its keys are measured separately; empty: none
+	Addr    string   // address of the target, IP:PORT or unix:/path; empty: the load sends each request to the server of its key
+	Servers []string // addresses of the servers, IP:PORT; keys are placed by ketama, as libmemcached and nutcracker do it
+	Apart   string   // address of the server whose reads are measured separately; it is one of Servers; empty: none
 }
 
 // aim is a parsed Target: the addresses to connect to, and the server of each key.
@@ -81,8 +81,8 @@ func (t Target) lanes() ([]at, error) {
 // maxLanes limits the number of servers, because the index of a key's server is stored in a byte.
 const maxLanes = 100
 
-// owners returns the server of each key. It uses ketama: each server has 40 labels with four points
-// each, and a key belongs to the first point at or after its hash.
+// owners returns the index of the server of each key. It uses ketama. Each server has 40 labels
+// with four points each, and a key belongs to the first point at or after its hash.
 func (d *data) owners(servers []string) []uint8 {
 	type point struct {
 		at     uint32

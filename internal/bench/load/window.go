@@ -18,7 +18,7 @@ type window struct {
 	watch []int
 
 	requests, reads, hits int64
-	latency               *hdrhistogram.Histogram // nanoseconds
+	latency               *hdrhistogram.Histogram // latencies of all requests, in nanoseconds
 	apart, others         *hdrhistogram.Histogram // latencies in nanoseconds of reads of one server's keys (apart), and of all other reads (others); nil: reads are not separated
 	givenUp               int
 	good                  []int64
@@ -29,8 +29,8 @@ type window struct {
 	cores     []Core
 
 	firstTick int64 // time at which the timer was started, in nanoseconds since the loop began
-	tickCount int64 // number of expirations of the timer
-	late      int64 // greatest delay of a tick in the window, in nanoseconds
+	tickCount int64 // number of times that the timer has expired
+	late      int64 // greatest delay of the timer in the measured window, in nanoseconds
 }
 
 func newWindow(l *loop, watch []int, apart bool) window {
