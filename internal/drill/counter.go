@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// counter is a key that its writer increments by one.
+// counter is a key whose value is a number. Only its writer increments it, always by one.
 type counter struct {
 	name string
 

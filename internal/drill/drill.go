@@ -43,7 +43,8 @@
 // and are deleted at the end.
 package drill
 
-// This file runs the drills one after the other: traffic, fault, traffic.
+// This file runs the drills one after the other. In each there is traffic before, during and after
+// the fault.
 
 import (
 	"context"
@@ -64,19 +65,19 @@ import (
 
 // Options configures a drill. All fields but Pool and Progress must be set.
 type Options struct {
-	Through      []Address       // where clients connect: each client uses all addresses at random
+	Through      []Address       // addresses of the instances; each client connects to all of them and chooses one at random for each request
 	Control      []*admin.Client // the admin interfaces of the instances that apply the fault; they also report the server's state
 	Pool, Server string          // the server to break; Pool may be empty if only one pool has a server of this name
 
 	Faults []Fault       // faults to apply, one after the other
 	For    time.Duration // duration of each fault
-	Before time.Duration // fault-free traffic before each fault
+	Before time.Duration // how long there is traffic before each fault
 	Settle time.Duration // how long no request may fail before the server counts as back
 	Return time.Duration // how long the drill waits, after a fault, until the server is back
 
-	Clients int    // number of connections
+	Clients int    // number of clients
 	Rate    int    // maximum requests per second, all clients together
-	Keys    int    // number of keys, at least Clients
+	Keys    int    // number of keys; at least as many as clients
 	Prefix  string // prefix of every key
 
 	Progress func(Progress) // called from time to time with the state of the drill; may be nil
@@ -110,7 +111,7 @@ func (f Fault) String() string {
 	return string(f.Kind)
 }
 
-// Limits of what a drill keeps and sends.
+// Limits for the options of a drill.
 const (
 	MaxClients = 256
 	MaxRate    = 20_000
@@ -123,7 +124,7 @@ const (
 	look     = 10 * time.Millisecond  // time between two requests for the state of the servers
 	retry    = 200 * time.Millisecond // time between two attempts of a request that failed
 	tries    = 10                     // maximum number of attempts of one request
-	lifetime = 3600                   // expiry of a key in seconds
+	lifetime = 3600                   // time after which the keys of a drill expire, in seconds
 )
 
 // ErrNotAllowed is returned by Run if the configuration of the proxy does not allow faults.
@@ -183,15 +184,15 @@ func (o *Options) servers(ctx context.Context) (s live.ServerState, others []liv
 	return s, others, nil
 }
 
-// errRemoved means that an instance does not have the server of the drill any more.
+// errRemoved means that an instance no longer has the server that the drill breaks.
 var errRemoved = errors.New("there is no server")
 
-// isServer reports whether s is the server of the drill.
+// isServer reports whether s is the server that the drill breaks.
 func (o *Options) isServer(s live.ServerState) bool {
 	return (o.Pool == "" || s.Pool == o.Pool) && (s.Server == o.Server || s.Address == o.Server)
 }
 
-// describe returns the state of a server that is not up, with the reason.
+// describe returns a text with the state of a server that is not up, and the reason.
 func describe(s *live.ServerState) string {
 	text := fmt.Sprintf("server %s of pool %s is %s", s.Server, s.Pool, s.State)
 	if s.Why != "" {
@@ -212,7 +213,7 @@ type traffic struct {
 	running sync.WaitGroup
 }
 
-// checked is a key with one writer and many readers.
+// checked is a key that one client changes and all clients read. A read checks the value.
 type checked interface {
 	key() string
 	change(t *traffic, c *client) error
@@ -295,7 +296,8 @@ func (t *traffic) stop() {
 	}
 }
 
-// client runs one client: it writes its own keys and reads all keys.
+// client runs the client with number n until ctx ends. It changes its own keys, and reads the keys
+// of all clients.
 func (t *traffic) client(ctx context.Context, n int) {
 	defer t.running.Done()
 	var conns []*client
@@ -355,7 +357,7 @@ func (t *traffic) longestWait() (wait time.Duration) {
 // drill applies the fault f to the server and evaluates what the clients saw.
 func (t *traffic) drill(ctx context.Context, f Fault) (*Result, error) {
 	before, known, err := t.before(ctx, f)
-	for i := 1; i < tries && errors.Is(err, errTrouble); i++ { // on a busy machine a request may fail occasionally
+	for i := 1; i < tries && errors.Is(err, errTrouble); i++ { // on a busy machine requests may fail sometimes without a fault, so it tries again
 		before, known, err = t.before(ctx, f)
 	}
 	if err != nil {
@@ -501,7 +503,7 @@ func (t *traffic) setFault(ctx context.Context, f Fault) (server string, kept, l
 	return server, kept, lift, nil
 }
 
-// repeat calls request until it succeeds, up to a number of times, and returns the last error.
+// repeat calls request until it succeeds, at most `tries` times. It returns the last error.
 func repeat(ctx context.Context, request func(ctx context.Context) error) (err error) {
 	for range tries {
 		trying, done := context.WithTimeout(ctx, patience)

@@ -21,7 +21,7 @@ type journal struct {
 
 	mu           sync.Mutex
 	begun, acked uint64          // number of the last set that was sent, and of the last set that was acknowledged
-	whole        bool            // the last set was acknowledged, and as far as the writer knows the journal exists
+	whole        bool            // true if the last set was acknowledged and the journal still exists, as far as the writer knows
 	last         uint64          // number of the last entry that was sent
 	entries      []uint64        // numbers of the acknowledged entries since the set with number `acked`
 	doubtful     map[uint64]bool // numbers of entries without an acknowledgement: each may still appear, but only once

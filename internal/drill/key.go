@@ -27,8 +27,8 @@ func (k *key) key() string { return k.name }
 
 func deletes(n uint64) bool { return n%10 == 0 }
 
-// value returns the value that change n writes. It contains the key and the number, and
-// is padded with text derived from the number.
+// value returns the value that the change with number n writes. It contains the key and the number.
+// The rest of it is text that depends on the number.
 func (k *key) value(n uint64) string {
 	v := k.name + " " + strconv.FormatUint(n, 10) + " "
 	fill := strconv.FormatUint(n*7919, 36) + "."

@@ -17,7 +17,7 @@ import (
 	"ringside/proxy/live"
 )
 
-// Result is what clients saw of one fault, from its start until the server was back.
+// Result is what clients saw of one fault, from the start of the fault until the server was back.
 type Result struct {
 	Fault  string `json:"fault"`
 	Server string `json:"server"`
@@ -41,10 +41,10 @@ type Result struct {
 	LastBadGet Time `json:"last_bad_get_ms"` // time from the fault to the last read that failed during the fault
 	LastBadSet Time `json:"last_bad_set_ms"` // time from the fault to the last write that failed during the fault
 
-	RateBefore float64 `json:"rate_before"`   // replies per second before the fault
+	RateBefore float64 `json:"rate_before"`   // replies per second in the time before the fault
 	BelowHalf  Time    `json:"below_half_ms"` // longest time during the fault with less than half of the request rate before the fault
 
-	Slowest Time   `json:"slowest_ms"`        // duration of the slowest request
+	Slowest Time   `json:"slowest_ms"`        // duration of the slowest request of the drill
 	Example string `json:"example,omitempty"` // an error that a client got, preferably for a stale or wrong read
 
 	Others  []string `json:"other_servers,omitempty"` // other servers that were not up before or during the drill, and why
@@ -79,7 +79,7 @@ func (r *Result) other(known []live.ServerState, seen ...[]live.ServerState) {
 // Time is a duration that is unknown if the event at its end did not happen.
 type Time time.Duration
 
-// Never is the Time of an event that did not happen.
+// Never is the Time of an event that has not happened.
 const Never = Time(-1)
 
 func (t Time) String() string {
@@ -106,10 +106,11 @@ func (t Time) MarshalJSON() ([]byte, error) {
 // trouble returns the number of requests without a correct reply. A miss counts as a correct reply.
 func (r *Result) trouble() int { return r.Errors + r.Refused + r.forbidden() }
 
-// forbidden returns the number of replies that must never happen.
+// forbidden returns the number of replies that must never happen: old or wrong values, and values
+// that counters, journals and locks must not have.
 func (r *Result) forbidden() int { return r.Stale + r.Wrong + r.Repeated + r.Torn + r.Twice }
 
-// ending is the outcome of a request.
+// ending is the outcome of one request of a drill.
 type ending uint8
 
 const (
@@ -121,7 +122,7 @@ const (
 	staleRead         // a read returned an older value than the last acknowledged one
 	repeated          // an increment returned a number that the counter had before
 	torn              // a read of a journal that lacks an acknowledged entry, or has one twice
-	twice             // a lock that was granted although another client has it
+	twice             // a client obtained a lock although another client had it
 	wrongValue        // a value or a number that was never written
 )
 
@@ -129,7 +130,7 @@ const (
 type tally struct {
 	mu          sync.Mutex
 	is          Result
-	first, last time.Time // times of the first and the last failure
+	first, last time.Time // times of the first and the last failed request
 	fault       time.Time // start of the fault; zero: there is no fault now
 	lastExample string    // what the client got for the last failed request
 	steps       []int     // number of requests that ended in each step (rateStep) since the fault began
@@ -159,16 +160,15 @@ func (t *tally) lastFailure() string {
 	return t.lastExample
 }
 
-// inSteps returns the number of requests that ended in each rateStep since the fault
-// began.
+// inSteps returns how many requests have ended in each step (rateStep) since the fault began.
 func (t *tally) inSteps() []int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Clone(t.steps)
 }
 
-// counted returns the counts since begin, and the times of the first and last failure.
-// The times are zero if there was no failure.
+// counted returns the counts since begin was called last. It also returns the times of the first
+// and the last failed request, which are zero if there was none.
 func (t *tally) counted() (r *Result, first, last time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -271,7 +271,7 @@ func (r *Result) times(began, lifted, first, last time.Time, during, after watch
 // times, 0 means no limit.
 type Limits struct {
 	Stale, Errors, Misses, Refused int
-	Twice                          int // maximum number of locks granted while another client has them: a server without replicas loses its locks when it fails
+	Twice                          int // maximum number of locks that a client obtains while another client has them; a server without replicas loses its locks when it fails
 	Failed, Notice, Eject, Return  time.Duration
 	BelowHalf                      time.Duration
 }
@@ -357,7 +357,7 @@ func (l Limits) failures() bool {
 	return l.Errors >= 0 || l.Refused >= 0 || l.Failed > 0
 }
 
-// Verdict summarizes all results in a sentence, and reports whether they are good.
+// Verdict summarizes all results in a sentence. good is true if all results are within the limits.
 // planned is the number of faults that should have been tried.
 func Verdict(results []*Result, l Limits, planned int) (words string, good bool) {
 	bad, twice, failed, requests := 0, 0, 0, 0
