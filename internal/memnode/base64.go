@@ -43,7 +43,8 @@ func decodeKey(dst, src []byte) []byte {
 	return dst
 }
 
-// base64Digits is the value of each base64 digit, and -1 for other bytes.
+// base64Digits has the value of each base64 digit. Its index is the byte. For a byte that is no
+// digit, it has -1.
 var base64Digits = func() (digits [256]int8) {
 	for i := range digits {
 		digits[i] = -1

@@ -104,13 +104,13 @@ func (c *conn) send() error {
 	}
 	_, err := c.rw.Write(c.out)
 	c.out = c.out[:0]
-	if cap(c.out) > 2*writeBuffer { // a large value was sent: release its memory
+	if cap(c.out) > 2*writeBuffer { // the buffer has grown for a large value, so its memory is released
 		c.out = nil
 	}
 	return err
 }
 
-// readLine reads the next line into c.line, without its line end.
+// readLine reads the next line from the client into c.line, without its line end.
 func (c *conn) readLine() error {
 	if cap(c.line) > readBuffer {
 		c.line = nil
@@ -274,7 +274,7 @@ func (c *conn) pastNUL() bool {
 	return true
 }
 
-// lastToken returns the last word of the line.
+// lastToken returns the last word of the current line.
 func (c *conn) lastToken() []byte {
 	last := c.tokens[len(c.tokens)-1]
 	for rest := c.rest; len(rest) > 0; {
@@ -313,7 +313,7 @@ func (c *conn) takes(least, most int) bool {
 	return true
 }
 
-// readNoreply sets c.noreply if the last word is noreply.
+// readNoreply sets c.noreply if the last word of the line is noreply.
 func (c *conn) readNoreply() {
 	c.noreply = string(c.lastToken()) == "noreply"
 }

@@ -15,8 +15,8 @@ func (n *Node) Keys() []string {
 	return n.store.items.Keys()
 }
 
-// A Line is a client whose requests and replies the caller transports. It is not
-// safe for concurrent use.
+// A Line is a client of a Node without a socket: the caller passes its requests and gets its
+// replies. A Line is not safe for concurrent use.
 type Line struct {
 	c       *conn
 	in, out []byte
@@ -29,8 +29,8 @@ func (n *Node) Line() *Line {
 	return l
 }
 
-// Do executes complete requests and returns the replies, which are valid until the
-// next call.
+// Do executes the given requests, which must be complete, and returns their replies. The returned
+// slice is valid until the next call.
 func (l *Line) Do(requests []byte) []byte {
 	l.in, l.out = requests, l.out[:0]
 	l.c.run()

@@ -22,7 +22,7 @@ const (
 	metaTooManyMG = "CLIENT_ERROR options flags are too long" // reply of mg to too many flags
 )
 
-// A metaRequest is a parsed meta command.
+// A metaRequest is a parsed meta command, with its key and flags.
 type metaRequest struct {
 	key     []byte
 	encoded bool // flag b: the key is sent in base64
@@ -418,8 +418,8 @@ func (m *metaRequest) storeMode() (how mode, failure string) {
 	return how, ""
 }
 
-// metaChange parses the key and the flags of md and ma. If they are invalid, it
-// writes an error and returns false.
+// metaChange parses the key and the flags of md and ma. If they are invalid, it writes an error and
+// ok is false.
 func (c *conn) metaChange() (m metaRequest, ok bool) {
 	if !c.legalKey() {
 		return m, false

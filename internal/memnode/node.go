@@ -60,10 +60,10 @@ import (
 )
 
 const (
-	defaultMemoryLimit = 64 << 20 // as memcached -m
-	defaultMaxItem     = 1 << 20  // as memcached -I
-	minMaxItem         = 1024     // memcached's lower limit of -I
-	defaultMaxConns    = 1024     // as memcached -c
+	defaultMemoryLimit = 64 << 20 // the default of memcached's option -m
+	defaultMaxItem     = 1 << 20  // the default of memcached's option -I
+	minMaxItem         = 1024     // the lower limit of memcached's option -I
+	defaultMaxConns    = 1024     // the default of memcached's option -c
 	defaultVersion     = "1.6.18"
 )
 
@@ -76,7 +76,7 @@ type Options struct {
 	MaxItem     int              // largest item in bytes, at least 1024; default 1 MiB, or half of MemoryLimit if that is less
 	MaxConns    int              // greatest number of open connections; default 1024. Further connections get an error and are closed
 	Version     string           // the version in replies to version and stats; default "1.6.18"
-	Now         func() time.Time // the clock, safe for concurrent use; default time.Now. Tests replace it to make items expire
+	Now         func() time.Time // clock of the node, safe for concurrent use; default time.Now. Tests replace it to make items expire
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -117,7 +117,7 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// A Node is a running memcached. Its methods are safe for concurrent use.
+// A Node is one memcached that runs in this process. Its methods are safe for concurrent use.
 type Node struct {
 	options  Options
 	store    *store
@@ -198,8 +198,7 @@ func (n *Node) Pause() {
 	}
 }
 
-// Resume ends a Pause. The node then executes and answers the commands that have
-// arrived.
+// Resume ends a Pause. The node then executes the commands that have arrived in the meantime.
 func (n *Node) Resume() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -38,8 +38,8 @@ type item struct {
 	value   []byte
 	cas     uint64
 	flags   uint32
-	expires uint32 // time of expiry, in seconds; 0: never
-	used    uint32 // time, in seconds, of the last store or read; the first read of the item does not count
+	expires uint32 // second of the store's clock at which the item expires; 0: never
+	used    uint32 // second of the store's clock at which the item was last stored or read; the first read does not count
 	marks   marks
 }
 
