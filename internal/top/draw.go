@@ -29,10 +29,10 @@ const (
 	Reverse
 )
 
-// Paint returns text with the terminal codes of the style.
+// Paint returns text with the codes that make a terminal show it in the style s.
 func (s Style) Paint(text string) string { return codes[s] + text + "\x1b[0m" }
 
-// Line is one line of a screen, not wider than the screen.
+// Line is one line of a screen: a text that is not wider than the screen, and its style.
 type Line struct {
 	Text  string
 	Style Style
@@ -107,7 +107,7 @@ func (d *drawing) all(height int) {
 	rows := d.servers(max(2, most))
 	d.rule()
 	if height >= keysHeight {
-		if len(d.Patterns) > 0 && height < slabHeight { // traced keys are more important, because the user asked for them
+		if len(d.Patterns) > 0 && height < slabHeight { // the section of traced keys replaces that of hot keys, because the user asked for it
 			d.traced(6)
 		} else {
 			rows += d.hot(5)
@@ -137,7 +137,7 @@ func (d *drawing) all(height int) {
 func Print(to io.Writer, now *live.Now, colours, ascii bool) error {
 	d := drawing{width: 120, View: &View{}, now: now}
 	name := ""
-	if len(now.Pools) < 2 { // if there are several pools, each title names its pool
+	if len(now.Pools) < 2 { // with several pools, the line of each pool has its name
 		name = now.Pool + ": "
 	}
 	d.lines = []Line{{fmt.Sprintf("%s%s. %s", name, now.Health.Title, now.Health.Text), levels[now.Health.Level]}}
@@ -175,7 +175,7 @@ func Print(to io.Writer, now *live.Now, colours, ascii bool) error {
 	return nil
 }
 
-// PrintHealth writes the state of all pools in one line.
+// PrintHealth writes the state of all pools together in one line.
 func PrintHealth(to io.Writer, h *live.Health, colours bool) error {
 	text := live.Clean(strings.TrimSpace(levelSigns[levels[h.Level]] + " " + h.Title + ". " + h.Text))
 	if colours {
@@ -199,7 +199,7 @@ func (d *drawing) add(s Style, text string) {
 
 func (d *drawing) rule() { d.add(Dim, strings.Repeat("─", d.width)) }
 
-// sides adds a line with one text at the left and one at the right.
+// sides adds a line with one text at the left edge and one at the right edge.
 func (d *drawing) sides(s Style, left, right string) {
 	gap := d.width - utf8.RuneCountInString(left) - utf8.RuneCountInString(right) - 1
 	if gap < 1 {
@@ -263,7 +263,7 @@ func orDash(v *float64, say func(float64) string) string {
 	return strings.ReplaceAll(say(*v), " ", "")
 }
 
-// column is a column of the table of servers.
+// column is one column of the table of servers.
 type column struct {
 	head  string
 	sort  byte // key that sorts the table by this column; 0: none
@@ -413,7 +413,7 @@ func value(v *float64) float64 {
 	return *v
 }
 
-// signOf returns the symbol (●, ◇, …) that the screen shows for a server in a state.
+// signOf returns the symbol (●, ◇, …) that the screen shows for a server in the given state.
 func signOf(state string) string {
 	switch state {
 	case live.Up:
@@ -547,7 +547,7 @@ func (d *drawing) keys() {
 	d.add(Reverse, text)
 }
 
-// bar draws a fraction, from 0 to 1, as a bar of blocks.
+// bar draws a fraction, from 0 to 1, as a bar of block characters.
 func bar(part float64, width int) string {
 	eighths := int(min(max(part, 0), 1)*float64(width)*8 + .5)
 	text := strings.Repeat("█", eighths/8)
@@ -595,7 +595,7 @@ func cut(text string, width int) string {
 	return string([]rune(text)[:max(0, width-1)]) + "…"
 }
 
-// wrap breaks text into lines between words.
+// wrap breaks text between words into lines of at most width characters.
 func wrap(text string, width int) (lines []string) {
 	line := ""
 	for _, word := range strings.Fields(text) {

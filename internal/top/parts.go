@@ -73,7 +73,7 @@ func (d *drawing) opened() *live.NowServer {
 	return nil
 }
 
-// server draws all that is known about s.
+// server draws the screen with all that is known about the server s.
 func (d *drawing) server(s *live.NowServer) {
 	style := Bad
 	if s.State == live.Up {

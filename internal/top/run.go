@@ -23,8 +23,8 @@ type Options struct {
 	Pool    string // name of the pool to show; empty: the first pool
 	In, Out *os.File
 	Colours bool
-	ASCII   bool     // draw with ASCII characters only
-	Trace   []string // patterns of keys to trace from the start
+	ASCII   bool     // true if only ASCII characters may be drawn
+	Trace   []string // patterns of keys that are traced from the start
 }
 
 // message is an event of the stream from the instance, or the error that ended the stream.
@@ -173,7 +173,7 @@ type screen struct {
 	traces        traces
 	before        []Line // lines that the terminal shows now; nil: all lines must be written again
 	width, height int
-	held          bool   // the user has stopped the updates of the screen
+	held          bool   // true if the user has stopped the updates of the screen
 	order         string // order that waits until the user presses y: drain or restore; empty: none
 	escaped       bool   // the last key was escape; a second escape quits
 }
@@ -220,7 +220,7 @@ func (s *screen) show() error {
 	return s.w.Flush()
 }
 
-// key executes a key press. It reports whether the user quits.
+// key does what the key k means. It returns true if the user quits.
 func (s *screen) key(ctx context.Context, k string) (end bool) {
 	v := s.view
 	again := s.escaped && k == "esc"
@@ -294,7 +294,7 @@ func (s *screen) key(ctx context.Context, k string) (end bool) {
 // Results of typed. The first one means that the user is still typing.
 const (
 	goesOn  = iota
-	entered // the text is complete
+	entered // the user has confirmed the text
 	gaveUp  // the user has canceled the input
 )
 

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Size returns the size of the terminal in columns and lines, or 80 and 24 if it
-// is unknown.
+// Size returns the size of the terminal in columns and lines. It returns 80 and 24 if the size is
+// unknown.
 func Size(f *os.File) (width, height int) {
 	if w, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil && w.Col > 0 && w.Row > 0 {
 		return int(w.Col), int(w.Row)

@@ -14,7 +14,7 @@ import (
 // Size returns 80 columns and 24 lines, because the real size is unknown on this system.
 func Size(*os.File) (width, height int) { return 80, 24 }
 
-// IsTerminal reports whether f is a terminal that Run can use.
+// IsTerminal reports whether f is a terminal that Run can use. On this system no terminal is.
 func IsTerminal(*os.File) bool { return false }
 
 func raw(*os.File) (func(), error) {

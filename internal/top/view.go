@@ -27,17 +27,17 @@ type View struct {
 	Late    *live.Health // why the instance has no state to send; nil: it sends states
 	Trouble string       // why there is no connection to the stream; empty: there is one
 
-	Patterns []string      // patterns of keys to trace
+	Patterns []string      // patterns of the keys that are traced
 	Traced   *live.Stories // events of the traced keys; nil: no keys are traced
 	Untraced string        // why keys cannot be traced; empty: they can
-	Control  bool          // the user may drain and restore servers
+	Control  bool          // true if the user may drain and restore servers
 
 	rates  map[string][]float64 // recent request rates by name of the server; the name "" means all servers together
 	events []event              // recent events of servers and keys, the newest first
 
 	Choice
 	Message string // text that is shown in place of the help for the keys; empty: none
-	Typing  bool   // the user is typing Filter
+	Typing  bool   // true while the user is typing a text for Filter
 	Asking  bool   // the user is typing patterns of keys to trace (Asked)
 	Asked   string
 }
@@ -50,7 +50,7 @@ type Choice struct {
 	Selected string // name of the selected server; empty: none
 	Help     bool
 	Part     byte // section that fills the screen, '1' to '6'; 0: all sections are shown
-	Opened   bool // the selected server fills the screen
+	Opened   bool // true if the selected server fills the screen
 	Pace     int  // index of the chosen interval between screens (paces)
 }
 
