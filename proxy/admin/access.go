@@ -13,14 +13,14 @@ import (
 	"strings"
 )
 
-// Who says which clients may use a part of the admin interface.
+// Who says which clients may use one part of the admin interface.
 type Who string
 
 // The values of Who. An empty Who means Loopback. Any other value that is not listed here means
 // Nobody.
 const (
 	Loopback  Who = "loopback" // clients on this machine, which connect over loopback or a unix socket
-	Everybody Who = "on"       // all clients that reach the listener
+	Everybody Who = "on"       // all clients that can reach the listener
 	Nobody    Who = "off"
 )
 

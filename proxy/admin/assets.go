@@ -16,8 +16,8 @@ import (
 //go:embed page
 var files embed.FS
 
-// pageText is the HTML of the dashboard, and pageParts are the files that it loads, by path. A path contains a hash of
-// the content, so browsers may cache the file forever.
+// pageText is the HTML of the dashboard. pageParts are the files that the HTML loads, by path. A
+// path contains a hash of the file's content, so browsers may cache the file forever.
 var pageText, pageParts = readPage()
 
 // pagePart is a file that the dashboard's HTML page loads.

@@ -27,8 +27,8 @@ type Client struct {
 	http    http.Client
 }
 
-// NewClient returns a client of the admin interface at address: host:port, or a path on network
-// "unix".
+// NewClient returns a client of the admin interface at address. The address is host:port, or a path
+// if network is "unix".
 func NewClient(network, address string) *Client {
 	c := &Client{address: address}
 	dial := &net.Dialer{Timeout: 2 * time.Second}
@@ -47,15 +47,15 @@ func (c *Client) Address() string { return c.address }
 // Close closes the idle connections to the admin interface.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// patient returns a copy of c with the timeout d; 0: no timeout. c is not changed, because
-// other goroutines may use it.
+// patient returns a copy of c whose requests have the timeout d; 0: no timeout. c itself is not
+// changed, because other goroutines may use it.
 func (c *Client) patient(d time.Duration) *Client {
 	p := *c
 	p.http.Timeout = d
 	return &p
 }
 
-// Servers returns the servers of every pool.
+// Servers returns the servers of every pool, with their states.
 func (c *Client) Servers(ctx context.Context) ([]live.ServerState, error) {
 	list, _, err := c.ServersAndHealth(ctx)
 	return list, err
@@ -145,9 +145,9 @@ func (c *Client) Order(ctx context.Context, pool, server, order string, force bo
 	return a.Servers, err
 }
 
-// Reload makes the instance reload its configuration, and returns when all its loops use it. A
-// large table takes seconds to build. The reload also waits while keys are about to move because of
-// an earlier reload.
+// Reload makes the instance reload its configuration, and returns when all loops use the new one.
+// To build a large table takes seconds. The reload also waits while keys are about to move because
+// of an earlier reload.
 func (c *Client) Reload(ctx context.Context) (Reloaded, error) {
 	var done Reloaded
 	err := c.patient(steerLife).ask(ctx, "POST", "/control/reload", nil, &done)
@@ -190,14 +190,14 @@ func (c *Client) HandOver(ctx context.Context) (socket string, err error) {
 	return a.Socket, err
 }
 
-// InvalidateTags invalidates tags, and returns the result for each server.
+// InvalidateTags invalidates the tags in what, and returns the result for each server.
 func (c *Client) InvalidateTags(ctx context.Context, what Invalidate) ([]Invalidated, error) {
 	var a struct{ Servers []Invalidated }
 	err := c.patient(steerLife).ask(ctx, "POST", "/control/tags/invalidate", what, &a)
 	return a.Servers, err
 }
 
-// Faults returns the injected faults, and whether faults are allowed.
+// Faults returns the faults that are set, and whether faults are allowed.
 func (c *Client) Faults(ctx context.Context) (list []FaultState, allowed bool, err error) {
 	var a faultsAnswer
 	err = c.ask(ctx, "GET", "/control/faults", nil, &a)
@@ -211,7 +211,7 @@ func (c *Client) Fault(ctx context.Context, f FaultState) (FaultState, error) {
 	return set, err
 }
 
-// Lift ends the fault with that ID.
+// Lift ends the fault with the given ID.
 func (c *Client) Lift(ctx context.Context, id int) error {
 	return c.ask(ctx, "DELETE", "/control/faults/"+strconv.Itoa(id), nil, nil)
 }

@@ -20,7 +20,7 @@ import (
 type ClientState struct {
 	ID       uint64     `json:"id"` // number of the client; the first client since the start has the lowest number
 	Address  string     `json:"address"`
-	Listener string     `json:"listener"` // the listener to which the client has connected
+	Listener string     `json:"listener"` // address of the listener to which the client has connected
 	AgeMS    int64      `json:"age_ms"`
 	IdleMS   int64      `json:"idle_ms"` // time since the client last sent something, in milliseconds
 	Requests uint64     `json:"requests"`
@@ -41,7 +41,7 @@ type WaitState struct {
 
 // ClientsAnswer is the reply to GET /control/clients.
 type ClientsAnswer struct {
-	All     int           `json:"all"`     // number of all clients
+	All     int           `json:"all"`     // number of all connected clients
 	Clients []ClientState `json:"clients"` // the first clients in the requested order; at most as many as requested
 }
 

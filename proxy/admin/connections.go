@@ -27,11 +27,11 @@ type connections struct {
 // connection is the state of one connection. Its fields are guarded by connections.mu.
 type connection struct {
 	waits bool      // the connection has no request in progress
-	since time.Time // when the connection began to wait
-	spare bool      // the connection serves health probes only
+	since time.Time // time at which the connection began to wait for a request
+	spare bool      // true if the connection serves only health probes
 }
 
-// The limits of connections.
+// Limits of the number of connections of the admin interface.
 const (
 	maxConnections   = 256
 	spareConnections = 16
@@ -118,5 +118,5 @@ func (cs *connections) isSpare(r *http.Request) bool {
 	return is.spare
 }
 
-// isProbe reports whether r is a health probe.
+// isProbe reports whether r requests /healthz or /readyz.
 func isProbe(r *http.Request) bool { return r.URL.Path == "/healthz" || r.URL.Path == "/readyz" }

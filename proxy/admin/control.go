@@ -80,7 +80,7 @@ func (s *Server) control(mux *http.ServeMux) {
 	})
 }
 
-// maxBody limits the size of a request's body, in bytes.
+// maxBody limits the size of the body of a request, in bytes.
 const maxBody = 4 << 10
 
 // steerLife is the longest time until an order has its reply. Client waits as long. A reload may
@@ -157,7 +157,7 @@ func (s *Server) getServers(*http.Request) (int, any, error) {
 	return http.StatusOK, allServers{list, is}, nil
 }
 
-// servers returns the state of all servers in the current table.
+// servers returns the state of all servers that the configuration in use has.
 func (s *Server) servers() ([]live.ServerState, error) {
 	sum, err := s.proxy.Snapshot()
 	if err != nil {
@@ -307,7 +307,7 @@ type Reloaded struct {
 	Changes    []string `json:"changes"`    // changes that are in use now, one sentence each
 	NextStart  []string `json:"next_start"` // changes in the configuration file that are used only after a restart
 
-	Moves bool `json:"keys_move,omitempty"` // keys with several replicas will move to other servers when all instances have the file
+	Moves bool `json:"keys_move,omitempty"` // true if keys with several replicas will move to other servers, as soon as all instances have the new configuration
 }
 
 // ErrStopping is the error that Options.ReadAgain and Options.HandOver return when the process is
@@ -353,7 +353,7 @@ func (s *Server) postHandOver(r *http.Request) (int, any, error) {
 	}
 }
 
-// Invalidate names the tags to invalidate.
+// Invalidate is the body of a request to invalidate tags: their names, and where.
 type Invalidate struct {
 	Names []string `json:"names"`
 	Pool  string   `json:"pool,omitempty"` // the tags are invalidated only on the servers of this pool; empty: on the servers of all pools

@@ -17,8 +17,8 @@ import (
 	"ringside/proxy/table"
 )
 
-// FaultState is a fault in the control API. A request may set Server, Pool, Kind, Delay,
-// Percent and For.
+// FaultState describes one fault of the control API. A request for a new fault may set Server,
+// Pool, Kind, Delay, Percent and For.
 type FaultState struct {
 	ID      int        `json:"id,omitempty"`
 	Server  string     `json:"server"` // name or address of the server; a reply has the name if a pool has a server with that address

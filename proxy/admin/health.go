@@ -18,7 +18,7 @@ import (
 // healthy loop takes milliseconds.
 const patience = time.Second
 
-// heart checks whether the loops are running.
+// heart checks whether all loops of the proxy answer.
 type heart struct {
 	p *proxy.Proxy
 

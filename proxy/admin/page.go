@@ -137,8 +137,8 @@ func (s *Server) getStream(w http.ResponseWriter, r *http.Request, pool *table.P
 	return nil
 }
 
-// getTrace streams the requests on traced keys, until the client disconnects or the time is
-// over.
+// getTrace streams the requests on traced keys. It ends when the client disconnects or the time of
+// the trace is over.
 func (s *Server) getTrace(w http.ResponseWriter, r *http.Request, _ *table.Pool) error {
 	patterns := watch.Patterns(r.URL.Query()["pattern"])
 	if err := watch.Check(patterns); err != nil {

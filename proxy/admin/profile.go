@@ -67,7 +67,7 @@ func onLoopback(r *http.Request) bool {
 	return err == nil && peer.Addr().Unmap().IsLoopback()
 }
 
-// hostName returns hostport without the port, if it has one, and without the brackets of an
+// hostName returns the host in hostport. The result has neither the port nor the brackets of an
 // IPv6 address.
 func hostName(hostport string) string {
 	if host, _, err := net.SplitHostPort(hostport); err == nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 )
 
-// newProcess returns the registry with the metrics of the Go runtime and the process.
+// newProcess returns a registry that has the metrics of the Go runtime and of the process.
 func newProcess() *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -25,14 +25,14 @@ import (
 	"ringside/proxy/live"
 )
 
-// Options configure a Server. The zero value works.
+// Options configure a Server. All fields may be zero.
 type Options struct {
 	Access
 
 	// Events are the log events that the dashboard shows; nil: none.
 	Events *live.Events
 
-	// Tracer requests traces from the loops; nil: the server creates one.
+	// Tracer traces keys in the loops of the proxy; nil: the server creates a Tracer.
 	Tracer *live.Tracer
 
 	// FaultSet stores the faults of the control API; nil: faults are not allowed.
@@ -182,8 +182,8 @@ func (s *Server) bound(c net.Conn, state http.ConnState) {
 	}
 }
 
-// Closed returns how many connections were closed, or served only health probes, because there
-// were too many.
+// Closed returns how many connections were closed because there were too many. It also counts
+// connections that served only health probes for this reason.
 func (s *Server) Closed() uint64 { return s.conns.closed.Load() }
 
 // complaints writes messages of net/http to the log. It limits their number, because clients can
