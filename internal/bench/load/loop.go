@@ -17,7 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// phase is a phase of a run: it connects, writes the keys, warms up, measures, and ends.
+// phase is a phase of a run. In the phases, the load writes the keys, warms up, measures, waits for
+// the last replies, checks for surplus replies, and has finished.
 type phase uint8
 
 const (
