@@ -102,7 +102,7 @@ func (s *Sampler) errand(server table.Target) bool {
 	return true
 }
 
-// tellMemory publishes the memory stats of a pool's servers.
+// tellMemory sends the memory stats of a pool's servers to the watchers of the pool.
 func (s *Sampler) tellMemory(pool *table.Pool) {
 	var names []string
 	var now, before []*Said

@@ -26,10 +26,10 @@ type Events struct {
 	follow map[*Sampler]bool // samplers that publish each new record to their watchers
 }
 
-// record is one log record.
+// record is one log record that is kept as an event.
 type record struct {
 	msg  string
-	data []byte // the whole record, as JSON
+	data []byte // the whole record with its description, as JSON
 }
 
 // Tee returns a log handler that keeps all records of level Info and above in ev. It also passes
@@ -108,7 +108,7 @@ func (t tee) WithGroup(name string) slog.Handler {
 	return tee{t.events, t.next.WithGroup(name), t.attrs}
 }
 
-// mostText is the maximum length of each text in an event, in runes.
+// mostText is the maximum length of each text in an event, in Unicode characters.
 const mostText = 300
 
 func (t tee) encode(r slog.Record) []byte {

@@ -55,11 +55,11 @@ type Tracer struct {
 	asks      bool // true while a goroutine collects events from the loops
 }
 
-// NewTracer returns a Tracer. A proxy must have only one, because the events of the loops can
-// be read only once.
+// NewTracer returns a Tracer of the proxy p. A proxy must have only one Tracer, because the events
+// of the loops can be read only once.
 func NewTracer(p *proxy.Proxy) *Tracer { return &Tracer{p: p, followers: map[*Follower]bool{}} }
 
-// Follower receives the events of keys that match its patterns.
+// Follower receives the events of the keys that match its patterns.
 type Follower struct {
 	Ready chan struct{} // receives when there are events to read; Close closes it
 

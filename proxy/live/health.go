@@ -13,7 +13,7 @@ import (
 	"ringside/ring"
 )
 
-// Health is the state of a pool, for the operator.
+// Health describes the state of a pool in words, for the operator.
 type Health struct {
 	Level string `json:"level"` // level of the state: Good, Warn or Bad
 	Title string `json:"title"` // one sentence about the state of the pool

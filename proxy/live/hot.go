@@ -16,7 +16,7 @@ const mostHot = 20
 type Hot struct {
 	Off      bool     `json:"off"`    // true if the configuration disables hot keys (admin.hot)
 	Window   float64  `json:"win"`    // length of the counted time, in seconds
-	OneIn    float64  `json:"one_in"` // one request in this many was sampled
+	OneIn    float64  `json:"one_in"` // on average, one of this many requests was sampled
 	Rate     float64  `json:"rps"`    // requests per second for all keys of the proxy; each key of a multi-get counts as a request
 	Keys     []HotKey `json:"keys"`
 	Prefixes []HotKey `json:"prefixes"`
@@ -28,7 +28,7 @@ type HotKey struct {
 	Rate       float64  `json:"rps"`                  // requests per second
 	Off        float64  `json:"off"`                  // maximum error of Rate, upwards and downwards
 	Share      float64  `json:"share"`                // fraction of the requests for all keys of the proxy, 0 to 1
-	Hit        *float64 `json:"hit"`                  // hit rate of the reads, 0 to 1; null: no reads
+	Hit        *float64 `json:"hit"`                  // fraction of the reads that hit, 0 to 1; null: there were no reads
 	Bytes      float64  `json:"bps"`                  // bytes per second of values that were read and of write requests
 	Server     *int     `json:"server"`               // index of the key's server in the pool; null: it has none, or this is a prefix
 	Replicas   int      `json:"replicas"`             // number of replicas of the key

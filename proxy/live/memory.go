@@ -24,7 +24,7 @@ type Said struct {
 	Evicted, Unread     float64 // number of evicted items, and of evicted items that were never read
 	Hits, Misses        float64
 	Uptime              float64 // time since the start of the server, in seconds
-	Page                float64 // size of a slab page in bytes
+	Page                float64 // size of a slab page, in bytes
 	Version             string
 	Classes             []Class
 	evictedBy, unreadBy map[int]float64 // numbers of evicted items, and of evicted items that were never read, by number of the slab class
@@ -33,7 +33,7 @@ type Said struct {
 
 // Class is one slab class of one server, or the sum of a slab class over several servers.
 type Class struct {
-	Chunk   float64 // chunk size in bytes: the maximum size of an item
+	Chunk   float64 // size of a chunk in bytes, which is the maximum size of an item
 	Pages   float64
 	PerPage float64 // number of chunks in a page
 	Used    float64 // number of chunks that have an item
@@ -45,7 +45,7 @@ type Class struct {
 	Unread  float64 // evicted items per second that were never read
 }
 
-// MarshalJSON encodes a class as a list, in the order of its fields.
+// MarshalJSON encodes a slab class as a list of its fields, in their order.
 func (c Class) MarshalJSON() ([]byte, error) {
 	b := []byte{'['}
 	for i, v := range []float64{c.Chunk, c.Pages, c.PerPage, c.Used, c.Free, c.Asked, c.Items, c.Age, round(c.Evicted), round(c.Unread)} {

@@ -11,7 +11,7 @@ import (
 	"ringside/proxy/table"
 )
 
-// Now describes what a pool's servers and the whole proxy do now.
+// Now describes what a pool's servers and the whole proxy did in the counted time.
 type Now struct {
 	T       int64       `json:"t"`    // end of the counted time, in milliseconds since 1970
 	Span    int64       `json:"span"` // length of the counted time, in milliseconds
@@ -52,7 +52,7 @@ type NowServer struct {
 	State   string    `json:"state"`
 	Since   time.Time `json:"since"`
 	Why     string    `json:"why,omitempty"`
-	Next    string    `json:"next,omitempty"` // next step of the keeper, or the reason why the keeper waits
+	Next    string    `json:"next,omitempty"` // next step of the keeper, or why the keeper waits; empty: no step
 	Rate    float64   `json:"rps"`
 	Fail    float64   `json:"fail"`
 	Hit     *float64  `json:"hit"` // hit rate as the server counts it, 0 to 1; null: it has reported fewer than two times

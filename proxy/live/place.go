@@ -14,7 +14,7 @@ import (
 type Topo struct {
 	Gen          uint64       `json:"gen"`
 	Pool         string       `json:"pool"`
-	Pools        []string     `json:"pools"` // names of all pools
+	Pools        []string     `json:"pools"` // names of all pools of the configuration
 	Distribution string       `json:"distribution"`
 	Failover     string       `json:"failover"`
 	Servers      []TopoServer `json:"servers"`

@@ -26,7 +26,7 @@ type Roll struct {
 type RollRow struct {
 	Name           string `json:"name"`
 	Version        string `json:"version"`
-	Config         string `json:"config"`                    // hash of the instance's pools and routes
+	Config         string `json:"config"`                    // hash of the pools and routes in the instance's configuration
 	Suspects       string `json:"suspects"`                  // names of the servers that the instance suspects; empty: none
 	Silent         int    `json:"silent"`                    // number of rounds in which this instance has seen no sign of life of the listed instance
 	Other          string `json:"other,omitempty"`           // how the instance differs from most instances: configuration or version; empty: it does not

@@ -17,9 +17,9 @@ import (
 // rates are per second over the time Window.
 type Routes struct {
 	Window        float64       `json:"win"`           // length of the counted time, in seconds; 0: there is no earlier moment, so all rates are 0
-	Guards        []GuardLine   `json:"guards"`        // routes with a guard
-	Tags          []TagLine     `json:"tags"`          // routes with tags
-	Near          []NearLine    `json:"near"`          // routes with a near cache
+	Guards        []GuardLine   `json:"guards"`        // work of the guards, for each route that has one
+	Tags          []TagLine     `json:"tags"`          // work of the tags, for each route that has tags
+	Near          []NearLine    `json:"near"`          // work of the near caches, for each route that has one
 	Invalidations Invalidations `json:"invalidations"` // invalidations of tags by this process, in all pools
 	Replicas      *ReplicaWork  `json:"replicas"`      // work on replicas; null: no route keeps replicas in the pool
 	Lacks         []LackLine    `json:"lacks"`         // the servers of the pool that lack replicas
@@ -27,7 +27,7 @@ type Routes struct {
 
 // GuardLine describes the work of a guard on one route. The rates are per second.
 type GuardLine struct {
-	Route   []byte   `json:"route"`   // label of the route; empty: the route of all other keys
+	Route   []byte   `json:"route"`   // label of the route; empty: the route of all keys that match no other route
 	Leases  float64  `json:"leases"`  // gets per second after which the client rebuilds the value
 	Stored  float64  `json:"stored"`  // rebuilt values per second that were stored
 	Saved   float64  `json:"saved"`   // gets per second that waited and got the value; each saved a rebuild

@@ -16,7 +16,7 @@ import (
 	"ringside/proxy/table"
 )
 
-// Intervals and limits of the sampler.
+// Intervals and limits of a Sampler.
 const (
 	Every      = time.Second     // time between two ticks while there is a watcher
 	historyGap = 5 * time.Second // time between two ticks that are kept for new watchers
@@ -24,12 +24,12 @@ const (
 	errandGap  = 5 * time.Second // time between two requests for the stats of the same server
 
 	MostWatchers = 16
-	mostWaiting  = 64 // maximum number of events that wait for one watcher
+	mostWaiting  = 64 // maximum number of events that wait until a watcher reads them
 )
 
 // Options configures a Sampler.
 type Options struct {
-	// Reload returns the state of the configuration.
+	// Reload returns the state of the configuration, which samples contain.
 	Reload func() Reload
 
 	// CPU returns the processor time that the process has used so far. If CPU is nil, the time is
@@ -48,7 +48,7 @@ type Reload struct {
 	Generation uint64    // number of the configuration in use; the first one has the number 1
 }
 
-// Sampler computes ticks of a running proxy and passes them to watchers.
+// Sampler takes samples of a running proxy, computes ticks from them, and sends them to watchers.
 type Sampler struct {
 	p       *proxy.Proxy
 	options Options
@@ -397,8 +397,7 @@ func (w *Watcher) Take(dst []byte) []byte {
 	return dst
 }
 
-// AppendEvent appends an event in the format of an event stream. data is JSON on one
-// line.
+// AppendEvent appends an event to dst, in the format of an event stream. data is JSON on one line.
 func AppendEvent(dst []byte, topic string, data []byte) []byte {
 	dst = append(append(dst, "event: "...), topic...)
 	dst = append(append(dst, "\ndata: "...), data...)

@@ -54,7 +54,7 @@ type Failover struct {
 // States of a server, in addition to the phases of the failover.
 const (
 	Up      = "up"
-	Unknown = "unknown" // the server has neither replied nor failed yet
+	Unknown = "unknown" // the server has neither replied to a request nor failed yet
 	Down    = "down"
 	Drained = "drained" // an operator has ordered that the server gets no new requests
 )

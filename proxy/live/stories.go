@@ -42,7 +42,8 @@ func NewStories(keys, length int) *Stories {
 // Keys returns the number of keys with events.
 func (s *Stories) Keys() int { return len(s.order) }
 
-// Add adds the rows that a Follower (a reader of traced events) has received.
+// Add adds the events that a Follower has received. A Follower is a reader of the events of traced
+// keys.
 func (s *Stories) Add(is *Traced) {
 	s.Dropped += is.Dropped
 	for i := range is.Rows {
@@ -95,7 +96,7 @@ func (of *story) latest() string {
 	return " " + of.last
 }
 
-// Line is the summary of one key.
+// Line has the events of one key as letters.
 type Line struct {
 	Key   string
 	Began int64  // time of the first event, in Unix milliseconds

@@ -18,22 +18,22 @@ type Sample struct {
 	Sum     *stats.Snapshot
 	Servers []ServerState
 	Routes  *Counts
-	CPU     time.Duration // processor time used by the process so far
+	CPU     time.Duration // CPU time that the process has used so far
 	Memory  uint64        // memory that the process uses, in bytes
 	Table   *table.Table
 	Gen     uint64 // number of the configuration in use
 	Refused bool   // true if the configuration that was read last was rejected
 }
 
-// Tick describes what happened between two samples. Rates are per second over the whole
-// proxy. S describes the servers of one pool.
+// Tick describes what happened between two samples. Rates are per second, for the whole proxy. Only
+// the field S is about the servers of one pool.
 type Tick struct {
 	T        int64              `json:"t"`    // time of the later sample, in Unix milliseconds
 	Span     int64              `json:"span"` // time between the two samples, in milliseconds
 	Ops      map[string]float64 `json:"ops"`  // requests per second, by command
 	Outcomes Outcomes           `json:"oc"`
 	Keys     [3]float64         `json:"keys"` // requested keys per second: those that hit, missed and failed
-	Latency  [3]*float64        `json:"lat"`  // p50, p90, p99 in microseconds; null: no requests
+	Latency  [3]*float64        `json:"lat"`  // 50th, 90th and 99th percentile of the latency, in microseconds; null: no requests
 	Clients  int                `json:"cl"`
 	InFlight int                `json:"inf"`
 	BytesIn  float64            `json:"bi"`
@@ -178,7 +178,8 @@ func (c *Columns) add(is *ServerState, before, after *Sample, target table.Targe
 	c.Conns = append(c.Conns, now.Conns)
 }
 
-// failures returns how many requests to a server failed, and why most of them did.
+// failures returns how many requests to a server failed between two snapshots, and why most of them
+// failed.
 func failures(now, then *stats.ServerSnapshot) (sum uint64, cause string) {
 	var most uint64
 	for _, one := range []struct {
