@@ -2,7 +2,7 @@ package stats
 
 // This file counts how often each configured limit was reached, for operators.
 
-// Bounds counts how often each limit was reached since the process started.
+// Bounds counts how often each configured limit was reached since the process started.
 type Bounds struct {
 	Clients     uint64 // number of clients that were refused because of limits.clients
 	Descriptors uint64 // number of clients that could not be accepted, because the process had no file descriptors left
@@ -14,7 +14,7 @@ type Bounds struct {
 	Servers     map[string]ServerBounds
 }
 
-// ServerBounds counts how often a limit of one server was reached.
+// ServerBounds counts how often each limit of one server was reached.
 type ServerBounds struct {
 	Queue uint64 // number of requests that were refused because the server's queue was full
 	Shed  uint64 // number of requests that were refused because limits.memory was reached

@@ -11,7 +11,7 @@ import (
 
 // ClientSnapshot is the state of one client, as seen by its loop.
 type ClientSnapshot struct {
-	ID        uint64 // the client's number; clients are numbered from 1 since the start
+	ID        uint64 // number of the client; clients are numbered from 1, in the order of their connections
 	Address   string // address of the client
 	Listener  string // network and address of the listener that has accepted the client
 	State     string // state of the connection, as in memcached's stats conns

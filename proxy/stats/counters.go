@@ -13,8 +13,8 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Outcome is how a command ended. It records what really happened: an error counts as
-// the error even if get_errors is off and the client got a miss.
+// Outcome is how a command ended. It records what really happened: an error counts as an error even
+// if the client got a miss because get_errors is off.
 type Outcome uint8
 
 // The outcomes of a command.
@@ -31,7 +31,7 @@ const (
 	TimedOut                   // the server did not reply before the timeout
 	Lost                       // the server connection broke before the reply
 	Unavailable                // no server was available
-	QueueFull                  // the queue of the server was full
+	QueueFull                  // the queue of requests to the server was full
 	NumOutcomes
 )
 
@@ -59,8 +59,8 @@ type LostCount uint8
 // The reasons why buffered increments were lost.
 const (
 	LostMissing     LostCount = iota // the counter does not exist, or its value is not a number
-	LostUnreachable                  // the server was unreachable for too long
-	LostUnsure                       // the server did not reply: it may have executed the increments or not
+	LostUnreachable                  // the server could not be reached for too long
+	LostUnsure                       // the server did not reply, so it is unknown whether it has executed the increments
 	LostOverwritten                  // a set or delete of the counter was executed before the increments were sent, so their loss has no effect
 	NumLost
 )
@@ -103,7 +103,7 @@ const (
 	TombstoneOfOther TombstoneUser = iota // any command that is not one of the other kinds
 	TombstoneOfDelete
 	TombstoneOfAdd
-	TombstoneOfRepair // a repair, a resync, or a move to another server
+	TombstoneOfRepair // a repair of a replica, a resync of a server, or a move of a key to another server
 	NumTombstoneUsers
 )
 
@@ -188,7 +188,7 @@ type Histogram struct {
 	Sum     uint64 // sum of all durations, in nanoseconds
 }
 
-// Observe counts one duration, in nanoseconds.
+// Observe counts one duration, which is given in nanoseconds.
 func (h *Histogram) Observe(ns int64) {
 	if ns < 0 {
 		ns = 0
@@ -233,7 +233,8 @@ func (h *Histogram) Count() (n uint64) {
 // Add adds the counts of the histogram o to h.
 func (h *Histogram) Add(o *Histogram) { sumUp(h, o) }
 
-// Snapshot is the sum of what all engines of a process have counted.
+// Snapshot is the sum of the counters of all engines of a process, with the state of servers and
+// pools.
 type Snapshot struct {
 	Counters                            // sums over all engines, including those of all routes
 	Servers  map[string]*ServerSnapshot // state of each server, by network and address
@@ -270,7 +271,7 @@ type Shared struct {
 type Lack struct {
 	Filling bool   // true if the server has rejoined empty and does not have all its keys yet
 	Copied  uint64 // number of keys that were copied to the server since it rejoined empty
-	Missed  int    // number of keys whose last write the server has missed
+	Missed  int    // number of keys of which the server has missed a write
 	Waiting int    // number of keys to delete on the server, or to copy to it, as soon as it replies
 	Flush   bool   // true if the server has missed more writes than the ledger can record; the server is then flushed before it is read
 }

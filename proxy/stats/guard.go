@@ -15,7 +15,7 @@ type GuardEvent uint8
 // The events on a route with a guard.
 const (
 	GuardLeaseGranted  GuardEvent = iota // a client was granted a lease: its reply tells it to rebuild the value
-	GuardFill                            // a lease holder's set was stored
+	GuardFill                            // a client with a lease stored the rebuilt value
 	GuardExists                          // a set came too late: another client has stored another value
 	GuardGone                            // a set came too late: the key was deleted, or its lease expired
 	GuardVoid                            // a set was not stored because its miss is not known any more
@@ -51,7 +51,7 @@ type GuardStats struct {
 	Waiting, Misses atomic.Int64 // current numbers of waiting gets, and of misses whose rebuilt value has not been stored yet
 
 	lease atomic.Int64 // lease learned from slow rebuilds, in nanoseconds; 0: none, and the configured lease applies
-	slow  atomic.Int64 // duration of slow rebuilds, in nanoseconds
+	slow  atomic.Int64 // duration of slow rebuilds in nanoseconds: about the longest recent one
 
 	mu              sync.Mutex
 	fadedAt         int64         // time at which the learned lease was lowered or set last

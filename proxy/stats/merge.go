@@ -51,7 +51,7 @@ var itemsRules = map[string]statRule{
 	"age":          most,
 	"age_hot":      most,
 	"age_warm":     most,
-	"evicted_time": leastNotZero, // 0 means that the class has evicted nothing
+	"evicted_time": leastNotZero, // the value 0 means that the slab class has evicted nothing
 }
 
 // slabsRules are the rules for `stats slabs`. The key is the part of the name after the number of
@@ -288,7 +288,7 @@ func least(values []string, servers int) (string, bool) {
 // are 0.
 func leastNotZero(values []string, servers int) (string, bool) {
 	return ofIntegers(values, servers, func(list []uint64) uint64 {
-		return slices.MinFunc(list, func(a, b uint64) int { return cmp.Compare(a-1, b-1) }) // a-1 wraps around for 0, so 0 sorts last
+		return slices.MinFunc(list, func(a, b uint64) int { return cmp.Compare(a-1, b-1) }) // for 0, a-1 wraps around to the largest number, so 0 is last
 	})
 }
 

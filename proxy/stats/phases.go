@@ -24,9 +24,9 @@ type PhaseSnapshot struct {
 	Since    time.Duration // how long the server has been suspect; if it is not suspect, how long it has been in its phase
 	InPhase  time.Duration // how long the server has been in its phase, whether it is suspect or not
 	Lease    time.Duration // how long the lease of the server is still valid; negative: it has expired
-	ValidFor time.Duration // how long the server's replies can still be trusted; unlimited without strict consistency
+	ValidFor time.Duration // how long the replies of the server can still be trusted; without strict consistency: unlimited
 	Step     string        // what the keeper does next with the server, in words, for operators
-	Due      time.Duration // time until Step happens; 0: it depends on other instances or servers
+	Due      time.Duration // time until Step happens; 0: Step depends on other instances or servers, not on time
 }
 
 // PhaseEvents counts how often a keeper has made one kind of decision.

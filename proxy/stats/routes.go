@@ -48,7 +48,7 @@ func (c *KeyCounts) HitShare() (share float64, known bool) {
 	return float64(c.KeysHit) / float64(max(n, 1)), n > 0
 }
 
-// RouteName identifies a route.
+// RouteName identifies a route by its listener, label and pool.
 type RouteName struct {
 	Listener string // network and address of the listener
 	Route    string // label of the route; see table.Route
