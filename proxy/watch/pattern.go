@@ -9,19 +9,19 @@ import (
 	"strings"
 )
 
-// Pattern selects the keys to trace. It must match the whole key: * matches any bytes or none,
-// ? one byte, [a-z] one byte of the set, [^a-z] one byte outside it, and \ makes the next byte
-// literal. []N selects one key in N: see Sample.
+// Pattern selects the keys to trace. It must match the whole key. * matches any bytes or none, ?
+// matches one byte, [a-z] matches one byte of the set, and [^a-z] matches one byte that is not in
+// the set. \ makes the next byte literal. The pattern []N selects one key in N: see Sample.
 type Pattern string
 
 // MostPatterns is the maximum number of patterns that are traced at the same time.
 const MostPatterns = 8
 
 // Sample returns the pattern that selects one key in n, by a hash of the key. All requests on a
-// selected key are traced. Its syntax is not valid for any other pattern.
+// selected key are traced. The pattern begins with [], which no other valid pattern does.
 func Sample(n int) Pattern { return Pattern("[]" + strconv.Itoa(n)) }
 
-// MostSample is the largest n of a Sample.
+// MostSample is the largest n that Sample accepts.
 const MostSample = 1_000_000
 
 // sample returns the number N of a pattern []N, which selects one key in N. It returns 0 for any
@@ -41,7 +41,7 @@ func (p Pattern) sample() uint64 {
 // protects.
 const Lock = "lock:"
 
-// Patterns converts texts to patterns.
+// Patterns converts texts to patterns. It does not check whether they are valid.
 func Patterns(texts []string) (list []Pattern) {
 	for _, t := range texts {
 		list = append(list, Pattern(t))
@@ -98,7 +98,7 @@ func (p Pattern) check() error {
 // key that the lock protects instead.
 func (p Pattern) Fits(key []byte) bool {
 	if n := p.sample(); n > 0 {
-		hash := uint64(14695981039346656037) // FNV-1a
+		hash := uint64(14695981039346656037) // the hash function FNV-1a, with its initial value
 		for i, b := range key {
 			if i == len(Lock) && string(key[:i]) == Lock { // a pattern []N selects a lock together with the key that it protects
 				hash = 14695981039346656037

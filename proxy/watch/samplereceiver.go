@@ -11,7 +11,8 @@ import (
 	"ringside/proxy/wire"
 )
 
-// SampleReceiver is the receiver of a sampled attempt. It forwards everything to the actual receiver.
+// SampleReceiver receives the reply to a sampled request. It records the outcome, and forwards each
+// call to the actual receiver.
 type SampleReceiver struct {
 	upstream.Receiver
 	w    *Watch

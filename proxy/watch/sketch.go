@@ -19,7 +19,7 @@ type sketch struct {
 	next   int
 }
 
-// row is one key of a sketch, with its counts.
+// row is one key of the table of a sketch, with its counts.
 type row struct {
 	key []byte
 	Counts

@@ -243,7 +243,7 @@ func (a *Account) age(now int64) {
 	a.over *= f
 }
 
-// Report is the content of a Book.
+// Report has the statistics of a Book at one time.
 type Report struct {
 	Chosen   float64       // fraction of all keys that are sampled, 0 to 1
 	Reach    time.Duration // how far back the operations on the sampled keys are known

@@ -64,7 +64,7 @@ const (
 // entry describes the last operation on one key. Times are on the loops' clock, in nanoseconds.
 type entry struct {
 	at      int64 // time of the last store or delete, or of the first miss if neither was seen
-	missed  int64 // time of the first miss since then; a miss more than a minute later replaces it; 0: no miss
+	missed  int64 // time of the first miss since the last store or delete; a miss more than a minute later replaces it; 0: no miss
 	finger  uint32
 	expires uint32 // how many seconds after `at` the value expires; 0: never
 	Place
@@ -88,7 +88,7 @@ type server struct {
 // Counters has two counters of a memcached server since its start: evictions and cmd_flush.
 type Counters struct{ Evictions, Flushes uint64 }
 
-// Recorder remembers operations on keys. It is safe for concurrent use.
+// Recorder remembers the last operation on each sampled key. It is safe for concurrent use.
 type Recorder struct {
 	limit atomic.Uint64 // greatest hash of a sampled key: keys with a higher hash are not recorded
 
@@ -104,7 +104,7 @@ type Recorder struct {
 	adaptedAt int64 // time at which it was last checked whether more or fewer keys should be sampled
 }
 
-// newRecorder returns an empty Recorder.
+// newRecorder returns an empty Recorder. At first, all keys are sampled.
 func newRecorder(now int64) *Recorder {
 	t := &Recorder{entries: make([]entry, buckets*ways), since: now, whole: everyKey, adaptedAt: now}
 	t.limit.Store(everyKey)
