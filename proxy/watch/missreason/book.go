@@ -117,7 +117,7 @@ type Account struct {
 	missed    [NumReasons]float64
 	filled    float64
 	took      float64 // recent sum of the times from a miss to its set, in seconds, estimated for all keys
-	over      float64 // only for a prefix: how much too high took may be, because the account began with the sum of the prefix that it replaced
+	over      float64 // only for a prefix: possible error of took, which may be this much too high, because the account began with the sum of the prefix that it replaced
 
 	times [mostTimes]float64 // most recent times from a miss to its set, in seconds
 	next  int                // number of values that were written to times so far
@@ -258,7 +258,7 @@ type Line struct {
 	Missed  [NumReasons]float64
 	Fills   float64 // sets per second that followed a miss
 	Cost    float64 // seconds from a miss to its set, added up per second; it is the average number of rebuilds in progress
-	Off     float64 // how much too high Cost may be
+	Off     float64 // possible error of Cost: the true cost is at most this much lower
 	Mean    float64 // average time from a miss to its set, in seconds
 	P50     float64 // median of the most recent times from a miss to its set, in seconds
 	P99     float64
