@@ -29,7 +29,7 @@ type row struct {
 // represents.
 type Counts struct {
 	Requests float64
-	Over     float64 // how much too high Requests may be, because the table forgets keys
+	Over     float64 // possible error of Requests, which may be this much too high, because the table forgets keys
 	Noise    float64 // variance of Requests that is due to the sampling
 	Reads    float64 // reads since the key was added to the table; Hits and Bytes count from then, too
 	Hits     float64
