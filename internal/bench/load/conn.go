@@ -36,7 +36,7 @@ type conn struct {
 	full   bool   // true if the socket accepts no more bytes now; epoll reports when it does
 }
 
-// dial connects to the address a. It fails after the timeout.
+// dial connects to the address a. It returns an error if this takes longer than timeout.
 func dial(a at, timeout time.Duration) (fd int, err error) {
 	if fd, err = connect(a, nil); err != nil {
 		return -1, err
