@@ -32,7 +32,7 @@ type View struct {
 	Untraced string        // why keys cannot be traced; empty: they can
 	Control  bool          // true if the user may drain and restore servers
 
-	rates  map[string][]float64 // recent request rates by name of the server; the name "" means all servers together
+	rates  map[string][]float64 // recent request rates by name of the server; the name "" means the requests of all clients
 	events []event              // recent events of servers and keys, the newest first
 
 	Choice
