@@ -1,5 +1,5 @@
-// Package demo runs a cluster in this process: memcached servers with Ringside in front.
-// It serves for trying Ringside and for tests.
+// Package demo runs a cluster in this process: memcached servers with Ringside in front. It is used
+// to try Ringside, and in tests.
 package demo
 
 // This file implements ringside demo.
