@@ -47,7 +47,8 @@ var troubleMetrics = []string{
 // Metrics has the values of a Prometheus page. The key is the name of a metric with its labels.
 type Metrics map[string]float64
 
-// Sum adds up the values of a metric whose labels contain each of the given texts.
+// Sum adds up the values of a metric. Only values count that have each of the given texts in their
+// labels.
 func (m Metrics) Sum(name string, labels ...string) float64 {
 	total := 0.0
 series:

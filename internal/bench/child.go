@@ -24,7 +24,7 @@ type Starter struct {
 	dir  string // directory for the files of the processes that this Starter starts
 }
 
-// newStarter returns a Starter whose processes have their files below dir.
+// newStarter returns a Starter. The processes that it starts have their files below dir.
 func newStarter(dir string) *Starter {
 	s := &Starter{make(chan func()), dir}
 	go func() {
@@ -41,7 +41,7 @@ func (s *Starter) Close() { close(s.jobs) }
 
 // Start starts cmd on the given CPUs.
 func (s *Starter) Start(cmd *exec.Cmd, cpus []int) (err error) {
-	// The child gets a process group of its own, so that a Ctrl-C does not reach it. This process
+	// The child gets a separate process group, so that a Ctrl-C does not reach it. This process
 	// gets the Ctrl-C and then stops its children.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	done := make(chan struct{})

@@ -84,7 +84,7 @@ func ejectingArgs(at Place) ([]string, error) {
 	return args, os.WriteFile(file, []byte(changed), 0o600)
 }
 
-// outage measures one peer with three servers of its own. After a while, the last server fails in
+// outage measures one peer with three separate servers. After a while, the last server fails in
 // the way that how names.
 func (b *bench) outage(ctx context.Context, p *Peer, how string, each time.Duration) (*Outage, error) {
 	own := *b
@@ -216,7 +216,7 @@ func vanish(server *child, how string) (end func() error, err error) {
 	return fillQueue(server.Port)
 }
 
-// fillQueue listens on a port whose accept queue is full, so that attempts to connect get no
+// fillQueue listens on a port with a full accept queue, so that attempts to connect get no
 // answer.
 func fillQueue(port int) (end func() error, err error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)

@@ -21,7 +21,7 @@ type scenario struct {
 
 	routes    string                  // routes of Ringside's configuration; empty: one route without settings
 	socket    bool                    // the load connects to the proxy over a unix socket
-	slow      *Server                 // the server whose replies are delayed, with the delays; nil: no delays
+	slow      *Server                 // the server that delays replies, with the delays; nil: no delays
 	hoard     bool                    // true if other clients send large requests at the same time and read no replies
 	cut       bool                    // true if the measurement ends at the planned time, even if some requests have no reply yet
 	only      string                  // name of the only peer that runs the scenario; empty: all peers run it
@@ -77,7 +77,7 @@ type monitor struct {
 // reasons.
 const blind = ", no hot keys, no misses"
 
-// monitors are the ways of monitoring whose cost is compared, from no monitoring to live traces.
+// monitors are ways of monitoring, from no monitoring to live traces. Their costs are compared.
 var monitors = []monitor{
 	{behind: blind, admin: "hot: false, misses: false"},
 	{},

@@ -57,11 +57,11 @@ type checker struct {
 	due        []request // ring buffer of the requests without a reply, in order
 	head, size int
 
-	seen   []uint64 // bit set by the key's position in the request: the reply has had a hit for that key
+	seen   []uint64 // bit set by the key's position in the request: the reply has a hit for that key so far
 	found  int      // number of hits in the reply so far
-	bad    bool     // the reply has had a miss or an error
+	bad    bool     // the reply has a miss or an error so far
 	last   int      // position in the request of the last key with a hit; -1: no hit yet
-	body   int      // number of the key whose value is being read; -1: no value is being read
+	body   int      // number of the key of the value that is being read; -1: no value is being read
 	offset int      // number of bytes of the value and its line end that were read so far
 }
 

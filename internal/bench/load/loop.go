@@ -143,7 +143,7 @@ func (l *loop) open() (err error) {
 	}
 	if l.work.Visit > 0 && l.lanes[0].local {
 		// A port of a closed connection cannot be used again for a minute, and one local address
-		// has about 28,000 ports. Each client uses a local address of its own.
+		// has about 28,000 ports. So each client has another local address.
 		for id := range l.clients {
 			l.from = append(l.from, &unix.SockaddrInet4{Addr: [4]byte{127, 1, byte(id >> 8), byte(id)}})
 		}

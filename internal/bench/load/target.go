@@ -22,7 +22,7 @@ import (
 type Target struct {
 	Addr    string   // address of the target, IP:PORT or unix:/path; empty: the load sends each request to the server of its key
 	Servers []string // addresses of the servers, IP:PORT; keys are placed by ketama, as libmemcached and nutcracker do it
-	Apart   string   // address of the server whose reads are measured separately; it is one of Servers; empty: none
+	Apart   string   // address of one of the servers: reads of its keys are measured separately; empty: none
 }
 
 // aim is a parsed Target: the addresses to connect to, and the server of each key.
