@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// counter is a key whose value is a number. Only its writer increments it, always by one.
+// counter is a key with a number as its value. Only its writer increments it, always by one.
 type counter struct {
 	name string
 
