@@ -47,7 +47,7 @@ func (c *Client) Address() string { return c.address }
 // Close closes the idle connections to the admin interface.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// patient returns a copy of c whose requests have the timeout d; 0: no timeout. c itself is not
+// patient returns a copy of c with the timeout d for its requests; 0: no timeout. c itself is not
 // changed, because other goroutines may use it.
 func (c *Client) patient(d time.Duration) *Client {
 	p := *c

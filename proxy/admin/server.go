@@ -61,10 +61,10 @@ type Options struct {
 // Access says which clients may use which part of the admin interface. It may change while a Server
 // runs: see Allow.
 type Access struct {
-	Pprof   Who      // who may take Go profiles, which show memory and cost CPU time
-	Control Who      // who may use the control API
+	Pprof   Who      // clients that may request Go profiles, which show memory and cost CPU time
+	Control Who      // clients that may use the control API
 	Faults  bool     // true if clients may set faults
-	Page    Who      // who may see the dashboard, which shows keys
+	Page    Who      // clients that may see the dashboard, which shows keys
 	Names   []string // names of the listener in lower case; browsers may send them as Host
 }
 
@@ -140,7 +140,8 @@ func New(p *proxy.Proxy, o Options) *Server {
 	return s
 }
 
-// Allow changes who may use what. The next request is the first one that the new rules apply to.
+// Allow changes which clients may use which part of the admin interface. The new rules apply from
+// the next request on.
 func (s *Server) Allow(a Access) {
 	a.Pprof, a.Control, a.Page = cmp.Or(a.Pprof, Loopback), cmp.Or(a.Control, Loopback), cmp.Or(a.Page, Loopback)
 	s.access.Store(&a)
