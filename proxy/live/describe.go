@@ -15,7 +15,7 @@ import (
 // Description describes an event in words, for the dashboard and ringside top.
 type Description struct {
 	Tone  string `json:"tone"`            // severity of the event: Good, Warn or Bad, as in Health.Level
-	Kind  string `json:"kind"`            // server state whose symbol is shown with the event
+	Kind  string `json:"kind"`            // server state; its symbol is shown with the event
 	Text  string `json:"text"`            // the event in words; empty: the event is not shown
 	More  string `json:"more,omitempty"`  // cause of the event, or a detail; empty: none
 	Mark  bool   `json:"mark,omitempty"`  // true if charts over time show when the event happened
@@ -52,7 +52,7 @@ func describe(e event.Event, is map[string]any) Description {
 		t := steps[word("from")+">"+word("to")]
 		switch {
 		case t.Text == "":
-			return t // an operator's order, which has an event of its own, or a change that is not listed in steps
+			return t // an operator's order, which has another event, or a change that is not listed in steps
 		case t.Kind == "suspect" && strings.Contains(why, "refused"):
 			t.Text = "%s refuses connections"
 		}

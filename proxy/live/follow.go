@@ -167,7 +167,7 @@ func (t *Tracer) ask() {
 	}
 }
 
-// hear adds to f the events in traces whose keys match f's patterns.
+// hear adds to f those events in traces that are about a key that matches f's patterns.
 func (f *Follower) hear(traces []watch.Trace, now time.Time) {
 	var rows []Row
 	dropped := 0

@@ -83,7 +83,7 @@ type Slabs struct {
 	Warnings []Warning `json:"warnings"`
 }
 
-// mostNamed is the maximum number of servers whose slab classes are listed one by one.
+// mostNamed is the maximum number of servers with a separate list of slab classes.
 const mostNamed = 12
 
 // parseStats parses the replies of a server to its stats requests. They are in the order of

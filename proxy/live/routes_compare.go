@@ -47,7 +47,7 @@ type TagLine struct {
 	Invalid  float64 `json:"invalid"`   // values per second that were found, but had an invalidated tag
 	LateSets float64 `json:"late_sets"` // sets per second that were not stored, because a tag may have changed since the miss
 	Broken   uint64  `json:"broken"`    // number of values that could not be read, since the start
-	Known    int     `json:"known"`     // number of keys whose tags the instance remembers
+	Known    int     `json:"known"`     // number of keys with tags that the instance remembers
 }
 
 // NearLine describes the work of the near cache of one route. The rates are per second.
@@ -71,7 +71,7 @@ type Invalidations struct {
 
 // ReplicaWork describes the background work on replicas in all pools. The rates are per second.
 type ReplicaWork struct {
-	Repaired float64 `json:"repaired"` // replicas per second whose repair was started because they were missing or wrong
+	Repaired float64 `json:"repaired"` // repairs per second that were started because a replica was missing or wrong
 	Dropped  float64 `json:"dropped"`  // repairs per second that were skipped because there were too many
 	Refilled float64 `json:"refilled"` // keys per second that were copied to servers that rejoined empty
 }

@@ -68,7 +68,8 @@ type Sampler struct {
 	saidOld map[string]*Said
 }
 
-// kept are the topics whose last event is kept for new watchers.
+// kept are the topics of events that are kept for new watchers. Only the last event of a topic is
+// kept.
 var kept = []string{"mem", "slabs", "hot", "why", "routes", "roll"}
 
 // message is one event of a stream: its topic and its data as JSON.
