@@ -50,7 +50,7 @@ var outcomes = [wire.NumKinds]Outcome{
 	wire.Exists: Exists, wire.NotFound: NotFound, wire.Error: ClientFault, wire.ClientError: ClientFault, wire.ServerError: ServerFault,
 }
 
-// OutcomeOf returns the outcome of a command whose reply has the kind k.
+// OutcomeOf returns the outcome of a command that has a reply of the kind k.
 func OutcomeOf(k wire.Kind) Outcome { return outcomes[k] }
 
 // LostCount is the reason why buffered increments were lost.
@@ -280,7 +280,7 @@ type Lack struct {
 type ServerSnapshot struct {
 	ServerCounters
 	Target    table.Target
-	Known     bool   // true if at least one engine has had a reply from the server
+	Known     bool   // true if at least one engine has received a reply from the server
 	Down      int    // number of engines that consider the server down
 	Why       string // the reason why the server is down
 	Age       int64  // nanoseconds since the first engine considered the server down; if none does, nanoseconds since the last change

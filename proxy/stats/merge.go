@@ -26,7 +26,7 @@ type About struct {
 	Asked, Missing int
 }
 
-// generalRules are the rules for the names in a reply to `stats` whose values are not summed.
+// generalRules are the rules for those names in a reply to `stats` that are not summed.
 var generalRules = map[string]statRule{
 	"uptime":           least,
 	"time":             least,
@@ -154,7 +154,7 @@ func classOf(name string) (class uint64, field string) {
 type stat struct {
 	name   string
 	values []string
-	from   int // index of the server whose value was added last
+	from   int // index of the server that sent the value that was added last
 	next   *stat
 }
 

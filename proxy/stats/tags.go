@@ -41,7 +41,7 @@ func (t *TagStats) Count(e TagEvent) { t.count[e].Add(1) }
 // Counted returns how often the event e has happened on the route.
 func (t *TagStats) Counted(e TagEvent) uint64 { return t.count[e].Load() }
 
-// Remember records the tags of a key, for at most `most` keys. The hash stands for the key. If two
+// Remember records the tags of a key, for at most `most` keys. The hash identifies the key. If two
 // keys have the same hash, some requests ask for more tags than they need.
 func (t *TagStats) Remember(hash uint64, tags []stamp.Tag, most int) {
 	t.mu.Lock()
@@ -68,7 +68,7 @@ func (t *TagStats) AppendKnown(dst []stamp.Tag, hash uint64) []stamp.Tag {
 	return dst
 }
 
-// Remembered returns the number of keys whose tags are remembered.
+// Remembered returns the number of keys with remembered tags.
 func (t *TagStats) Remembered() int {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
