@@ -31,7 +31,7 @@
 // of them only to compare the key. The outcome of a request is one letter:
 //
 //	H  a read found the key                  M  a read missed
-//	S  a read found a stale value (flag X)   R  a read whose client must rebuild the value (flag W)
+//	S  a read found a stale value (flag X)   R  a read: the client must rebuild the value (flag W)
 //	L  add stored: a lock was acquired       l  add did not store: another client has the lock
 //	W  set, replace, cas, append or prepend stored    w  one of these did not store
 //	U  a lock was deleted                    D  another key was deleted    d  there was nothing to delete

@@ -20,7 +20,7 @@ type SampleReceiver struct {
 
 	keys   []byte        // the sampled keys of the request, one after the other, in the form that clients know
 	marks  []mark        // what is recorded about each sampled key, in the order of the request
-	from   int           // index in marks of the first key whose reply has not arrived
+	from   int           // index in marks of the first key without a reply
 	goesOn bool          // true if a task continues the request after a reply that is not a plain hit; such a request is sampled when the task ends
 	since  int64         // time at which the request was sampled, on the loop's clock
 	out    stats.Outcome // outcome of the request, if it is not a read
