@@ -98,7 +98,7 @@ type Progress struct {
 type Fault struct {
 	Kind    fault.Kind
 	Delay   time.Duration // delay of each reply; only for faults of kind delay
-	Percent int           // share of the requests without a reply, in per cent; only for faults of kind drop
+	Percent int           // percentage of the TCP segments that are lost, 1 to 100; only for faults of kind drop
 }
 
 func (f Fault) String() string {
