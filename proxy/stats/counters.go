@@ -242,7 +242,7 @@ type Snapshot struct {
 	Phases   []PhaseSnapshot    // state of each server of the pools that have a keeper
 	Events   []PhaseEvents      // how often the keepers have made each kind of decision
 	Rolls    []Roll             // instances that serve each pool that has a keeper
-	Shared   []Shared           // servers that this instance ejects and another instance does not, or the reverse
+	Shared   []Shared           // servers that this instance and another one eject differently: see the type Shared
 	Lacks    map[[2]string]Lack // what servers with replicas lack, by pool and name of the server
 	Clients  int                // number of connected clients
 	InFlight int                // number of clients' commands without a reply
@@ -255,7 +255,7 @@ type Snapshot struct {
 
 	Parked int   // number of commands that are parked until they can continue; see package task
 	Lines  int   // number of queues of commands on the same key; see package task
-	Memory int64 // size of the buffers in use, in bytes
+	Memory int64 // memory of all buffers, including free ones that are kept for reuse, in bytes
 	Kept   int64 // part of Memory that is free and kept for reuse, in bytes
 }
 
