@@ -41,7 +41,7 @@ func ejectedElsewhere(sum *stats.Snapshot, pool string) (text string) {
 }
 
 // serversOf returns a text with servers of a pool. If keeps is set, these are the servers that
-// another instance does not eject. Otherwise they are those that another instance ejects, too.
+// another instance does not eject. Otherwise they are the servers that another instance ejects.
 func serversOf(sum *stats.Snapshot, pool string, keeps bool) string {
 	var list []string
 	for _, s := range sum.Shared {
