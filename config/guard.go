@@ -155,15 +155,14 @@ func (r *Route) guarded() bool { return r.Guard.On || r.Tags.On }
 // a guard, the other route would return the guard's placeholders as empty values. If the routes
 // have different values of guard.stale, one of them would treat current values as stale.
 func (d *document) checkSameGuard(listA, listB []Route, a, b *Route) {
-	shared := slices.ContainsFunc(a.to(), func(p string) bool { return p != "" && slices.Contains(b.to(), p) })
-	if !shared || a.guarded() == b.guarded() && a.Guard.Stale == b.Guard.Stale {
+	if a.guarded() == b.guarded() && a.Guard.Stale == b.Guard.Stale {
 		return
 	}
-	key, ok := keyOfBoth(a.pattern(), b.pattern())
+	key, ok := meet(listA, listB, a, b)
+	if !ok {
+		return
+	}
 	strip := a.Strip || b.Strip
-	if !strip && !(ok && taker(listA, key) == a && taker(listB, key) == b) {
-		return
-	}
 	special := a // the route at which the error is reported: the one with a guard, or with the longer stale
 	if b.guarded() && (!a.guarded() || b.Guard.Stale > a.Guard.Stale) {
 		special = b

@@ -357,6 +357,7 @@ func (d *document) checkOneTruth(f *File) {
 						d.checkSameCopies(all[i], all[j], &all[i][a], &all[j][b])
 						d.checkSameGuard(all[i], all[j], &all[i][a], &all[j][b])
 						d.checkSameTags(all[i], all[j], &all[i][a], &all[j][b])
+						d.checkSameBuffer(all[i], all[j], &all[i][a], &all[j][b])
 					}
 				}
 			}
@@ -367,8 +368,11 @@ func (d *document) checkOneTruth(f *File) {
 // checkSameCopies rejects the route a from listA and the route b from listB if they keep different
 // replicas of the same key. listA and listB can be the same list.
 func (d *document) checkSameCopies(listA, listB []Route, a, b *Route) {
-	shared := slices.ContainsFunc(a.to(), func(p string) bool { return p != "" && slices.Contains(b.to(), p) })
-	if !shared || a.Copies.Copies == b.Copies.Copies && a.Copies.Apart == b.Copies.Apart && slices.Equal(a.to(), b.to()) {
+	if a.Copies.Copies == b.Copies.Copies && a.Copies.Apart == b.Copies.Apart && slices.Equal(a.to(), b.to()) {
+		return
+	}
+	key, ok := meet(listA, listB, a, b)
+	if !ok {
 		return
 	}
 	at := d.place(&a.Copies.Copies, &a.Preset, &a.Pools, a)
@@ -377,9 +381,33 @@ func (d *document) checkSameCopies(listA, listB []Route, a, b *Route) {
 	}
 	if a.Strip || b.Strip {
 		d.failAt(at, "the routes for %s and %s lead to one pool with different replicas, and strip_prefix lets both name the same key there: use another pool, or the same replicas", a.keys(), b.keys())
-		return
-	}
-	if key, ok := keyOfBoth(a.pattern(), b.pattern()); ok && taker(listA, key) == a && taker(listB, key) == b {
+	} else {
 		d.failAt(at, "two listeners keep different replicas of keys such as %s, in one pool: the routes for %s and %s", shownKey(key), a.keys(), b.keys())
 	}
+}
+
+// checkSameBuffer rejects two routes to the same key of a server if only one of them has a buffer.
+// The other route would not see the increments that wait in Ringside.
+func (d *document) checkSameBuffer(listA, listB []Route, a, b *Route) {
+	if (a.Buffer == nil) == (b.Buffer == nil) {
+		return
+	}
+	buffered, other := a, b
+	if b.Buffer != nil {
+		buffered, other = b, a
+	}
+	if _, ok := meet(listA, listB, a, b); ok {
+		d.failAt(d.place(&buffered.Buffer, buffered), "the routes for %s and %s lead to the same keys of one pool, and only one has a buffer, so the other does not see increments that wait: use another pool, or the same buffer for both", buffered.keys(), other.keys())
+	}
+}
+
+// meet reports whether the route a from listA and the route b from listB can lead to the same key
+// of a server. That is so if one of them strips its prefix, or if a key matches both. meet returns
+// such a key; it is empty if only a stripped prefix makes the names equal.
+func meet(listA, listB []Route, a, b *Route) (key string, ok bool) {
+	if !slices.ContainsFunc(a.to(), func(p string) bool { return p != "" && slices.Contains(b.to(), p) }) {
+		return "", false
+	}
+	key, ok = keyOfBoth(a.pattern(), b.pattern())
+	return key, a.Strip || b.Strip || ok && taker(listA, key) == a && taker(listB, key) == b
 }
