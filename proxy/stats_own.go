@@ -126,7 +126,7 @@ func (e *Engine) statsProxy(s *client.Session) {
 // statsRoutes answers stats routes: the routes of s's listener, in the order in which
 // they are matched. Counters are summed over all loops.
 func (e *Engine) statsRoutes(s *client.Session) {
-	routes := e.listener(s).Routes // the routes of now: a reload replaces the slice
+	routes := e.listener(s).Routes // read before the reply is made, because a reload replaces the slice
 	e.askLoops(s, func(e *Engine, sum *stats.Snapshot, dst []byte) []byte {
 		r := &stats.Report{Dst: dst}
 		for i := range routes {

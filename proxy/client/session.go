@@ -20,7 +20,7 @@ const longLine = 2048
 type Session struct {
 	link.Link
 	e       *Clients
-	Handler Handler // of the client's listener: handles the client's requests
+	Handler Handler // handles the client's requests; each listener has one
 	ID      uint64  // unique over all loops, because another loop may execute its tasks; may have the bit upstream.Bulky
 
 	identity
@@ -40,12 +40,12 @@ type Session struct {
 	spoken    bool  // the client has sent something
 	binary    bool  // the client's first byte was that of a binary frame
 	ended     bool  // the client has closed its sending side; what it sent is still handled
-	Quitting  bool  // no more input is handled; it is closed when all is answered and sent
+	Quitting  bool  // no more input is handled; the client is closed when all its commands are answered and the replies sent
 	reset     bool  // the connection is closed with a reset, so that the client does not consider its data complete
 	ready     bool  // Out may be sent now
 	Whole     bool  // Out has the end of a reply
 	Owes      bool  // Out has the end of a reply that the client waits for: a request after it was sent without that reply
-	HoldUntil int64 // when Out must be sent even if further replies could still be sent with it in one write; 0: it does not wait
+	HoldUntil int64 // time on the loop's clock until which Out may wait, so that further replies are sent with it in one write; 0: Out does not wait
 }
 
 // Observer is notified of what a client does beside its current requests.
@@ -54,7 +54,7 @@ type Observer interface {
 	// client can have all the replies.
 	Followed(s *Session, x *Exchange)
 
-	// Gone reports that the client is gone.
+	// Gone is called when the client is gone.
 	Gone()
 }
 
@@ -229,7 +229,7 @@ func (s *Session) resume() {
 	if s.Closed {
 		return
 	}
-	if s.rests > 0 && !s.MayGoOn() { // a piece was taken back in between
+	if s.rests > 0 && !s.MayGoOn() { // not yet: TakeBack has returned keys to the rest of the read, and its conditions for more are not met
 		s.stall()
 		return
 	}
@@ -278,7 +278,7 @@ func (s *Session) idleUntil() (at int64, count *uint64) {
 // EndInput is called when the client sends no more.
 func (s *Session) EndInput() {
 	s.ended = true
-	if !s.Stalled { // otherwise resume handles the end
+	if !s.Stalled { // if the client is stalled, resume calls EndInput again after the rest of its input
 		s.Quit()
 	}
 }
@@ -398,8 +398,8 @@ func (s *Session) boundOutput() {
 	}
 }
 
-// Flush runs at the end of a wakeup. It decides whether the output is sent or waits for the
-// rest of its group, and whether the client is closed.
+// Flush runs at the end of a wakeup. It decides whether the output is sent or waits for further
+// replies, and whether the client is closed.
 func (s *Session) Flush() {
 	e := s.e
 	if s.Closed {
@@ -426,7 +426,7 @@ func (s *Session) Flush() {
 		}
 	}
 	if s.Out.Size == 0 {
-		s.ready, s.Whole, s.Owes = false, false, false // nothing was produced to send
+		s.ready, s.Whole, s.Owes = false, false, false // there is nothing to send
 		return
 	}
 	if s.Full {

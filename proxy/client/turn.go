@@ -107,9 +107,9 @@ func (e *Clients) Resume() {
 	}
 	e.BeginRound()
 	i, keep := 0, 0
-	for ; i < len(e.ToWake) && !e.Spent(); i++ { // may grow: a parsed request can be answered at once
+	for ; i < len(e.ToWake) && !e.Spent(); i++ { // ToWake may grow meanwhile, because a parsed request can be answered at once
 		s := e.ToWake[i]
-		if s.beginTurn(); s.turn.over() && !s.Closed { // the client had its turn in this wakeup
+		if s.beginTurn(); s.turn.over() && !s.Closed { // the client has used up its turn in this wakeup
 			e.ToWake[keep] = s
 			keep++
 			continue
