@@ -36,19 +36,19 @@ type portable struct {
 
 // stream is one open socket, or one that is being dialled.
 type stream struct {
-	conn   net.Conn // nil while dialling
+	conn   net.Conn // the connection; nil while dialling
 	link   *link.Link
 	out    chan []byte   // buffers for the writer, one at a time
-	handed atomic.Int64  // bytes of that buffer that the kernel has not accepted yet
+	handed atomic.Int64  // number of bytes in the writer's buffer that the kernel has not accepted yet
 	came   atomic.Bool   // the reader has bytes that the engine does not know yet, or a dial has ended
 	resume chan struct{} // wakes a reader that was paused
 	cancel chan struct{} // closed when the stream closes
 	paused bool
 	closed bool
 	busy   bool    // the writer has a buffer
-	given  int     // number of bytes of that buffer, as reported to the engine
+	given  int     // number of bytes in the writer's buffer when the writer got it
 	held   bool    // a fault delays the dial
-	filter *filter // of a server connection; nil without a fault
+	filter *filter // applies a fault to a server connection; nil: there is no fault
 }
 
 // Peer returns the address of the other end.
@@ -94,7 +94,8 @@ func (d *portable) with(f func(e *proxy.Engine)) bool {
 	return d.wakeup(f)
 }
 
-// wakeup is with for a caller that holds mu.
+// wakeup runs f with the engine and performs the effects that the engine requests, as `with`
+// does. The caller holds mu.
 func (d *portable) wakeup(f func(e *proxy.Engine)) bool {
 	if d.stopped {
 		return false
@@ -392,8 +393,8 @@ func (d *portable) reader(s *stream) {
 	}
 }
 
-// ended reports the end of a socket's input. A client that has closed its sending side may still
-// wait for replies.
+// ended reports the end of a socket's input to the engine. A client that has closed its sending
+// side may still wait for replies.
 func (d *portable) ended(s *stream, err error) {
 	if err == io.EOF {
 		err = nil
