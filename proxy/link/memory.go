@@ -13,27 +13,27 @@ import (
 //   - requests in flight
 //   - tasks and the replies that they keep
 //   - replies that are assembled or wait for their turn
-//   - memos of owners
+//   - caches of the owners of keys
 //
 // Memory is counted where it is allocated and where it is left to the garbage collector, so reusing
 // memory costs nothing.
 //
 // At the limit, the following happens in this order:
 //
-//  1. Free memory kept for reuse is released.
-//  2. A storage command whose data does not fit gets SERVER_ERROR out of memory storing object.
-//  3. The connections with the most memory lose it until an eighth of the limit is free. A client
+// 1. Free memory kept for reuse is released.
+// 2. A storage command whose data does not fit gets SERVER_ERROR out of memory storing object.
+// 3. The connections with the most memory lose it until an eighth of the limit is free. A client
 //     is closed. On a server connection, the requests not sent yet get SERVER_ERROR out of memory.
-//  4. If that is not enough, all requests of clients to servers get SERVER_ERROR out of memory.
+// 4. If that is not enough, all requests of clients to servers get SERVER_ERROR out of memory.
 //
 // Requests already sent to servers cannot be released: timeouts limit them.
 type accounts struct {
-	all         *atomic.Int64 // bytes booked by all loops
-	Booked      atomic.Int64  // the part of Buffers.Held that is included in all
-	MemoryLimit int64         // limit of all, in bytes: limits.memory
+	all         *atomic.Int64 // memory of all loops, in bytes
+	Booked      atomic.Int64  // this loop's part of all: the value of Buffers.Held when all was last updated
+	MemoryLimit int64         // maximum memory of all loops together, in bytes: limits.memory
 
 	MemoryShort bool   // a request was rejected for lack of memory since the last check
-	MemoryFull  bool   // all exceeds the limit, and clients' requests are rejected
+	MemoryFull  bool   // the memory of all loops exceeds limits.memory, and clients' requests are rejected
 	TrimMore    func() // releases other memory kept for reuse; set by the engine
 	Relieve     func() // frees memory, in this loop or another one; set by the engine
 }
@@ -44,7 +44,7 @@ const memoryStep = 1 << 20
 // OutOfMemory is the error of a request that is rejected at limits.memory.
 const OutOfMemory = "out of memory: limits.memory is reached"
 
-// Hold counts n more bytes; fewer if n is negative.
+// Hold adds n bytes to the memory of the loop; n may be negative.
 func (p *Buffers) Hold(n int) { p.Held += int64(n) }
 
 // Book publishes the memory of io to the other loops.

@@ -16,8 +16,8 @@ type part struct {
 	held     Queue // the part's bytes if it is large
 }
 
-// partSize is how many bytes a part counts against limits.memory, including its owner's data about
-// it.
+// partSize is how many bytes a part counts against limits.memory, including what the owner of
+// the Sequence stores for it.
 const partSize = 80
 
 // maxSmall limits the capacity of Sequence.small that Reset keeps.
@@ -95,7 +95,7 @@ func (s *Sequence) Reset(p *Buffers) {
 	s.parts, s.small, s.turn = s.parts[:0], s.small[:0], 0
 }
 
-// Room returns the capacity in bytes of what waits for its turn.
+// Room returns the capacity in bytes of the buffers with bytes that wait for their turn.
 func (s *Sequence) Room() int {
 	n := cap(s.small)
 	for i := range s.parts {
