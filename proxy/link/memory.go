@@ -20,11 +20,11 @@ import (
 //
 // At the limit, the following happens in this order:
 //
-// 1. Free memory kept for reuse is released.
-// 2. A storage command whose data does not fit gets SERVER_ERROR out of memory storing object.
-// 3. The connections with the most memory lose it until an eighth of the limit is free. A client
+//  1. Free memory kept for reuse is released.
+//  2. A storage command whose data does not fit gets SERVER_ERROR out of memory storing object.
+//  3. The connections with the most memory lose it until an eighth of the limit is free. A client
 //     is closed. On a server connection, the requests not sent yet get SERVER_ERROR out of memory.
-// 4. If that is not enough, all requests of clients to servers get SERVER_ERROR out of memory.
+//  4. If that is not enough, all requests of clients to servers get SERVER_ERROR out of memory.
 //
 // Requests already sent to servers cannot be released: timeouts limit them.
 type accounts struct {
