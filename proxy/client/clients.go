@@ -1,6 +1,6 @@
 package client
 
-// All clients of one loop.
+// This file defines Clients: the sessions and commands of all clients of one loop.
 
 import (
 	"cmp"

@@ -1,6 +1,7 @@
 package client
 
-// One client command in flight: its parts, and the end of its reply.
+// This file defines Exchange: one client command in flight, its parts, and the end of its
+// reply.
 
 import (
 	"log/slog"

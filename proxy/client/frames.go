@@ -1,7 +1,7 @@
 package client
 
-// Clients of the binary protocol: their frames are converted to text or meta requests, and the
-// replies back to frames.
+// This file serves clients of the binary protocol. Their frames are converted to text or meta
+// requests, and the replies back to frames.
 
 import (
 	"ringside/proxy/link"

@@ -1,7 +1,7 @@
 package client
 
-// Multi-key reads with values in request order, and quiet gets of a binary client, which are
-// sent together.
+// This file implements two features: multi-key reads with values in request order, and quiet
+// gets of a binary client, of which several are sent together.
 
 import (
 	"ringside/proxy/link"

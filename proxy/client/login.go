@@ -1,6 +1,6 @@
 package client
 
-// Clients that must log in before their requests are handled.
+// This file handles clients that must log in before their requests are handled.
 
 import (
 	"bytes"

@@ -1,6 +1,6 @@
 package client
 
-// Limits for a client that does not read its replies.
+// This file limits what a client can request while it does not read its replies.
 
 import (
 	"bytes"

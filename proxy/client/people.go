@@ -1,7 +1,7 @@
 package client
 
-// Data about single clients for operators: the current state of each, and a log of some slow
-// commands.
+// This file collects data about single clients for operators: the current state of each, and a
+// log of some slow commands.
 
 import (
 	"fmt"

@@ -1,6 +1,7 @@
 package client
 
-// Replies of servers to the parts of a client's command, and how they are sent to the client.
+// This file handles the replies of servers to the parts of a client's command, and sends them
+// to the client.
 
 import (
 	"fmt"

@@ -1,7 +1,7 @@
 package client
 
-// Every command gets exactly one reply, unless it is quiet. This is checked at the end of its
-// exchange.
+// This file checks, at the end of each exchange, that the command gets exactly one reply,
+// unless it is quiet.
 
 import (
 	"flag"

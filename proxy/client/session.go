@@ -1,6 +1,7 @@
 package client
 
-// One client connection: its input, its ordered exchanges, its output.
+// This file defines Session: one client connection, with its input, its ordered exchanges and
+// its output.
 
 import (
 	"bytes"

@@ -1,6 +1,7 @@
 package client
 
-// The counters that a finished command updates: those of the loop and of its routes.
+// This file updates the counters of a finished command: those of the loop and of the command's
+// routes.
 
 import (
 	"cmp"

@@ -1,6 +1,7 @@
 package client
 
-// How much work a loop does for one client before it handles the others.
+// This file limits how much work a loop does for one client before it handles the other
+// clients.
 
 // A client has one turn in each wakeup. The turn ends when the loop has handled TurnKeys keys
 // or TurnBytes bytes of the client's requests. Further requests stay in the client's input. The

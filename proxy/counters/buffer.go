@@ -1,6 +1,6 @@
 package counters
 
-// Buffered increments: one request to the server carries many of them.
+// This file implements buffered increments: one request to the server carries many increments.
 
 import (
 	"bytes"

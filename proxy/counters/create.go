@@ -1,6 +1,6 @@
 package counters
 
-// Creates a counter when incr or decr does not find it.
+// This file creates a counter when incr or decr does not find it.
 
 import (
 	"bytes"

@@ -1,6 +1,6 @@
 package link
 
-// Pooled byte buffers, and queues of them for sockets.
+// This file defines pooled byte buffers, and queues of these buffers for sockets.
 
 // A Chunk is a buffer with two cursors:
 //

@@ -1,6 +1,6 @@
 package link
 
-// The state that all connections of one loop share.
+// This file defines IO: the state that all connections of one loop share.
 
 import (
 	"log/slog"

@@ -1,6 +1,6 @@
 package link
 
-// Log lines that clients, servers or peers can cause at any rate.
+// This file limits the lines in the log that clients, servers or peers can cause at any rate.
 
 import (
 	"context"

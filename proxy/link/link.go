@@ -1,6 +1,6 @@
 package link
 
-// One connection, as the engine and its driver share it.
+// This file defines Link: one connection, as the engine and its driver share it.
 
 import "errors"
 

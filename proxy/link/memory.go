@@ -1,6 +1,7 @@
 package link
 
-// The memory that a loop uses for clients and servers, and its limit.
+// This file counts the memory that a loop uses for clients and servers, and checks
+// limits.memory.
 
 import (
 	"sync/atomic"

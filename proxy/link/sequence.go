@@ -1,6 +1,6 @@
 package link
 
-// Bytes that arrive before their turn.
+// This file defines Sequence, which keeps bytes that arrive before their turn.
 
 // A Sequence orders the parts of the bytes for one queue, which may arrive in any order. The bytes
 // of the part whose turn it is are sent at once; those of later parts are kept.

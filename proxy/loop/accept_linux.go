@@ -1,6 +1,7 @@
 package loop
 
-// Accepting clients in an epoll loop, and rejecting those for which there is no file descriptor.
+// This file accepts clients in an epoll loop, and rejects those for which there is no file
+// descriptor.
 
 import (
 	"errors"

@@ -1,6 +1,7 @@
 package loop
 
-// Waiting for replies: while servers owe replies, clients do not wake the loop.
+// This file implements the wait for replies: while servers owe replies, clients do not wake the
+// loop.
 
 import (
 	"math"

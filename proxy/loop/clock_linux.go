@@ -1,6 +1,7 @@
 package loop
 
-// The clock of all loops, on Linux. It includes the time that the machine was suspended.
+// This file implements the clock of all loops on Linux. The clock includes the time that the
+// machine was suspended.
 
 import (
 	"sync/atomic"

@@ -1,6 +1,6 @@
 package loop
 
-// Connections to servers, and the options of all sockets.
+// This file opens connections to servers, and sets the options of all sockets.
 
 import (
 	"context"

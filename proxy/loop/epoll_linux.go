@@ -1,6 +1,6 @@
 package loop
 
-// The epoll driver: one goroutine, one engine, many sockets.
+// This file implements the epoll driver: one goroutine, one engine, many sockets.
 
 import (
 	"fmt"

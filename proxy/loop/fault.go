@@ -1,8 +1,8 @@
 package loop
 
-// Fault injection: a filter between a driver's socket and the engine that delays, drops or cuts the
-// bytes of a server connection. A connection without a fault has no filter, so each read and write
-// costs only one nil check.
+// This file implements fault injection. A filter between a driver's socket and the engine
+// delays, drops or cuts the bytes of a server connection. A connection without a fault has no
+// filter, so each read and write costs only one nil check.
 
 import (
 	"bytes"

@@ -1,6 +1,6 @@
 package loop
 
-// Listening sockets.
+// This file opens and closes listening sockets.
 
 import (
 	"cmp"

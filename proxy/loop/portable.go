@@ -1,6 +1,7 @@
 package loop
 
-// The portable driver: two goroutines for each socket, and one engine protected by a mutex.
+// This file implements the portable driver: two goroutines for each socket, and one engine
+// protected by a mutex.
 
 import (
 	"context"

@@ -1,6 +1,6 @@
 package near
 
-// The near cache of one loop, and how its commands in flight use it.
+// This file implements the near cache of one loop, and how its commands in flight use it.
 
 import (
 	"ringside/proxy/link"

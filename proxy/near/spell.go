@@ -1,6 +1,6 @@
 package near
 
-// Replies to mg from kept values.
+// This file builds replies to mg from kept values.
 
 import (
 	"strconv"

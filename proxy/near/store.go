@@ -1,6 +1,6 @@
 package near
 
-// Store: the values that one loop keeps for one route.
+// This file defines Store: the values that one loop keeps for one route.
 
 import (
 	"strconv"

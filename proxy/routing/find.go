@@ -1,6 +1,6 @@
 package routing
 
-// Lookups: the server that serves a key now, and the servers that hold its replicas.
+// This file finds the server that serves a key now, and the servers that hold its replicas.
 
 import (
 	"slices"

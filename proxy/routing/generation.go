@@ -1,6 +1,6 @@
 package routing
 
-// A table as adopted by one loop: its routes, bound to the loop's servers.
+// This file binds a table to one loop: its listeners and routes to the loop's servers.
 
 import (
 	"bytes"

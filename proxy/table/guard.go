@@ -1,6 +1,7 @@
 package table
 
-// The settings of a route that prevent several clients from rebuilding one value at once.
+// This file defines the settings of a route that prevent several clients from rebuilding one
+// value at once.
 
 import "time"
 

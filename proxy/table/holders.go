@@ -1,6 +1,6 @@
 package table
 
-// The servers that keep the replicas of a key.
+// This file computes the servers that keep the replicas of a key.
 
 import (
 	"ringside/replicate"

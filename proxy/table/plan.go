@@ -1,6 +1,6 @@
 package table
 
-// The servers of a key, computed without any request to a server.
+// This file computes the servers of a key, without any request to a server.
 
 import (
 	"ringside/ring"

@@ -1,7 +1,7 @@
 package table
 
-// The JSON form of a plan for `ringside route --json` and the dashboard, and the reasons why a
-// key has no server.
+// This file defines the JSON form of a plan for `ringside route --json` and the dashboard, and
+// the reasons why a key has no server.
 
 import (
 	"fmt"

@@ -1,6 +1,7 @@
 package table
 
-// Hashes of a table, which instances compare to detect different configurations.
+// This file computes hashes of a table, which instances compare to detect different
+// configurations.
 
 import (
 	"fmt"

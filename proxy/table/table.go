@@ -1,6 +1,6 @@
 package table
 
-// The types of a table: the configuration as plain data for the engines.
+// This file defines the types of a table: the configuration as plain data for the engines.
 
 import (
 	"slices"

@@ -1,6 +1,6 @@
 package table
 
-// The users that can authenticate on a listener.
+// This file defines the users that can authenticate on a listener.
 
 import (
 	"bytes"

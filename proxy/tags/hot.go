@@ -1,6 +1,7 @@
 package tags
 
-// A get of values with tags as an ordinary exchange. A valid value needs nothing else.
+// This file serves a get of values with tags as an ordinary exchange, without a task, if the
+// values are valid.
 
 import (
 	"strconv"

@@ -1,7 +1,7 @@
 package tags
 
-// Invalidations: the item of a tag is deleted on all servers that may have values with
-// the tag.
+// This file implements invalidations. The item of a tag is deleted on all servers that may have
+// values with the tag.
 
 import (
 	"fmt"

@@ -1,6 +1,7 @@
 package task
 
-// Timers of rules, which run whether a reply has arrived by then or not.
+// This file implements the timers of rules, which run whether a reply has arrived by then or
+// not.
 
 import (
 	"container/heap"

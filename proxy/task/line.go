@@ -1,9 +1,9 @@
 package task
 
-// The order of the tasks on one key. One client's commands on a key take effect in the
-// order in which it sent them, though each may need several requests to several servers.
-// Writes to a replicated key run one after another, so that all replicas see them in one
-// order.
+// This file implements the order of the tasks on one key. One client's commands on a key take
+// effect in the order in which it sent them, though each may need several requests to several
+// servers. Writes to a replicated key run one after another, so that all replicas see them in
+// one order.
 
 import (
 	"bytes"

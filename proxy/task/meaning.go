@@ -1,6 +1,6 @@
 package task
 
-// The meaning of a task's command and of the replies to it, for all handlers.
+// This file interprets a task's command and the replies to the command, for all handlers.
 
 import (
 	"math"

@@ -1,6 +1,6 @@
 package task
 
-// Commands that wait until a server changes its phase.
+// This file implements parked commands: they wait until a server changes its phase.
 
 import (
 	"time"

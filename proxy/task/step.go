@@ -1,8 +1,8 @@
 package task
 
-// A client's command that consists of several commands, one after the other. Each of these is a
-// separate task, and a handler serves it like a client's command. So a handler that needs such
-// commands need not know which servers have the key.
+// This file implements a client's command that consists of several commands, one after the
+// other. Each of these is a separate task, and a handler serves it like a client's command. So
+// a handler that needs such commands need not know which servers have the key.
 
 import (
 	"ringside/proxy/upstream"

@@ -1,6 +1,7 @@
 package task
 
-// The state and operations that all commands of several requests share.
+// This file defines Task and Tasks: the state and operations that all commands of several
+// requests share.
 
 import (
 	"bytes"

@@ -1,6 +1,6 @@
 package task
 
-// Reports what clients wait for, other than a server's reply.
+// This file reports what clients wait for, other than a server's reply.
 
 import (
 	"cmp"

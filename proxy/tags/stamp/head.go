@@ -1,6 +1,7 @@
 package stamp
 
-// The header of a tagged value (here called head): its encoding, and the check of its versions.
+// This file implements the header of a tagged value (here called head): its encoding, and the
+// check of its versions.
 
 import (
 	"encoding/binary"

@@ -1,6 +1,6 @@
 package stamp
 
-// Tags that are derived from a key.
+// This file derives tags from a key.
 
 import (
 	"bytes"

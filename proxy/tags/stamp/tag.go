@@ -1,6 +1,6 @@
 package stamp
 
-// Names of tags, and the keys of their items on a server.
+// This file computes tags from names, and the keys of their items on a server.
 
 import (
 	"bytes"
