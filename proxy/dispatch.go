@@ -104,7 +104,7 @@ func (e *Engine) quietly(b []byte) []byte {
 
 // local answers the request in e.Req without a server.
 func (e *Engine) local(s *client.Session, answer []byte, o stats.Outcome) {
-	if s.Head == nil && e.Req.Flags&wire.Binary == 0 { // no earlier request waits for its answer
+	if s.Head == nil && e.Req.Flags&wire.Binary == 0 { // the client has no earlier request without a reply
 		e.Count.Requests[e.Req.Op][o]++
 		s.Requested()
 		s.Out.Append(&e.Buffers, e.CheckLocal(s, answer))
@@ -459,7 +459,7 @@ func (e *Engine) askKeys(x *client.Exchange, raw []byte, again bool) {
 		}
 		share := x.Share(rt.Count)
 		if len(key) == len(rt.Strip) {
-			continue // no server can store this key, so it is a miss
+			continue // the key is nothing but the stripped prefix, which no server can store, so it is a miss
 		}
 		x.MissErrors = (x.MissErrors || !routed) && !rt.GetErrors // the read is an error if a server fails and the route of any of its keys has get_errors: error
 		routed = true

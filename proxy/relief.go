@@ -56,7 +56,7 @@ func (e *Engine) makeRoom() {
 	if e.Shared.memory.Load() > e.MemoryLimit*7/8 {
 		e.relieveAt = e.Now + int64(reliefWait)
 	}
-	e.MemoryFull = true // until Account finds that there is room
+	e.MemoryFull = true // client requests are rejected until IO.Account finds that there is room again
 }
 
 // refuseMemory rejects a storage command because there is no memory for its data block.

@@ -23,7 +23,7 @@ import (
 // their replies arrive, but never into the middle of a value: see the type streams.
 type Exchange struct {
 	e       *Clients
-	Session *Session  // nil when the client is gone: replies are discarded
+	Session *Session  // the client; nil: it is gone, and replies are discarded
 	Next    *Exchange // the client's next exchange; of an exchange kept for reuse: the next one in the free list
 
 	Op        wire.Op
@@ -48,7 +48,7 @@ type Exchange struct {
 	Streaming *streams     // large values that are passed on in pieces; nil: none so far
 	trouble   string       // why a request or task of this command has failed; empty: none has
 	replies   uint32       // number of replies sent to the client, including each VALUE of a text read: see checkReplies
-	Miss      []byte       // of an mg: the line for a miss; of a binary client: the key in its reply
+	Miss      []byte       // for an mg command: the line for a miss; for a binary client: the key in its reply
 	ErrLine   []byte       // a server's error line, sent instead of END; empty: none
 	InOrder   *inOrder     // stores the values until they can be sent in the order of the keys; nil: they are sent as they arrive
 	Lookup    *near.Lookup // the exchange's use of the near cache; nil: none
@@ -134,7 +134,7 @@ func (e *Clients) freeExchange(x *Exchange) {
 	e.Buffers.Held -= int64(x.GatheredBytes)
 	e.More -= x.more
 	miss, errLine := x.Miss[:0], x.ErrLine[:0]
-	*x = Exchange{} // no fields in the literal: Go would build it elsewhere and then copy it
+	*x = Exchange{} // an empty literal, because Go would build one with fields elsewhere and copy it
 	x.Next, x.Miss, x.ErrLine = e.FreeExchanges, miss, errLine
 	e.FreeExchanges = x
 }
@@ -276,7 +276,7 @@ const Reconfigured = "the configuration has just changed"
 // Fail records that a part of x, with keys of that share, has failed, and why. NoRoute is never
 // replaced by another reason, because only a change of the configuration can fix it.
 func (x *Exchange) Fail(share int32, why string, o stats.Outcome) {
-	if why == "" { // otherwise the part would count as answered
+	if why == "" { // without a reason, the part of x would count as answered
 		x.e.replyFault(x.Session, x.Op, unexplained)
 		why = unexplained
 	}

@@ -161,7 +161,7 @@ func (x *Exchange) emitFrames(a *upstream.Attempt, b []byte) {
 		e.framed = x.frames.head.AppendStats(e.framed, b, statusOf(x.Outcome))
 		q.Append(&e.Buffers, e.framed)
 		return
-	case wire.Quit: // no server has replied to the quit
+	case wire.Quit: // Ringside itself replies to quit
 		*r = wire.Reply{Kind: wire.OK}
 	default:
 		_, err = wire.NextReply(x.Op, x.dialect, b, r)

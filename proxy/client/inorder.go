@@ -17,8 +17,8 @@ import (
 // the keys.
 type inOrder struct {
 	keys   []byte                // the keys of the request, as the client sent them
-	Values []inOrderValue        // in order of arrival
-	of     map[string]inOrderKey // for each key, as the client knows it, its positions in Values
+	Values []inOrderValue        // the values of the read, in order of arrival
+	of     map[string]inOrderKey // for each key, as the client knows the key, its positions in Values
 	Held   int                   // bytes of memory that are used in addition to the values
 
 	batch *batch // the quiet gets of a binary client, if it replies to these; nil: it replies to a multi-key read

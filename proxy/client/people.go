@@ -78,7 +78,7 @@ func (e *Clients) LogSlow(after time.Duration) {
 
 // Slow describes a slow command, or one server's part of it, in the log.
 type Slow struct {
-	Key           []byte // as the client knows it; if there are several, the first
+	Key           []byte // the key as the client knows it; if there are several keys, the first
 	Keys          int
 	Server, Phase string
 	Why           string // why the request has failed; empty: it was answered

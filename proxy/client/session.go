@@ -136,7 +136,7 @@ func (s *Session) parseLines() {
 		s.turn.keys--
 		s.turn.bytes -= n
 		if !s.Handler.Serve(s, buf[:n]) {
-			e.Input.Start += n // otherwise the bytes were moved out of the input
+			e.Input.Start += n // if Serve returns true, it has moved the bytes out of the input
 		}
 		if n >= keyBytes && s.Tail != nil {
 			s.Tail.AddWork(n / keyBytes)
@@ -230,7 +230,7 @@ func (s *Session) resume() {
 	if s.Closed {
 		return
 	}
-	if s.rests > 0 && !s.MayGoOn() { // not yet: TakeBack has returned keys to the rest of the read, and its conditions for more are not met
+	if s.rests > 0 && !s.MayGoOn() { // the client may not continue yet, for example because TakeBack has added keys that must be requested again
 		s.stall()
 		return
 	}
@@ -455,7 +455,7 @@ func (s *Session) State() string {
 	case s.Out.Size > 0:
 		return "conn_mwrite"
 	case s.In != nil || s.Swallow > 0:
-		return "conn_nread" // in the middle of a request
+		return "conn_nread" // the client has sent the beginning of a request
 	}
 	return "conn_read"
 }

@@ -13,7 +13,7 @@ import (
 
 // tally has what an exchange counts when it ends.
 type tally struct {
-	Keys, Hits int                  // of a read: keys requested, and keys found
+	Keys, Hits int                  // number of keys that a read requests, and number of keys that it has found
 	asked      int                  // number of the command's keys with a route, so far
 	Route      *stats.RouteCounters // counters of the route of the command's key, or of its first key with a route; the loop's counters if the route was removed; nil: no key has a route
 	several    *shares              // the keys of a read by route, if they have several routes; nil: all have the same route

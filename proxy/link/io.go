@@ -99,7 +99,7 @@ const (
 	GuardTimer                // reads that wait while a client rebuilds the value, and requests that Ringside sends for them
 	NearTimer                 // values of the near cache that expire
 	LogTimer                  // lines of the log that wait: see LogLimited
-	wakeTimer                 // no work of its own: see Wake
+	wakeTimer                 // only makes the loop call End: see Wake
 	numTimers
 )
 

@@ -143,7 +143,7 @@ func (io *IO) FlushLog() {
 	}
 	slices.SortFunc(due, func(a, b logKind) int { return l.kinds[a].nth - l.kinds[b].nth })
 	for _, kind := range due {
-		if l.kinds[kind].count > 0 { // otherwise the line was written with another line of its group
+		if l.kinds[kind].count > 0 { // count is 0 if the line was written with another line of its group
 			l.write(io.Log, kind, io.Now)
 		}
 	}

@@ -11,7 +11,7 @@ type Sequence struct {
 }
 
 type part struct {
-	settled  bool  // no more bytes will arrive
+	settled  bool  // no more bytes of the part will arrive
 	from, to int   // the part's range in Sequence.small
 	held     Queue // the part's bytes if it is large
 }

@@ -62,11 +62,11 @@ type sock struct {
 	link   *link.Link // the engine's connection of this socket; nil for a listener
 	listen *listener
 
-	addrs []unix.Sockaddr // of a dial: addresses not tried yet
+	addrs []unix.Sockaddr // addresses of a server that were not tried yet, while connecting to the server
 	state sockState
 	low   int    // SO_RCVLOWAT: number of received bytes from which epoll reports the socket; 0: never set
 	due   bool   // the socket is in the list awaiting.due
-	inRow uint8  // of a listener: number of consecutive wakeups at which it was ready, up to inRowMost
+	inRow uint8  // number of consecutive wakeups at which this listener had new clients, up to inRowMost
 	round uint32 // epoll.round when the socket was last read, or last accepted clients
 
 	filter *filter // applies a fault to a server connection; nil: there is no fault
@@ -218,7 +218,7 @@ func (d *epoll) wait() int {
 			return n
 		}
 		if err != unix.EINTR {
-			panic("epoll_wait: " + err.Error()) // only this loop uses the descriptor, so this is a bug
+			panic("epoll_wait: " + err.Error()) // an error here is a bug, because only this loop uses the descriptor
 		}
 	}
 }
@@ -525,7 +525,7 @@ func (d *epoll) stop() {
 			}
 		}
 		d.mu.Lock()
-		d.ended = true // after this, no goroutine writes to wake
+		d.ended = true // once ended is set, no goroutine writes to wake
 		d.mu.Unlock()
 		d.closeOwn()
 	})

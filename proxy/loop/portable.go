@@ -250,7 +250,7 @@ func (d *portable) accept(l *listener, ln net.Listener) {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // no descriptors, or the client has already disconnected
+		if err != nil { // the process has no descriptors left, or the client has already disconnected
 			if !errors.Is(err, syscall.ECONNABORTED) {
 				d.with(func(e *proxy.Engine) { e.Count.Unaccepted++ })
 			}

@@ -165,7 +165,7 @@ func (k *Lookup) FoundText(share int32, r *wire.Reply, b []byte) {
 }
 
 func (k *Lookup) foundText(share int32, r *wire.Reply, b []byte) {
-	if r.Key.Len() > 0 { // otherwise r is a meta reply for a base64 key
+	if r.Key.Len() > 0 { // a meta reply for a base64 key has no key here, and its value is not kept
 		k.found(share, r.Key.Of(b), r.ClientFlags.Of(b), r.Body.Of(b), false)
 	}
 }

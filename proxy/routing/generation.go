@@ -48,7 +48,7 @@ type Route struct {
 	GetErrors bool           // a read gets an error instead of a miss if the server can't reply
 	Timeouts  table.Timeouts // timeouts of the route's commands
 
-	Autocreate *table.Autocreate    // for incr and decr of a missing counter: how to create it; nil: it stays missing
+	Autocreate *table.Autocreate    // how incr and decr create a missing counter; nil: they do not
 	Buffer     *table.Buffer        // how long increments are buffered; nil: they are not buffered
 	Count      *stats.RouteCounters // counters of this loop for the route's commands; the counters survive reloads
 
@@ -100,7 +100,7 @@ type BoundPool struct {
 	Servers []*upstream.Server
 	Owners  *ring.Memo // finds the index of the server that owns a key
 
-	Refusals []string // by server index: the error line for a server that an operator has drained or taken down, else empty; nil: there is no such server
+	Refusals []string // why an operator has drained a server or taken it down, as an error line, by server index; empty: the server is in use. nil: all servers are
 
 	// The fields from View to Gutter are nil unless the pool moves keys between servers or
 	// keeps replicas.

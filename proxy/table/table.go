@@ -137,7 +137,7 @@ type Target struct {
 	Address string // host:port or a path
 	Weight  int
 	Host    string // machine; with replicate.Hosts, replicas are on different ones
-	Zone    string // with replicate.Zones, replicas are in different ones; empty: none
+	Zone    string // zone of the server; with replicate.Zones, the replicas of a key are in different zones; empty: none
 }
 
 // Apart returns the host, the zone or the address of t; the parameter `a` says which. Two

@@ -40,7 +40,7 @@ type reading struct {
 	now    guard.Stamps // tags and versions for the key that gets its reply next
 	told   int          // number of versions that have arrived so far
 	must   []stamp.Tag  // required tags of all keys, one key after the other
-	ends   []int        // for each key, the end of its tags in must
+	ends   []int        // for each key, the end of its tags in the slice must
 	next   int          // index of the key that gets its reply next
 	asking int          // number of the attempts of this reading that have not ended
 	at     int          // index of this reading in Tags.open
