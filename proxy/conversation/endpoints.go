@@ -28,19 +28,19 @@ import (
 // Endpoint is a client or a server of a conversation.
 type Endpoint struct {
 	Name   string
-	Link   *link.Link    // nil: no connection
-	Got    bytes.Buffer  // received, and not yet compared with the file of the conversation
-	State  string        // "closed" or "aborted" after the engine did that to the connection
-	Mode   string        // of a server: "refuses", "hangs", "silent"
+	Link   *link.Link    // the engine's connection to the endpoint; nil: none
+	Got    bytes.Buffer  // bytes that the endpoint has received, and that were not yet compared with the file of the conversation
+	State  string        // "closed" or "aborted" after the engine has closed or aborted the connection
+	Mode   string        // how a server behaves: "refuses", "hangs" or "silent"; empty: normally
 	Full   bool          // the socket accepts no more bytes from the engine
 	Paused bool          // the engine does not read from the connection
-	loop   *proxy.Engine // the loop that has its connection; nil: the first one
-	greet  bool          // of a server: it has not read the greeting yet, the version request with which Ringside begins each connection
+	loop   *proxy.Engine // the loop that has the connection to the endpoint; nil: the first loop
+	greet  bool          // the endpoint is a server that has not read the greeting yet, the version request with which Ringside begins each connection
 	unsent int           // number of bytes that the socket has accepted and that are still in the kernel
 	ready  bool          // the endpoint has sent a reply that the driver has not read
 
-	version   string     // of a server; empty: Harness.Release
-	OldServer *OldServer // replies to all requests; nil: the file has the replies
+	version   string     // the version that a server reports; empty: Harness.Release
+	OldServer *OldServer // a server of an old release, which replies to all requests; nil: the file has the replies
 }
 
 // Peer implements link.Sock.
@@ -85,7 +85,7 @@ func (s *Harness) Begin() {
 	}
 	for _, e := range s.engines() {
 		s.wakeup(e, func() {})
-		e.Watch.Left = 1 << 20 // the first requests are not sampled
+		e.Watch.Left = 1 << 20 // large, so that no request of a conversation is sampled
 		if s.RunKeepers {
 			continue
 		}
@@ -271,7 +271,8 @@ func (s *Harness) effect(e *proxy.Engine, x link.Effect) {
 	}
 }
 
-// older makes a the older connection to its server, and returns the Endpoint of the newer one.
+// older keeps a, which has the older connection to a server, under a name with one more ' at
+// its end. It returns a new Endpoint for the next connection.
 func (s *Harness) older(a *Endpoint) *Endpoint {
 	name := a.Name + "'"
 	for s.Endpoints[name] != nil && s.Endpoints[name].Link != nil {
@@ -332,7 +333,7 @@ func (s *Harness) Send(a *Endpoint) {
 	}
 }
 
-// countsMarks compares the counters of tombstones of replicas with those in want.
+// countsMarks fails the test unless the counters of replica tombstones are those in want.
 func (s *Harness) countsMarks(want string) {
 	var got []string
 	for event, users := range s.Engine.Count.Marks {

@@ -1,6 +1,6 @@
 package loop
 
-// Queries of the kernel's send and receive queues, on Linux.
+// This file queries the kernel's send and receive queues of a socket, on Linux.
 
 import (
 	"net"
