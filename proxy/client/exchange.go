@@ -273,8 +273,8 @@ const NoRoute = "no route for this key: add one without a prefix"
 // Reconfigured is the error for a command whose route a reload has removed while it was in flight.
 const Reconfigured = "the configuration has just changed"
 
-// Fail records that a part of x, with keys of that share, has failed, and why. NoRoute is never
-// replaced by another reason, because only a change of the configuration can fix it.
+// Fail records that a part of x, with keys of the given share, has failed, and why. NoRoute is
+// never replaced by another reason, because only a change of the configuration can fix it.
 func (x *Exchange) Fail(share int32, why string, o stats.Outcome) {
 	if why == "" { // without a reason, the part of x would count as answered
 		x.e.replyFault(x.Session, x.Op, unexplained)
@@ -288,8 +288,9 @@ func (x *Exchange) Fail(share int32, why string, o stats.Outcome) {
 	}
 }
 
-// FailByServer is Fail for a read that a server answered with an error line. It is logged,
-// because a client that gets a miss instead does not see the error.
+// FailByServer records that a part of the read x has failed, because a server replied with the
+// error in line. The error is logged, because a client that gets a miss instead does not see
+// it.
 func (x *Exchange) FailByServer(share int32, server, line string) {
 	x.e.LogLimited(slog.LevelWarn, server, "server replied to a read with an error", "server", server, "error", line)
 	x.Fail(share, "server "+server+": "+line, stats.ServerFault)

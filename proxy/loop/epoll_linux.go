@@ -440,7 +440,7 @@ func (d *epoll) close(s *sock) {
 	}
 }
 
-// Peer returns the address of the other end.
+// Peer returns the address of the client or server at the other end of the socket.
 func (s *sock) Peer() string {
 	if s.fd < 0 || s.state == sockClosed {
 		return "-"

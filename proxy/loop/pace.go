@@ -31,7 +31,7 @@ import (
 
 // Settings are the settings of engine.moderation in the configuration.
 type Settings struct {
-	Above int           // requests to servers per second and loop above which a loop may wait before it looks for events (see moderator); 0: never
+	Above int           // requests to servers per second and loop above which a loop may wait before it looks for events (see type moderator); 0: never
 	Sleep time.Duration // how long a loop sleeps at the pace Sleep
 	Pace  Kind          // the only pace used while the load is higher than Above, or Auto
 }

@@ -52,7 +52,7 @@ type stream struct {
 	filter *filter // applies a fault to a server connection; nil: there is no fault
 }
 
-// Peer returns the address of the other end.
+// Peer returns the address of the client or server at the other end of the stream.
 func (s *stream) Peer() string {
 	if s.conn == nil {
 		return "-"
