@@ -71,7 +71,7 @@ type streams struct {
 	Next []*heldPart       // other attempts that have received the beginning of a value
 	Late link.Queue        // complete values that wait until Turn has finished
 
-	bodyLeft int // bytes still to come of the value of a binary client
+	bodyLeft int // bytes still to come of the value that is being sent to a binary client
 }
 
 // heldPart is an attempt that has received the beginning of a value, and waits until it may
@@ -203,7 +203,8 @@ func (st *streams) of(a *upstream.Attempt) *heldPart {
 	return st.Next[slices.IndexFunc(st.Next, func(b *heldPart) bool { return b.a == a })]
 }
 
-// remove removes a from the parts that wait for their turn.
+// remove removes a from the attempts that wait for their turn to send a value, and returns its
+// stored bytes.
 func (st *streams) remove(a *upstream.Attempt) *heldPart {
 	b := st.of(a)
 	st.Next = slices.DeleteFunc(st.Next, func(o *heldPart) bool { return o == b })

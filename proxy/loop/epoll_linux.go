@@ -136,8 +136,8 @@ func (d *epoll) closeOwn() {
 	}
 }
 
-// run is the loop. It locks its OS thread because moderation sets the timer slack of that thread,
-// and because a fixed thread keeps its CPU caches.
+// run is the loop. It locks its OS thread because it sets the timer slack of that thread, and
+// because a fixed thread keeps its CPU caches.
 func (d *epoll) run() {
 	runtime.LockOSThread()
 	defer close(d.done)
