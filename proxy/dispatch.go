@@ -435,7 +435,7 @@ func (e *Engine) AskRest(x *client.Exchange, raw []byte) {
 func (e *Engine) askKeys(x *client.Exchange, raw []byte, again bool) {
 	r, s := &e.Req, x.Session
 	lst := e.listener(s)
-	e.tags.Named = e.tags.Named[:0] // tags named in a get only save work; multi-key reads do not use them
+	e.tags.Named = e.tags.Named[:0] // tags named in a get only save requests, so multi-key reads ignore them
 	command := raw[r.Line.Start:r.Keys.Start]
 	if r.Op == wire.Get { // the command may be bget, a synonym of get that not every server supports
 		command = plainGet

@@ -71,7 +71,7 @@ type streams struct {
 	Next []*heldPart       // other attempts that have received the beginning of a value
 	Late link.Queue        // complete values that wait until Turn has finished
 
-	bodyLeft int // bytes still to come of the value of a binary client
+	bodyLeft int // bytes still to come of the value that is being sent to a binary client
 }
 
 // heldPart is an attempt that has received the beginning of a value, and waits until it may
@@ -203,7 +203,8 @@ func (st *streams) of(a *upstream.Attempt) *heldPart {
 	return st.Next[slices.IndexFunc(st.Next, func(b *heldPart) bool { return b.a == a })]
 }
 
-// remove removes a from the parts that wait for their turn.
+// remove removes a from the attempts that wait for their turn to send a value, and returns its
+// stored bytes.
 func (st *streams) remove(a *upstream.Attempt) *heldPart {
 	b := st.of(a)
 	st.Next = slices.DeleteFunc(st.Next, func(o *heldPart) bool { return o == b })
@@ -273,8 +274,8 @@ const NoRoute = "no route for this key: add one without a prefix"
 // Reconfigured is the error for a command whose route a reload has removed while it was in flight.
 const Reconfigured = "the configuration has just changed"
 
-// Fail records that a part of x, with keys of that share, has failed, and why. NoRoute is never
-// replaced by another reason, because only a change of the configuration can fix it.
+// Fail records that a part of x, with keys of the given share, has failed, and why. NoRoute is
+// never replaced by another reason, because only a change of the configuration can fix it.
 func (x *Exchange) Fail(share int32, why string, o stats.Outcome) {
 	if why == "" { // without a reason, the part of x would count as answered
 		x.e.replyFault(x.Session, x.Op, unexplained)
@@ -288,8 +289,9 @@ func (x *Exchange) Fail(share int32, why string, o stats.Outcome) {
 	}
 }
 
-// FailByServer is Fail for a read that a server answered with an error line. It is logged,
-// because a client that gets a miss instead does not see the error.
+// FailByServer records that a part of the read x has failed, because a server replied with the
+// error in line. The error is logged, because a client that gets a miss instead does not see
+// it.
 func (x *Exchange) FailByServer(share int32, server, line string) {
 	x.e.LogLimited(slog.LevelWarn, server, "server replied to a read with an error", "server", server, "error", line)
 	x.Fail(share, "server "+server+": "+line, stats.ServerFault)

@@ -145,8 +145,9 @@ func (x *Exchange) emitFrame(a *upstream.Attempt, r *wire.Reply, b []byte) {
 	}
 }
 
-// emitFrames is Emit for a binary client. b is one complete reply in the dialect of the
-// request; of a text read it is a value or the end.
+// emitFrames converts b to frames and sends them towards the client, which uses the binary
+// protocol. b is one complete reply in the dialect of the request; of a text read it is a value
+// or the end.
 func (x *Exchange) emitFrames(a *upstream.Attempt, b []byte) {
 	e, r := x.e, &x.e.framedReply
 	q := x.dest(a)

@@ -182,7 +182,8 @@ func (x *Exchange) valueHead(a *upstream.Attempt, size int, flags, cas []byte) *
 	return x.dest(a)
 }
 
-// BeginValue is Value for the head of a value that arrives in pieces: see Begin.
+// BeginValue forwards the head of a value that arrives in pieces as a meta reply, to a client
+// that has not sent a meta request. More forwards the rest.
 func (x *Exchange) BeginValue(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b, flags, cas []byte) {
 	switch {
 	case x.Flags&wire.Binary != 0:

@@ -22,7 +22,7 @@ type Session struct {
 	link.Link
 	e       *Clients
 	Handler Handler // handles the client's requests; each listener has one
-	ID      uint64  // unique over all loops, because another loop may execute its tasks; may have the bit upstream.Bulky
+	ID      uint64  // ID of the client, unique over all loops, because another loop may execute its tasks; may have the bit upstream.Bulky
 
 	identity
 
@@ -45,7 +45,7 @@ type Session struct {
 	reset     bool  // the connection is closed with a reset, so that the client does not consider its data complete
 	ready     bool  // Out may be sent now
 	Whole     bool  // Out has the end of a reply
-	Owes      bool  // Out has the end of a reply that the client waits for: a request after it was sent without that reply
+	Owes      bool  // Out has the end of a reply that the client does not have yet; a request that arrives now was sent without waiting for that reply
 	HoldUntil int64 // time on the loop's clock until which Out may wait, so that further replies are sent with it in one write; 0: Out does not wait
 }
 
@@ -434,7 +434,8 @@ func (s *Session) Flush() {
 		return
 	}
 	if !s.ready && s.Head != nil && e.Tune.GroupWait > 0 && s.Out.Size < e.Tune.GroupSize {
-		// Output without the end of a reply can wait: the client only continues at the end.
+		// Output without the end of a reply can wait, because the client continues only when it
+		// has the whole reply.
 		if s.Whole && s.HoldUntil == 0 {
 			s.HoldUntil = e.Now + int64(e.Tune.GroupWait)
 			e.Held.Add(s, s.HoldUntil)

@@ -45,8 +45,8 @@ func (x *Exchange) Share(count *stats.RouteCounters) int32 {
 	return x.shareOfSeveral(count, before)
 }
 
-// shareOfSeveral is Share for a read with keys of several routes. The parameter `before` is the
-// number of keys of x that were divided before.
+// shareOfSeveral returns the share of the next key of x, a read with keys of several routes.
+// `before` is the number of keys of x that were divided before.
 func (x *Exchange) shareOfSeveral(count *stats.RouteCounters, before int) int32 {
 	if x.several == nil {
 		x.several = x.e.freeShares.take()
@@ -63,7 +63,7 @@ func (x *Exchange) shareOfSeveral(count *stats.RouteCounters, before int) int32 
 	return int32(i)
 }
 
-// RouteOf returns the counters for the keys of that share.
+// RouteOf returns the counters for the keys of the given share.
 func (x *Exchange) RouteOf(share int32) *stats.RouteCounters {
 	if x.several != nil {
 		return x.several.list[share].route
@@ -93,7 +93,7 @@ func (e *Clients) ForgetRoute(c *stats.RouteCounters) {
 	}
 }
 
-// Hit counts a key of that share as found.
+// Hit counts a key of the given share as found.
 func (x *Exchange) Hit(share int32) { x.hit(share, 1) }
 
 func (x *Exchange) hit(share int32, n int) {

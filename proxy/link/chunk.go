@@ -141,7 +141,7 @@ func (q *Queue) appendOver(p *Buffers, b []byte) {
 	}
 }
 
-// AppendString is Append for a string.
+// AppendString copies s to the end of q.
 func (q *Queue) AppendString(p *Buffers, s string) {
 	q.Size += len(s)
 	for len(s) > 0 {

@@ -94,7 +94,7 @@ const (
 	KeeperTimer               // keepers that have something to do
 	ParkedTimer               // parked commands: they wait until servers change their phase, or until it is known which servers are out
 	TaskTimer                 // commands that continue at a set time, such as reads that try one more replica
-	ResyncTimer               // replicas that miss writes
+	ResyncTimer               // work for replicas that have missed writes
 	CounterTimer              // increments that wait to be sent
 	GuardTimer                // reads that wait while a client rebuilds the value, and requests that Ringside sends for them
 	NearTimer                 // values of the near cache that expire
@@ -184,8 +184,8 @@ func (io *IO) Bytes(l *Link, b []byte) {
 	}
 }
 
-// Enter makes l.In the input being parsed. Until Leave, l does not own it, because parsing may pass
-// on the chunk, or close l.
+// Enter makes l.In the input being parsed. Until Leave, l does not own that input, because
+// parsing may pass on its chunk, or close l.
 func (io *IO) Enter(l *Link) {
 	io.Input, l.In = l.In, nil
 }

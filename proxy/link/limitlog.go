@@ -46,8 +46,8 @@ func (io *IO) LogLimited(level slog.Level, of, what string, args ...any) {
 	}
 }
 
-// LogInOrder is LogLimited for lines that must keep their order within a group. Waiting lines of
-// the group are written before a later one.
+// LogInOrder writes a line as LogLimited does, but keeps the order of the lines of a group:
+// waiting lines of the group are written before a later one.
 func (io *IO) LogInOrder(level slog.Level, group, of, what string, args ...any) {
 	if due := io.logLimit.log(io.Log, io.Now, level, group, of, what, args...); due > 0 {
 		io.At(LogTimer, due)

@@ -6,7 +6,7 @@ import "errors"
 
 // Sock is a driver's socket of a Link.
 type Sock interface {
-	// Peer returns the address of the other end, for logs and statistics.
+	// Peer returns the address of the client or server, for logs and statistics.
 	Peer() string
 
 	// Unsent returns how many of the bytes reported to Wrote may not have reached the other end's

@@ -136,8 +136,8 @@ func (d *epoll) closeOwn() {
 	}
 }
 
-// run is the loop. It locks its OS thread because moderation sets the timer slack of that thread,
-// and because a fixed thread keeps its CPU caches.
+// run is the loop. It locks its OS thread because it sets the timer slack of that thread, and
+// because a fixed thread keeps its CPU caches.
 func (d *epoll) run() {
 	runtime.LockOSThread()
 	defer close(d.done)
@@ -440,7 +440,7 @@ func (d *epoll) close(s *sock) {
 	}
 }
 
-// Peer returns the address of the other end.
+// Peer returns the address of the client or server at the other end of the socket.
 func (s *sock) Peer() string {
 	if s.fd < 0 || s.state == sockClosed {
 		return "-"

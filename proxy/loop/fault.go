@@ -138,8 +138,8 @@ const (
 	synRTO = time.Second            // first timeout of an attempt to connect
 )
 
-// lossesMax is how often in a row a segment is lost at most. After some minutes all timeouts have
-// passed.
+// lossesMax is how many times in a row a segment is lost at most. The delay is some minutes
+// then, which is longer than any timeout.
 const lossesMax = 10
 
 // filter is between the engine and the socket of one server connection while the connection has a

@@ -31,7 +31,7 @@ import (
 
 // Settings are the settings of engine.moderation in the configuration.
 type Settings struct {
-	Above int           // requests to servers per second and loop above which a loop may wait before it looks for events (see moderator); 0: never
+	Above int           // requests to servers per second and loop above which a loop may wait before it looks for events (see type moderator); 0: never
 	Sleep time.Duration // how long a loop sleeps at the pace Sleep
 	Pace  Kind          // the only pace used while the load is higher than Above, or Auto
 }
@@ -83,11 +83,11 @@ type moderator struct {
 	until    int64              // when the current step, or the measurement of the load, ends; on the loop's clock
 	ends     int64              // when the verdict expires
 	last     uint64             // number of requests when the step began
-	began    int64              // when the step began
+	began    int64              // when the current step began, on the loop's clock
 	since    int64              // value of Spent when the counted window began
 	served   [len(paces)]uint64 // requests counted in a trial, by pace
 	cost     [len(paces)]int64  // CPU time of the loop in the counted steps of a trial, in nanoseconds, by pace
-	looked   int64              // when waits was updated
+	looked   int64              // time of the last call of Next, which set the field waits
 	waits    [2]int64           // at the last call of Next: the number of waiting clients, and of all clients
 	crowd    [2]int64           // sums of waits × time over the windows of a trial at the plain pace
 	found    int                // the pace that the trial found, to be proved
@@ -101,7 +101,7 @@ type moderator struct {
 type phase uint8
 
 const (
-	watching phase = iota // the load is low
+	watching phase = iota // the load is low, so the plain pace is used
 	trying                // a trial runs all paces in turn
 	proving               // the pace found by a trial runs longer
 	checking              // the plain pace runs, for comparison with the pace that a trial has found

@@ -39,7 +39,7 @@ type portable struct {
 type stream struct {
 	conn   net.Conn // the connection; nil while dialling
 	link   *link.Link
-	out    chan []byte   // buffers for the writer, one at a time
+	out    chan []byte   // the buffer that the writer writes next; one at a time
 	handed atomic.Int64  // number of bytes in the writer's buffer that the kernel has not accepted yet
 	came   atomic.Bool   // the reader has bytes that the engine does not know yet, or a dial has ended
 	resume chan struct{} // wakes a reader that was paused
@@ -52,7 +52,7 @@ type stream struct {
 	filter *filter // applies a fault to a server connection; nil: there is no fault
 }
 
-// Peer returns the address of the other end.
+// Peer returns the address of the client or server at the other end of the stream.
 func (s *stream) Peer() string {
 	if s.conn == nil {
 		return "-"

@@ -156,8 +156,8 @@ func (e *Tasks) endRead(s *client.Session, hash uint64) {
 	}
 }
 
-// readsLess removes one read of the key with that hash from s.Reads, the client's reads in flight
-// that need no task.
+// readsLess removes one read of the key with the given hash from s.Reads, the client's reads in
+// flight that need no task.
 func (e *Tasks) readsLess(s *client.Session, hash uint64) {
 	i := slices.Index(s.Reads, hash)
 	s.Reads = slices.Delete(s.Reads, i, i+1)
@@ -171,9 +171,9 @@ func (e *Tasks) EndReads(s *client.Session) {
 	}
 }
 
-// InProgress reports whether the client s has a command on the key with that hash that has no reply
-// yet: a task that runs or waits in the queue of the client's commands on the key, or a read
-// without a task.
+// InProgress reports whether the client s has a command on the key with this hash that has no
+// reply yet: a task that runs or waits in the queue of the client's commands on the key, or a
+// read without a task.
 func (e *Tasks) InProgress(s *client.Session, hash uint64) bool {
 	return e.Works(s.ID, hash) || slices.Contains(s.Reads, hash)
 }
