@@ -89,6 +89,7 @@ const (
 	Hit              // a value; HD to mg
 	Miss             // END, EN
 	Marked           // a tombstone, recognized by its flags: a command on the key is in progress, and the replica has no value
+	Expiring         // for Fetch: a value with a remaining TTL of 1 s. It counts as a miss where a copy does not store it: see Rule.takesExpiring
 	Stored           // STORED, HD to ms
 	NotStored        // NOT_STORED, NS
 	Exists           // EXISTS, EX
