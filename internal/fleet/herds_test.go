@@ -76,7 +76,7 @@ var herds = []scenario{
 	calmHerd("guard, threads, few misses remembered", herd{GuardSettings: guardOf(func(g *table.GuardSettings) { g.Clients, g.Lease = table.Shared, time.Second }), takes: 400 * milli, lives: 2, threads: 3, tickets: 2, unbound: true}, writing...),
 	calmHerd("guard, gets of many keys", herd{GuardSettings: guardOf(func(g *table.GuardSettings) { g.HoldMany = true }), takes: 300 * milli, lives: 2, dies: true}, many...),
 
-	{name: "guard, faults, threads", sidecars: 2, engines: 2, servers: 2, mode: table.FailFast, cold: 4, asks: wanting, faults: []string{"links", "hang", "kill", "restart", "slow", "pause"}, count: 4, exact: true, herd: &threaded},
+	{name: "guard, faults, threads", sidecars: 2, engines: 2, servers: 2, mode: table.FailFast, cold: 4, asks: wanting, faults: []string{"links", "hang", "kill", "restart", "slow", "pause"}, count: 4, exact: true, herd: &threaded, again: []uint64{116}},
 	{name: "guard, faults, slow, writers", sidecars: 2, servers: 2, mode: table.FailFast, cold: 4, asks: writing, faults: []string{"slow", "hang", "slow"}, count: 4, exact: true, herd: &crowded},
 	{name: "guard, faults", sidecars: 2, servers: 3, mode: table.FailFast, cold: 4, asks: wanting, faults: []string{"cut", "links", "hang", "kill", "restart", "slow", "pause", "flush"}, count: 4, exact: true, herd: &brisk},
 	{name: "guard, faults, proxies of two engines", sidecars: 2, engines: 2, servers: 2, mode: table.FailFast, cold: 4, asks: wanting, faults: []string{"links", "hang", "kill", "restart", "slow", "pause"}, count: 4, exact: true, herd: &brisk},
