@@ -86,6 +86,9 @@ func OutcomeKind(d replicate.Step, r *upstream.Result) replicate.Kind {
 	case k == replicate.Hit && HasTombstone(r):
 		return replicate.Marked
 	case k == replicate.Hit && d == replicate.Fetch && Expiring(r.Bytes, &r.Reply):
+		if !r.Reply.Letters.Has('X') && Arg(r, 't') == "1" {
+			return replicate.Expiring
+		}
 		return replicate.Miss
 	default:
 		return k
