@@ -25,7 +25,8 @@ func (e *Engine) askAll(s *client.Session, line []byte, g client.Gather) {
 
 // askThose sends line to the servers that the parameter `each` enumerates. If a server has a
 // refusal, or no usable connection, the line is not sent to it, and g gets the reason instead.
-// Each server counts as a key of the client's turn.
+// Each server counts like one key against the work that the client may cause in this wakeup (its
+// turn).
 func (e *Engine) askThose(s *client.Session, line []byte, g client.Gather, each func(func(srv *upstream.Server, p *table.Pool, refusal string))) {
 	x := e.NewExchange(s)
 	x.Gather = g

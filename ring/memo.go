@@ -56,7 +56,7 @@ type Memo struct {
 	place *Placement
 	room  func(bytes int) bool // called before the Memo allocates memory; false forbids it; nil: always allowed
 	seed  maphash.Seed
-	slots []memoSlot // cached owners by the hash of the key; nil before the first trial
+	slots []memoSlot // cached owners by the hash of the key; nil until the Memo first tests whether caching pays (see memoTrial)
 	on    bool       // whether lookups use the slots; false before the first trial, and during a rest after a trial with too few hits
 	left  int        // number of lookups until the next call of decide
 	hits  int        // number of hits since the current trial began
@@ -76,8 +76,8 @@ func NewMemo(p *Placement, room func(bytes int) bool) *Memo {
 	return &Memo{place: p, room: room, seed: maphash.MakeSeed(), left: memoFirst}
 }
 
-// Size returns the size of the allocated slots in bytes. It is 0 before the first
-// trial.
+// Size returns the size of the allocated slots in bytes. It is 0 until the Memo begins its
+// first trial (see memoTrial), which allocates the slots.
 func (m *Memo) Size() int { return len(m.slots) * int(unsafe.Sizeof(memoSlot{})) }
 
 // Owner returns the index of the server that owns key, or -1 if none does. The result

@@ -351,15 +351,15 @@ func (r *Instance) readAgain() (admin.Reloaded, error) {
 	}
 }
 
-// reread reloads the configuration and sends the result to all that have requested it. If
-// replicated keys still move, no reload is possible yet. In this case reread returns a
-// channel that fires when the reload must be tried again. again means that the delay is
-// already logged.
+// reread reloads the configuration and sends the result to all that have requested it. While
+// instances may be in different stages of the handover of an earlier reload, no reload is possible. In
+// this case reread returns a channel that fires when the reload must be tried again. again means that
+// the delay is already logged.
 func (r *Instance) reread(again bool) (later <-chan time.Time) {
 	if is, err := r.proxy.Snapshot(); err == nil && is.Unsettled > 0 {
 		r.watch.reading()
 		if !again {
-			r.log.Info("reload delayed: replicated keys still move to the servers of the previous configuration")
+			r.log.Info("reload delayed: instances may still be in different stages of the handover of the previous reload")
 		}
 		return time.After(is.Unsettled)
 	}

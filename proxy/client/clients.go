@@ -151,7 +151,8 @@ type HoldList struct {
 	First int
 }
 
-// HeldClient is an entry of a HoldList.
+// HeldClient is a client in a HoldList: its replies wait until more replies can be sent with them in
+// one write.
 type HeldClient struct {
 	Session *Session
 	Until   int64 // Session.HoldUntil when the client was added; if it differs now, the output was sent in between

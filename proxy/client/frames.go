@@ -47,7 +47,7 @@ func (s *Session) parseFrames() {
 		s.turn.keys--
 		s.turn.bytes -= n
 		e.frameKey = e.Frame.Key.Of(buf)
-		if n+maxSpelled >= link.BigSpan { // the converted request may be moved to another buffer without a copy
+		if n+maxSpelled >= link.BigSpan { // a large request: serveLarge builds it in a chunk of its own, which can be passed on without another copy
 			s.endBatch()
 			s.serveLarge(buf, n)
 			if s.Tail != nil {

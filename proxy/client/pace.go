@@ -58,7 +58,7 @@ func (s *Session) fallBehind() {
 	s.bulky = true
 }
 
-// pace paces a client that is not paced yet.
+// pace limits a client to one key in flight at first, unless it is already limited.
 func (s *Session) pace() {
 	if s.window == 0 {
 		s.setWindow(1)

@@ -324,7 +324,7 @@ func (s *Harness) Send(a *Endpoint) {
 		a.Got.Next(len(upstream.AskVersion))
 		answer := "VERSION " + cmp.Or(a.version, s.Release, "1.6.18") + "\r\n"
 		in := e.Registrations[a.Link.End.(*upstream.Conn).Server]
-		copies := slices.ContainsFunc(in, func(m failover.Registration) bool { return m.Copies }) // if a pool has replicas, the conversation file has the reply to stats
+		copies := slices.ContainsFunc(in, func(m failover.Registration) bool { return m.Copies }) // true: a pool of this server has replicas. Then the harness does not answer Ringside's stats request: the conversation file has the reply
 		if asked := []byte("stats\r\n"); bytes.HasPrefix(a.Got.Bytes(), asked) && len(in) > 0 && !copies {
 			a.Got.Next(len(asked))
 			answer += "STAT pid 1\r\nSTAT uptime 0\r\nSTAT time 1000\r\nEND\r\n"

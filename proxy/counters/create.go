@@ -68,7 +68,7 @@ func Counts(r *wire.Request) bool {
 type creation struct {
 	table.Autocreate
 	then func(r *upstream.Result, token task.Token)
-	why  string // the server's error in the last try; empty: the deadline passed before the first try
+	why  string // why the last try did not count, usually the server's error; empty: no try has ended yet
 }
 
 // Begin sends the client's command.

@@ -175,7 +175,8 @@ func (io *IO) Filled(l *Link, n int) {
 	}
 }
 
-// Bytes does the work of Space and Filled for a driver that has its own buffer.
+// Bytes passes on the input b, which a driver has read into a buffer of its own. It does the work of
+// Space and Filled.
 func (io *IO) Bytes(l *Link, b []byte) {
 	for len(b) > 0 && !l.Closed {
 		n := copy(io.Space(l), b)

@@ -36,7 +36,7 @@ func (s *Sequence) IsTurn(i int) bool { return i == s.turn }
 // Settled reports whether all parts are settled.
 func (s *Sequence) Settled() bool { return s.turn == len(s.parts) }
 
-// IsSettled reports whether part i is settled.
+// IsSettled reports whether part i is settled: no more bytes of it will arrive.
 func (s *Sequence) IsSettled(i int) bool { return s.parts[i].settled }
 
 // Dest returns the queue for bytes of part i: the queue `out` if it is the part's turn, else a

@@ -85,7 +85,7 @@ const (
 
 const (
 	acceptsPerEvent = 64 // maximum number of clients that a listener accepts in one wakeup, before connected clients are served
-	inRowMost       = 12 // from this number of consecutive wakeups with new clients on (inRow), a wakeup accepts acceptsPerEvent clients
+	inRowMost       = 12 // number of consecutive wakeups with new clients (inRow) from which on a wakeup accepts up to acceptsPerEvent clients
 	readsPerEvent   = 4  // maximum number of reads from one socket in one wakeup, before other sockets are served
 )
 

@@ -191,8 +191,9 @@ func (s *Store) clear() {
 	}
 }
 
-// sweep drops the expired values for which no read may wait, and schedules the next sweep if values
-// are left.
+// sweep drops expired values, the oldest first. It stops at the first value that has not expired, or
+// that a command refreshes, because reads may wait for that value. If values are left, it schedules
+// the next sweep.
 func (s *Store) sweep() {
 	for s.first != nil && s.over(s.first) && s.first.by == nil {
 		s.drop(s.first)

@@ -102,7 +102,7 @@ func (u *Users) Changes(old *Users) (removed, added, changed int) {
 	return removed, added, changed
 }
 
-// passwords returns the passwords of each user, each with its salt.
+// passwords returns the hashed passwords of each user, each followed by its salt.
 func (u *Users) passwords() map[UserID]map[string]bool {
 	all := map[UserID]map[string]bool{}
 	for _, one := range u.all {

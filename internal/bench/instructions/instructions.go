@@ -65,7 +65,7 @@ func (c Count) Spread() float64 {
 	return most/c.Least() - 1
 }
 
-// Numbers of iterations. Each benchmark runs twice. The longer run has enough iterations for this
+// Numbers of iterations. In each repetition, a benchmark runs twice. The longer run has enough iterations for this
 // many requests, and at least leastIterations. The shorter run has half as many iterations.
 const (
 	requests        = 20000
