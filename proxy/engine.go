@@ -117,7 +117,7 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 	e.guards.EachLoop, e.guards.OnLoop = e.eachGuard, e.onGuard
 	e.guards.Ablation, e.Replicator.Ablation = p.Ablation, p.Ablation
 	e.tags = tags.New(e.guards, &p.invalidations)
-	e.Handlers = []task.Handler{e.near, e.tags, e.guards, &e.Counters, &e.Replicator, failover.SingleCopy{}}
+	e.Handlers, e.Refused = e.handlers(), e.guards.Refused
 	e.RunsKeepers = len(before) == 0
 	list := append(slices.Clip(before), e)
 	p.engines.Store(&list)

@@ -3,9 +3,8 @@ package proxy
 // This file answers reads from the near cache, and records in it what other commands do.
 //
 // If a value expires while one read refreshes it, further reads wait for that reply. Each of them
-// is a task, and this package is its first handler (task.Handler). It answers the tasks when the
-// refreshing read has its reply. Tasks that it cannot answer continue with the next handler, and so
-// reach the server.
+// is a task, and nearHandler is its first handler. It answers the tasks when the refreshing read has
+// its reply. Tasks that it cannot answer continue with the next handler, and so reach the server.
 
 import (
 	"ringside/proxy/client"
@@ -85,12 +84,19 @@ func (e *nearReads) Serve(x *client.Exchange, share int32, rt *routing.Route, ra
 	return false
 }
 
-// Handle makes a read wait for a refresh, or answers it from the near cache. It implements
-// task.Handler.
-func (e *nearReads) Handle(t *task.Task) bool {
+// nearHandler serves the reads that wait for a refresh of the near cache. It passes all other tasks
+// to next.
+type nearHandler struct {
+	*nearReads
+	next task.Handler
+}
+
+// Handle makes a read wait for a refresh, or answers it from the near cache.
+func (e nearHandler) Handle(t *task.Task) {
 	rt := t.Route
 	if !t.AwaitsKept || rt.Near == nil {
-		return false
+		t.Pass(e.next)
+		return
 	}
 	v, how := rt.Near.Find(e.hash(t.Key), t.Key, false)
 	switch {
@@ -99,7 +105,7 @@ func (e *nearReads) Handle(t *task.Task) bool {
 			e.tasks.Runnable = append(e.tasks.Runnable, t)
 			e.tasks.Soon(link.NearTimer) // makes the loop call End soon, which runs the waiting task
 		})
-		return true
+		return
 	case how == near.Give && (v.Known || t.Req.Dialect == wire.Text):
 		b := append(append([]byte(nil), v.Block...), wire.EndLine...)
 		if t.Req.Dialect == wire.Meta {
@@ -108,11 +114,11 @@ func (e *nearReads) Handle(t *task.Task) bool {
 		e.count(rt, v)
 		e.guards.Shown(t)
 		t.Answer(t.Result(nil, b), nil)
-		return true
+		return
 	}
 	t.AwaitsKept = false
 	rt.Count.Near.Asked++
-	return false
+	t.Pass(e.next)
 }
 
 // give sends the client v, a value from the near cache, as the reply to a read of key.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"ringside/proxy/conversation"
+	"ringside/proxy/routing"
 	"ringside/proxy/task"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
@@ -16,10 +17,7 @@ import (
 // faulty is a leader with a bug: it ends each task with end.
 type faulty struct{ end func(t *task.Task) }
 
-func (f faulty) Handle(t *task.Task) bool {
-	f.end(t)
-	return true
-}
+func (f faulty) Handle(t *task.Task) { f.end(t) }
 
 // TestMissingReply checks that a command which ends without a reply gets an error in each
 // protocol, that the reply to the next command follows, and that the fault is counted and
@@ -54,7 +52,7 @@ func playFault(t *testing.T, end func(t *task.Task), lines []string) {
 	s.Line("pool main servers=s1")
 	s.Line("route - main buffer=1s:10s")
 	s.Begin()
-	s.Engine.Handlers = []task.Handler{faulty{end}}
+	s.Engine.Handlers[routing.Counted] = faulty{end}
 	var faults []string
 	s.Engine.OnReplyFault = func(what string) { faults = append(faults, what) } // without it a test binary panics
 	for n := uint64(1); n <= 2; n++ {

@@ -24,22 +24,31 @@ type Counters struct {
 	Draining bool            // the process ends, so nothing is buffered any more
 }
 
-// Handle handles t if it may have to create its counter, or if its route has a buffer.
-func (e *Counters) Handle(t *task.Task) bool {
+// handler serves the tasks of a route that creates counters or has a buffer. It passes all other
+// tasks to next.
+type handler struct {
+	*Counters
+	next task.Handler
+}
+
+// Over returns the handler for routes that create counters or have a buffer. It passes tasks that do
+// not concern counters to next.
+func (e *Counters) Over(next task.Handler) task.Handler { return handler{e, next} }
+
+func (h handler) Handle(t *task.Task) {
 	if c, parked := t.Rule.(*creation); parked {
 		c.Begin(t)
-		return true
+		return
 	}
 	switch {
 	case t.IsStep():
-		return false
-	case t.Route.Buffer != nil && e.leadBuffered(t):
-		return true
+		t.Pass(h.next)
+	case t.Route.Buffer != nil && h.leadBuffered(t):
 	case t.Route.Autocreate == nil || !Counts(&t.Req):
-		return false
+		t.Pass(h.next)
+	default:
+		h.count(t, true, t.Answer)
 	}
-	e.count(t, true, t.Answer)
-	return true
 }
 
 // count executes t, an increment or decrement, and calls the function `then` with the result. It

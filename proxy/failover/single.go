@@ -22,20 +22,19 @@ type SingleCopy struct{}
 
 // Handle serves the task t, or parks it until a phase changes. It accepts every task that no other
 // handler has accepted.
-func (SingleCopy) Handle(t *task.Task) bool {
+func (SingleCopy) Handle(t *task.Task) {
 	l := &single{read: t.Op <= wire.Gats || t.Op == wire.Debug}
 	if trouble, parked := l.Locate(t, l.read); trouble.Why != "" {
 		t.Fail(trouble.Why, trouble.Outcome)
-		return true
+		return
 	} else if parked {
-		return true
+		return
 	}
 	t.Rule = l
 	t.Run(0, nil)
 	if !l.InTransition() { // the request is in flight on the connection that the client's next command uses, so that command can't overtake it
 		t.ReleaseLine()
 	}
-	return true
 }
 
 // Spot is the result of a lookup: the servers that serve an unreplicated key at the time of the lookup.

@@ -11,7 +11,6 @@ import (
 
 	"ringside/proxy/ablation"
 	"ringside/proxy/client"
-	"ringside/proxy/failover"
 	"ringside/proxy/health"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
@@ -151,14 +150,31 @@ func (p *clientState) Gone() {
 	p.g.EachLoop(func(g *Guard) { g.leave(p, sets) })
 }
 
-// Handle serves t, or parks it until the state of its servers is known. It returns false
-// if t is not served by the guard.
-func (g *Guard) Handle(t *task.Task) bool {
-	if t.Route.Guard == nil {
+// handler serves the tasks of a guarded route. It passes tasks that are served as on a route without
+// a guard to next.
+type handler struct {
+	*Guard
+	next task.Handler
+}
+
+// Over returns the handler for guarded routes. It passes tasks that are served as on a route without
+// a guard to next.
+func (g *Guard) Over(next task.Handler) task.Handler { return handler{g, next} }
+
+// Handle serves t, or parks it until the state of its servers is known.
+func (h handler) Handle(t *task.Task) {
+	if !h.serves(t) {
+		t.Pass(h.next)
+	}
+}
+
+// serves is Handle for a task that the guard serves. For others it returns false.
+func (g *Guard) serves(t *task.Task) bool {
+	if t.Route.Guard == nil { // a reload has removed the guard
 		return false
 	}
 	if t.IsStep() { // t is a step that the guard itself has started, so the guard does not handle it again
-		return t.Route.Copies.Copies == 0 && failover.SingleCopy{}.Handle(t)
+		return false
 	}
 	l, _ := t.Rule.(*rule)
 	if l == nil { // the key was not guarded yet when the request arrived
@@ -189,7 +205,7 @@ func (g *Guard) Handle(t *task.Task) bool {
 		l.Learned.Count(stats.GuardOff)
 		l.RouteGuard = hidingRoute(l.RouteGuard)
 	}
-	return l.start(t, old) || failover.SingleCopy{}.Handle(t)
+	return l.start(t, old)
 }
 
 // locate finds the server of t's key, and the name of the key on that server: see Spot.Locate.

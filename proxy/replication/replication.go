@@ -91,15 +91,7 @@ type copyAsk struct {
 
 // Handle serves t if the keys of its route have several replicas. The loop that owns the
 // key is the only one of the process that runs commands on it.
-func (e *Replicator) Handle(t *task.Task) bool {
-	if t.Route.Copies.Copies == 0 {
-		return false
-	}
-	e.run(t)
-	return true
-}
-
-func (e *Replicator) run(t *task.Task) {
+func (e *Replicator) Handle(t *task.Task) {
 	c := &command{e: e}
 	c.asks, c.next = c.room.asks[:0], c.room.next[:0]
 	if before, ok := t.Rule.(*command); ok && !t.ClientDone {

@@ -64,7 +64,8 @@ type Route struct {
 	Keeps *table.NearSettings // which values the near cache stores; nil: none
 	Near  *near.Store         // the near cache of this loop; nil: none
 
-	mayTask bool // false if special can't return true: a cheap first check for NeedsTask, which runs for every command
+	Features Features // which features serve the route's tasks
+	mayTask  bool     // false if special can't return true: a cheap first check for NeedsTask, which runs for every command
 }
 
 // RouteTags has the tag settings of a route, its tag counters, and the tags that clients have
@@ -86,6 +87,40 @@ type RouteGuard struct {
 // are settings of a route that belongs to another loop; no loop changes them.
 func Unbound(pool *table.Pool, guard *RouteGuard, getErrors bool) *Route {
 	return &Route{BoundPool: &BoundPool{Pool: pool}, Guard: guard, GetErrors: getErrors, Count: new(stats.RouteCounters)}
+}
+
+// Features is a set of features that serve the tasks of a route. Each is a bit.
+type Features uint8
+
+// The features.
+const (
+	Replicated Features = 1 << iota // keys have replicas
+	Counted                         // missing counters are created, or increments are buffered
+	Guarded                         // stampede protection
+	TagNames                        // the route's keys name tags to invalidate, not values
+	Near                            // values are kept in the near cache
+
+	FeatureSets = 1 << iota // number of sets
+)
+
+// setFeatures sets Features and mayTask from the other fields of the route. Without a buffer and a
+// keeper, no command needs a task.
+func (rt *Route) setFeatures() {
+	rt.mayTask = rt.View != nil || rt.Buffer != nil
+	for _, f := range []struct {
+		has     bool
+		feature Features
+	}{
+		{rt.Copies.Copies != 0, Replicated},
+		{rt.Autocreate != nil || rt.Buffer != nil, Counted},
+		{rt.Guard != nil, Guarded},
+		{rt.Tags != nil && rt.Tags.Command, TagNames},
+		{rt.Keeps != nil, Near},
+	} {
+		if f.has {
+			rt.Features |= f.feature
+		}
+	}
 }
 
 // OneLoop reports whether one loop runs all tasks on a key of the route, so that all
@@ -157,7 +192,6 @@ func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, 
 		}
 		made.Autocreate, made.Buffer, made.Count.Misses = r.Autocreate, r.Buffer, learned.Misses(r.Label())
 		l.Counts = l.Counts || r.Autocreate != nil
-		made.setMayTask()
 		made.Prefer, made.Keeps = bound[r.Prefer], r.Near
 		if r.Guard != nil {
 			made.Guard = &RouteGuard{GuardSettings: r.Guard, Learned: learned.Guarded(r.Label())}
@@ -173,6 +207,7 @@ func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, 
 			made.Strip = r.Prefix
 		}
 		made.Direct = made.readsDirectly()
+		made.setFeatures()
 		l.Routes = append(l.Routes, made)
 		l.InOrder = l.InOrder || r.Pool.InOrder
 		for _, bp := range append([]*BoundPool{made.BoundPool}, made.Also...) {
@@ -202,13 +237,9 @@ func (rt *Route) command(prefix string) Route {
 	names := table.Route{Prefix: prefix}
 	made := Route{Listener: rt.Listener, Prefix: prefix, label: names.Label(), keys: names.Pattern(), BoundPool: rt.BoundPool, GetErrors: rt.GetErrors, Timeouts: rt.Timeouts,
 		Guard: rt.Guard, Tags: &RouteTags{TagSettings: rt.Tags.TagSettings, Learned: rt.Tags.Learned, Command: true}}
-	made.setMayTask()
+	made.setFeatures()
 	return made
 }
-
-// setMayTask sets mayTask from the features of the route itself. Without a buffer and a keeper, no
-// command needs a task.
-func (rt *Route) setMayTask() { rt.mayTask = rt.View != nil || rt.Buffer != nil }
 
 // Name returns the name by which the route's counters are found again after a reload.
 func (rt *Route) Name() stats.RouteName {

@@ -28,11 +28,8 @@ type Answer struct {
 }
 
 // Handle serves commands on keys that are names of tags.
-func (t *Tags) Handle(k *task.Task) bool {
+func (t *Tags) Handle(k *task.Task) {
 	rt := k.Route
-	if rt.Tags == nil || !rt.Tags.Command {
-		return false
-	}
 	name := []byte(strings.TrimPrefix(rt.Strip+string(k.Key), rt.Prefix))
 	switch err := stamp.CheckName(name); {
 	case k.Removal(): // Ringside has rejected a value for this key, so AnswerKind sends the error for that
@@ -46,7 +43,6 @@ func (t *Tags) Handle(k *task.Task) bool {
 	default:
 		t.lead(k, rt, name)
 	}
-	return true
 }
 
 // lead executes a client's invalidation of a tag. It repeats the invalidation if the phases of

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"ringside/proxy/conversation"
+	"ringside/proxy/routing"
 	"ringside/proxy/task"
 	"ringside/proxy/upstream"
 )
@@ -13,14 +14,13 @@ import (
 // lookAfter is a handler and a rule. Its step fails, and then it asks a server.
 type lookAfter struct{ server *upstream.Server }
 
-func (l lookAfter) Handle(t *task.Task) bool {
+func (l lookAfter) Handle(t *task.Task) {
 	if t.IsStep() {
 		t.Loop.After(t.Loop.Now, func() { t.AnswerKind(task.MissKind(t)) })
-		return true
+		return
 	}
 	t.Rule = l
 	t.Step(t.Raw, func(*upstream.Result, task.Token) { t.Ask(0, l.server, []byte("mg a1\r\n")) })
-	return true
 }
 
 func (lookAfter) Begin(*task.Task) {}
@@ -37,7 +37,7 @@ func TestStepThenUnsentAsk(t *testing.T) {
 	s.Begin()
 	server := s.Engine.ByAddress["tcp s1"]
 	server.Down, server.Why = true, "server s1 is down"
-	s.Engine.Handlers = []task.Handler{lookAfter{server}}
+	s.Engine.Handlers[routing.Counted] = lookAfter{server}
 	s.Line("c1 > decr a1 1")
 	s.Line("wait 1ms")
 	s.Line("c1 < SERVER_ERROR server s1 is down")

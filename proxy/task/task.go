@@ -31,7 +31,7 @@ type Task struct {
 	Loop       *Tasks           // the loop that runs the task: another one than ClientLoop if Loops.Owner says so
 	Route      *routing.Route   // the route of the key, as the loop in the field Loop has it
 	Rule       Rule             // the rule; set by a Handler
-	handler    Handler          // the Handler that serves the task, and is called first if the task starts again while it runs in the line of its key; nil: none yet
+	handler    Handler          // the Handler that serves the task. If the task starts again while it runs in the line of its key, this Handler continues it; nil: none yet
 
 	Op    wire.Op // the operation of the request
 	share int32   // the share of the exchange that the key belongs to: see client.Exchange.Share
@@ -73,9 +73,10 @@ type Tasks struct {
 	Clients   *client.Clients              // the clients of this loop
 	Listeners map[string]*routing.Listener // the listeners by network and address; a reload keeps those that the new table has, too
 	InOrder   []*routing.Listener          // the listeners in the order of the table
-	Handlers  []Handler                    // a task is offered to the handlers in this order, until one serves it
+	Handlers  [routing.FeatureSets]Handler // the handlers of tasks, by the features of the route
 	Loops     Loops                        // all loops of the process
 	Post      func(f func(*Tasks))         // runs f on this loop; any loop may call it
+	Refused   func(t *Task)                // is called for a task that fails before a Handler has served it
 
 	// Concluding is called for each task of a client that is about to get its reply, on the
 	// loop that runs the task. It copies what Ended needs from the task's route, because the
@@ -93,11 +94,10 @@ type Tasks struct {
 	Later    timers          // timers of rules
 }
 
-// Handler serves tasks of one kind.
+// Handler serves tasks.
 type Handler interface {
-	// Handle serves t or parks it. If t is not of its kind, it returns
-	// false and has done nothing.
-	Handle(t *Task) bool
+	// Handle serves t or parks it.
+	Handle(t *Task)
 }
 
 // Loops are the loops of the process.
@@ -113,12 +113,12 @@ type Loops interface {
 	Count(t *Tasks) (n, index int)
 }
 
-// dispatch offers t to the handlers, and the first that accepts it serves it. Before that, t moves
-// to the loop of its key (Owner). While it is not known which servers are out, t is parked.
+// dispatch passes t to the handler for the features of its route. Before that, t moves to the loop
+// of its key (Owner). While it is not known which servers are out, t is parked.
 //
 // A task that was parked while it runs in the line of its key continues with the handler that
-// has claimed the line: only that handler releases the line. Another handler could accept the
-// task by now, for example because a reload has added a guard.
+// has claimed the line: only that handler releases the line. The features of its route may differ
+// by now, for example because a reload has added a guard.
 func (e *Tasks) dispatch(t *Task) {
 	if t.x == nil && t.step == nil { // an internal task has its rule already, and its turn has come
 		t.Deadline = e.Now + int64(t.Route.Timeouts.Deadline)
@@ -140,25 +140,22 @@ func (e *Tasks) dispatch(t *Task) {
 		}
 		return
 	}
-	if t.handler != nil && e.holdsKey(t) && t.handler.Handle(t) {
-		return
-	}
-	for _, l := range e.Handlers {
-		if l.Handle(t) {
-			t.handler = l
-			return
-		}
+	if t.handler != nil && e.holdsKey(t) {
+		t.handler.Handle(t)
+	} else {
+		t.Pass(e.Handlers[t.Route.Features])
 	}
 }
 
-// refuse fails a task that was not offered to any handler, and reports it to the handlers that
-// count such tasks.
+// Pass makes the handler h serve t.
+func (t *Task) Pass(h Handler) {
+	t.handler = h
+	h.Handle(t)
+}
+
+// refuse fails a task that no handler serves.
 func (e *Tasks) refuse(t *Task, why string) {
-	for _, l := range e.Handlers {
-		if w, ok := l.(interface{ Refused(t *Task) }); ok {
-			w.Refused(t)
-		}
-	}
+	e.Refused(t)
 	t.Fail(why, stats.Unavailable)
 }
 
