@@ -154,7 +154,7 @@ func (a *app) working() *op {
 // fill returns the set of a rebuild.
 func (a *app) fill(r *rebuild) *op {
 	o := a.keepFor(a.store(r.key, "set"))
-	o.w.read, o.w.shared, o.rebuild = r.read, len(a.conn.apps) > 1, r
+	o.w.read, o.w.shared, o.rebuild = r.read, len(a.conn.apps) > 1 || a.f.herd.OnlyAfterMiss, r
 	return o
 }
 
@@ -245,8 +245,8 @@ func (s *sidecar) lease() int64 {
 	return int64(lease)
 }
 
-// overdue reports whether w, which a server stores now, is a rebuild on a shared connection that
-// took longer than the lease. Nothing is promised for it: if another thread has missed the key in
+// overdue reports whether w, which a server stores now, is a rebuild that shares its misses with
+// other threads and took longer than the lease. Nothing is promised for it: if another thread has missed the key in
 // between, the guard takes the set for that of the other thread.
 func (f *fleet) overdue(w *fwrite) bool {
 	return w.read != 0 && w.shared && w.by.clock(f.now)-w.by.clock(w.read) > w.by.lease()

@@ -119,8 +119,8 @@ type fwrite struct {
 	refused  bool  // it was not executed, so its value is never in the cache
 	seen     bool  // read while it was in flight
 	kept     bool  // a server has stored it, as far as that is checked
-	shared   bool  // for a rebuild: other threads use the connection, too
-	overdue  int64 // for a rebuild on such a connection: when a server stored it, if that was after the lease; else 0
+	shared   bool  // for a rebuild: other threads share its misses, because they use the same connection, or because the route has sets: after_miss
+	overdue  int64 // for such a rebuild: when a server stored it, if that was after the lease; else 0
 }
 
 // copied records what a repair reads and stores.
