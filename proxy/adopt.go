@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"time"
 
 	"ringside/proxy/failover"
 	"ringside/proxy/health/roll"
@@ -23,12 +24,22 @@ type generation struct {
 	pools []*routing.BoundPool
 }
 
+// longest returns the longest time that a command of a client may take in a pool of the table.
+func (g *generation) longest() (d time.Duration) {
+	for _, p := range g.Pools {
+		d = max(d, p.Timeouts.Deadline)
+	}
+	return d
+}
+
 // adopt switches the engine to the table in cur. A server that the old table also names
 // keeps its connections. A server that only the old table names completes its requests
 // in flight and closes its connections.
 func (e *Engine) adopt(cur *failover.Published) {
 	first, t := e.gen == nil, cur.Table
+	writesEnd := e.Now
 	if !first {
+		writesEnd += int64(max(e.gen.longest(), (&generation{Published: cur}).longest()))
 		for _, bp := range e.gen.pools {
 			e.Buffers.Hold(-bp.Owners.Size())
 		}
@@ -54,7 +65,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 	for _, bp := range e.gen.pools { // in the order of the table, because a ledger compares the pools of a server with those of an earlier time by index
 		e.tie(bp, cur.Agents[bp.Pool], bound)
 	}
-	e.bindListeners(bound)
+	e.bindListeners(bound, writesEnd)
 	e.Counters.Rebind()
 	e.Replicator.Pools = e.gen.pools
 	e.tags.Pools = e.taggedPools()
@@ -135,11 +146,11 @@ func (e *Engine) tie(bp *routing.BoundPool, w *failover.Agent, bound map[*table.
 }
 
 // bindListeners binds listeners to the routes of the new table. A listener that the old
-// table also has is reused.
-func (e *Engine) bindListeners(bound map[*table.Pool]*routing.BoundPool) {
+// table also has is reused. writesEnd is the time at which all writes in flight will have ended.
+func (e *Engine) bindListeners(bound map[*table.Pool]*routing.BoundPool, writesEnd int64) {
 	t := e.gen.Table
 	old := e.Listeners
-	e.near.Begin(e.Shared.nearMarks(t))
+	e.near.Begin(e.Shared.nearMarks(t), writesEnd)
 	e.Listeners, e.InOrder = map[string]*routing.Listener{}, nil
 	for _, l := range t.Listeners {
 		name := l.Network + " " + l.Address

@@ -415,17 +415,18 @@ func (l *rule) remove(t *task.Task, then func(found bool)) {
 	})
 }
 
-// erase deletes the key. A read before the delete finds out whether the key had a value.
+// erase deletes the key. A read before the delete finds out whether the key had a value. If the read
+// fails, the reply to the delete says so, although the deleted item may have been a placeholder.
 func (l *rule) erase(t *task.Task, then func(found bool)) {
-	found, open := false, 2
+	found, known, removed, open := false, false, false, 2
 	done := func() {
 		if open--; open == 0 {
-			then(found)
+			then(found || !known && removed)
 		}
 	}
 	l.Learned.Count(stats.GuardExtraRequest)
 	l.ask(t, t.Meta("mg", l.name, " s f R0", nil), func(r *upstream.Result) {
-		if r.Reply.Kind.Answered() {
+		if known = r.Reply.Kind.Answered(); known {
 			s := parseItem(&r.Reply, r.Bytes)
 			found = !s.IsMiss()
 		}
@@ -433,6 +434,7 @@ func (l *rule) erase(t *task.Task, then func(found bool)) {
 	})
 	l.ask(t, t.Meta("md", l.name, "", nil), func(r *upstream.Result) {
 		if l.answered(t, r) {
+			removed = r.Reply.Kind == wire.Deleted
 			done()
 		}
 	})

@@ -15,6 +15,7 @@ type Near struct {
 	// recorded.
 	On bool
 
+	from   int64 // values requested before this time (on the loop's clock) are not kept: see Begin
 	io     *link.IO
 	hash   func(key []byte) uint64 // hash of a key; the same on all loops
 	marks  *Marks                  // counts the writes of keys, for all loops; nil until a table has a route that keeps values
@@ -35,7 +36,13 @@ func New(io *link.IO, hash func(key []byte) uint64) Near {
 // called for it in between. marks are those of the process; nil: no route keeps values. If it
 // is nil, the old marks stay in use, because writes in flight still end on the marks on which
 // they began.
-func (n *Near) Begin(marks *Marks) {
+//
+// until is the time at which all writes in flight will have ended. If no route has kept values so
+// far, these writes are not recorded. So values are not kept that were requested before that time.
+func (n *Near) Begin(marks *Marks, until int64) {
+	if marks != nil && !n.On {
+		n.from = until
+	}
 	if n.On = marks != nil; n.On {
 		n.marks = marks
 	}
@@ -120,7 +127,7 @@ func (n *Near) NewLookup() *Lookup {
 // could wait for the command itself.
 func (k *Lookup) Asks(s *Store, hash uint64, share int32, alone bool) {
 	m := s.marks.of(hash)
-	if !m.quiet() {
+	if !m.quiet() || k.asked < k.n.from {
 		return
 	}
 	k.keys = append(k.keys, held{hash, share, m, s})
